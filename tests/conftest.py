@@ -76,11 +76,13 @@ def quick_figures():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drawing, "save_sheets", save_sheets)
-        patch.setattr(drawing, "key_svg", lambda series, *_: f"<svg>{series}</svg>")
         patch.setattr(
             drawing,
-            "panel_svgs",
-            lambda sheet, *_: [f"<svg>{html.escape(panel.said)}</svg>" for panel in sheet.panels],
+            "svgs",
+            lambda sheet, *_: (
+                [f"<svg>{html.escape(panel.said)}</svg>" for panel in sheet.panels],
+                [f"<svg>{series}</svg>" for series, _ in sheet.legend],
+            ),
         )
         yield
 

@@ -1,6 +1,5 @@
 """The report of a comparison: methods side by side, from `compare.json`."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,20 +43,21 @@ def comparison_sheets(
     metrics
         those plotted; () = those of the family
     """
-    sheets: list[Sheet] = []
     there = (m for m in columns_of(cells, metrics) if all(_has(c, m) for c in cells))
-    plotted = metrics or family_in(cells).plotted or tuple(there)[:4]
+    plotted = tuple(metrics) or family_in(cells).plotted or tuple(there)[:4]
     about = page.words("comparison", methods=0, lines=0, ranked="")
     sets = names_of(cells) if plotted else {}
-    for i, (data, name) in enumerate(sets.items()):
+    sheets = []
+    for i, (data, name) in enumerate(sets.items(), 1):
         mine = [c for c in cells if str(c["data"]) == data]
-        stem, of = ("", "") if len(sets) == 1 else (f"-{i + 1}", f": {name}")
-        if any(not c["baseline"] for c in mine):
-            sheet = curves.epsilon_sheet(mine, plotted, f"Quality against epsilon{of}")
-            sheets.append(replace(sheet, name=f"epsilon{stem}", note=about["epsilon"][0]))
-        if any(c["bytes_up"] > 0 and not c["baseline"] for c in mine):
-            sheet = curves.bytes_sheet(mine, plotted[:2], f"Quality against bytes{of}")
-            sheets.append(replace(sheet, name=f"bytes{stem}", note=about["bytes"][0]))
+        stem, of = ("", "") if len(sets) == 1 else (f"-{i}", f": {name}")
+        for by, sheet_of, shown in (
+            ("epsilon", curves.epsilon_sheet, plotted),
+            ("bytes", curves.bytes_sheet, plotted[:2]),
+        ):
+            if any(not c["baseline"] and (by == "epsilon" or c["bytes_up"] > 0) for c in mine):
+                sheet = sheet_of(mine, shown, f"Quality against {by}{of}")
+                sheets.append(replace(sheet, name=by + stem, note=about[by][0]))
     return sheets
 
 
@@ -95,27 +95,25 @@ def comparison_page(comparison: Mapping[str, Any], *where: Path) -> page.Page:
     """Return the page of the content of `compare.json`."""
     every = cells_of(comparison["cells"])
     cells, sets = finished(every), names_of(every)
-    family = family_in(cells)
-    figures = comparison_sheets(cells)
-    known = [(heading(m), named(m).meaning) for m in columns_of(cells)]
+    best = family_in(cells).best
     told = page.words(
         "comparison",
         methods=len({c["label"] for c in cells if not c["baseline"]}),
         lines=len(cells),
-        ranked=family.best and named(family.best).title,
+        ranked=best and named(best).title,
     )
-    failures = tuple(_failures(every))
     lines: list[page.Shown] = [Text("", told["lines"], "plain"), replace(as_table(cells), title="")]
-    if failures:
+    if failures := tuple(_failures(every)):
         lines.append(Text("Runs that failed", failures))
-    privacy = [Text("", tuple(comparison.get("statement", ())))]
+    lines.append(meanings((heading(m), named(m).meaning) for m in columns_of(cells)))
+    statement = Text("", tuple(comparison.get("statement", ())))
     return page.Page(
         "Comparison: " + ", ".join(sets.values()),
         comparison.get("headline", "Methods compared"),  # older ones have none
         [
-            *(page.Section(sheet.title, [sheet]) for sheet in figures),
-            page.Section("All lines", [*lines, meanings(known)]),
-            page.Section("Privacy", [*privacy, more(comparison.get("more", ()))]),
+            *comparison_sheets(cells),
+            page.Section("All lines", lines),
+            page.Section("Privacy", [statement, more(comparison.get("more", ()))]),
             page.Section("Run it again", run_again(*sets, tool="fedcal compare")[:3]),
         ],
         versions=comparison.get("versions", {}),
@@ -131,10 +129,9 @@ def card_of(cells: Sequence[Mapping[str, Any]]) -> page.Page:
 
 def _failures(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """List the failures, a line for each run."""
-    lines = []
-    for c in cells:
-        spent = "" if math.isinf(c["epsilon"]) else f", ε = {c['epsilon']:g}"
-        for failure in c.get("failures", ()):
-            run = f"{c['label']} on {c['data']}, {c['partition']}{spent}"
-            lines.append(f"{run}, seed {failure['seed']}: {failure['error']}")
-    return lines
+    return [
+        f"{c['label']} on {curves.told({k: c[k] for k in ('data', 'partition', 'epsilon')})}, "
+        f"seed {failure['seed']}: {failure['error']}"
+        for c in cells
+        for failure in c.get("failures", ())
+    ]

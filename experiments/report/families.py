@@ -52,22 +52,20 @@ class Family:
 
 def _evaluated(result: Any) -> tuple[Numbers, Numbers]:
     """Released values, and widths of their 95 % intervals; what noise drowns is left out."""
-    after: Numbers = {}
-    for name, one in result.metrics.items():
-        if one["value"] is not None:
-            after[name] = float(one["value"])
-            after[name + WIDTH] = float(one["high"]) - float(one["low"])
-    return {}, after
+    return {}, {
+        name + width: float(number)
+        for name, one in result.metrics.items()
+        if one["value"] is not None
+        for width, number in (("", one["value"]), (WIDTH, one["high"] - one["low"]))
+    }
 
 
 def _tested(result: Any) -> tuple[Numbers, Numbers]:
     """Return metrics of the test rows, and what tells whether a calibrator has collapsed."""
+    of = result.reliability
     before, after = (
-        {**metrics, "resolution": of.resolution, "uncertainty": of.uncertainty}
-        for metrics, of in (
-            (result.before, result.reliability["before"]),
-            (result.after, result.reliability["after"]),
-        )
+        {**numbers, "resolution": of[part].resolution, "uncertainty": of[part].uncertainty}
+        for part, numbers in (("before", result.before), ("after", result.after))
     )
     return before, after
 
@@ -117,32 +115,28 @@ def family_of(methods: Iterable[str]) -> Family:
 
     Raises InputError if there are several, or one that a table has no columns for.
     """
-    families: dict[str, str] = {}
+    found: dict[str, str] = {}
     for method in methods:
         strategy = STRATEGIES.get(method)
-        family = "calibrate" if strategy is None else strategy.family
+        family = strategy.family if strategy else "calibrate"
         if family not in FAMILIES:
-            run = "train" if family == "train" else "simulate"
             raise InputError(
                 "compare takes methods that calibrate, evaluate or give prediction sets, and "
-                f"{method} belongs to the family '{family}': use fedcal {run}"
+                f"{method} belongs to the family '{family}': use fedcal "
+                f"{'train' if family == 'train' else 'simulate'}"
             )
-        families.setdefault(family, method)
-    if len(families) > 1:
-        (one, first), (second_family, second) = list(families.items())[:2]
-        raise InputError(
-            f"compare takes methods of one family: {first} belongs to '{one}', {second} to "
-            f"'{second_family}'"
-        )
-    return FAMILIES[next(iter(families), "calibrate")]
+        found.setdefault(family, method)
+    if len(found) > 1:
+        told = ", ".join(f"{method} belongs to '{family}'" for family, method in found.items())
+        raise InputError(f"compare takes methods of one family: {told}")
+    return FAMILIES[next(iter(found), "calibrate")]
 
 
-def family_in(lines: Iterable[Mapping[str, Any]]) -> Family:
+def family_in(lines: Sequence[Mapping[str, Any]]) -> Family:
     """Return the family of a comparison's lines, by their methods or by their metrics.
 
     Another process may not know a method of another package.
     """
-    lines = list(lines)
     for line in lines:
         if line["method"] in STRATEGIES:
             return family_of([line["method"]])

@@ -127,8 +127,7 @@ class Page:
         sections: list[dict[str, Any]] = []
         for k, (section, parts) in enumerate(self.parts):
             name = f"k{crc32(repr((self.title, self.verdict, k)).encode()):x}" if card else f"s{k}"
-            palette = drawing.fixed if card else drawing.variable
-            each = [_shown(part, section, f"{name}-{j}", palette) for j, part in enumerate(parts)]
+            each = [_shown(part, section, f"{name}-{j}", card) for j, part in enumerate(parts)]
             half = section.css or ("half" if len(parts) == 1 and each[0].get("single") else "")
             slug = re.sub(r"\W+", "-", section.title.lower()).strip("-")
             place = f"{slug}-{k}" if not slug or any(s["id"] == slug for s in sections) else slug
@@ -143,18 +142,18 @@ class Page:
         return folder / FILE
 
 
-def _shown(part: Any, section: Section, name: str, palette: drawing.Palette) -> dict[str, Any]:
+def _shown(part: Any, section: Section, name: str, card: bool) -> dict[str, Any]:
     """Return a part for the template."""
     heading = part.title if part.title != section.title else ""
     if isinstance(part, drawing.Sheet):
-        return {"kind": "figure", "heading": "", "note": part.note, **figure(part, name, palette)}
+        return {"kind": "figure", "heading": "", "note": part.note, **figure(part, name, card)}
     if isinstance(part, pages.Table):
         return {"kind": "table", "heading": heading, **vars(part)}
     heading = "" if part.form == "fold" else heading
     return {"kind": "text", "heading": heading, "note": "", **vars(part)}
 
 
-def figure(sheet: drawing.Sheet, name: str, palette: drawing.Palette) -> dict[str, Any]:
+def figure(sheet: drawing.Sheet, name: str, card: bool) -> dict[str, Any]:
     """Return a sheet for the template: legend as (text, svg), figures as {title, note, svg}.
 
     A panel without a title stands below the one above it on the sheet. The markup is made here
@@ -164,15 +163,14 @@ def figure(sheet: drawing.Sheet, name: str, palette: drawing.Palette) -> dict[st
 
     safe: Callable[[str], Any] = Markup
     figures: list[dict[str, Any]] = []
-    drawn = zip(sheet.panels, drawing.panel_svgs(sheet, name, palette), strict=True)
-    for k, (panel, svg) in enumerate(drawn):
+    svgs, keys = drawing.svgs(sheet, name, card)
+    for k, (panel, svg) in enumerate(zip(sheet.panels, svgs, strict=True)):
         if k >= sheet.columns and not panel.title:
             figures[k - sheet.columns]["svg"] += safe(svg)
         else:
             figures.append({"title": panel.title, "note": panel.note, "svg": safe(svg)})
-    keys = [drawing.key_svg(s, f"{name}-l{i}", palette) for i, (s, _) in enumerate(sheet.legend)]
     legend = [(text, safe(key)) for (_, text), key in zip(sheet.legend, keys, strict=True)]
-    forest, wide = sheet.panels[0].left > drawing.LEFT, sheet.columns > 2
+    forest, wide = sheet.left > drawing.LEFT, sheet.columns > 2
     css = "panels" if wide else "forest" if forest else ("one", "two")[sheet.columns - 1]
     single = len(sheet.panels) == 1
     return {"figures": figures, "legend": legend, "css": f"figures {css}", "single": single}

@@ -97,9 +97,7 @@ class Displayable(ABC):
         sheets = Page(self.title, "", self.parts, about=self.title).figures()
         if not sheets:
             raise errors.InputError("this result has no figure; to_frame() has its numbers")
-        sheet = sheets[
-            next(iter(sheets)) if figure is None else checks.one_of("figure", figure, sheets)
-        ]
+        sheet = sheets[checks.one_of("figure", figure or next(iter(sheets)), sheets)]
         if ax is None:
             from matplotlib import pyplot
 
@@ -126,19 +124,18 @@ def lines_of(told: Mapping[str, Any]) -> list[dict[str, Any]]:
             if key.startswith("metrics")
             for metric, one in metrics.items()
         ]
-    ends, covered_by = (told.get("intervals") or {}).get("after", {}), told.get("coverage_by", {})
-    for one in covered_by.get("whole", {}).values():  # of all rows
-        ends = {"coverage": (one["low"], one["high"])}
+    covered, names = told.get("coverage_by", {}), told.get("class_names")
+    ends = dict((told.get("intervals") or {}).get("after", {}))
+    for one in covered.get("whole", {}).values():  # of all rows
+        ends["coverage"] = (one["low"], one["high"])
     lines = [
         {"rows": "all rows", "metric": metric, "before": told["before"].get(metric), "after": value}
         | dict(zip(("low", "high"), ends.get(metric, (None, None)), strict=True))
         for metric, value in told["after"].items()
     ]
-    names = told.get("class_names")
-    for by, covered in covered_by.items():
-        named = names if by in ("class", "alone") else None
-        for part, one in covered.items() if by != "whole" else ():
-            which = f"{by} {named[int(part)] if named else part}"
+    for by, parts in covered.items():
+        for part, one in parts.items() if by != "whole" else ():
+            which = names[int(part)] if names and by in ("class", "alone") else part
             found = {"after": one["coverage"], "low": one["low"], "high": one["high"]}
-            lines.append({"rows": which, "metric": "coverage", **found})
+            lines.append({"rows": f"{by} {which}", "metric": "coverage", **found})
     return lines

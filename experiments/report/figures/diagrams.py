@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedcal.core import classes, types
-from fedcal.experiments.report.figures.drawing import Panel, Sheet, bars, curve, whiskers
+from fedcal.experiments.report.figures.drawing import Panel, Sheet, bars, curve, plotter, whiskers
+from fedcal.experiments.report.figures.style import look
 from fedcal.metrics import Reliability
 
 if TYPE_CHECKING:
@@ -39,44 +40,34 @@ def wilson(correct: types.Integers, count: types.Integers) -> tuple[types.Floats
     return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
 
 
-def diagram(heading: str, data: Reliability, *, alone: bool = True) -> Panel:
-    """Share correct against confidence of the top label, by bin of confidence.
+def _unit_axes(x: str, y: str, top: float = 1.0) -> dict[str, Any]:
+    """Axes from 0 to 1, upwards to `top`; every tick costs time, so there are few."""
+    ends, ticks = {"xlim": (0, 1), "ylim": (0, top)}, np.linspace(0, 1, 3)
+    return {"xlabel": x, "ylabel": y, **ends, "xticks": ticks, "yticks": top * ticks}
 
-    Parameters
-    ----------
-    alone
-        False = its x axis is labelled by the histogram below
-    """
+
+def diagram(heading: str, data: Reliability) -> Panel:
+    """Share correct against confidence of the top label, by bin of confidence."""
     there = np.flatnonzero(data.count)
     left, right = there / data.bins, (there + 1) / data.bins
-    correct = data.sum_correct[there] / data.count[there]
-    confidence = data.sum_confidence[there] / data.count[there]
-    low, high = wilson(data.sum_correct[there], data.count[there])
+    count = data.count[there]
+    correct, confidence = data.sum_correct[there] / count, data.sum_confidence[there] / count
+    low, high = wilson(data.sum_correct[there], count)
     text = "; ".join(
         f"confidence {c:.3f}: {100 * s:.1f} % of {n} correct"
-        for c, s, n in zip(confidence, correct, data.count[there], strict=True)
+        for c, s, n in zip(confidence, correct, count, strict=True)
     )
 
     def plot(ax: Axes) -> None:
-        _unit_axes(ax, "confidence of the top label", "share correct")
+        ax.set(**_unit_axes("confidence of the top label", "share correct"))
         bars(ax, "correct", left, right, 0 * left, correct)
         bars(ax, "over", left, right, correct, confidence)
         bars(ax, "under", left, right, confidence, correct)
         curve(ax, "perfect", (0, 1), (0, 1))
         whiskers(ax, "whisker", (left + right) / 2, low, high)
-        if not alone:
-            ax.tick_params(labelbottom=False)
-            ax.set_xlabel("")
 
     said = f"Reliability diagram, {heading}: ECE {100 * data.ece:.3f} %. {text}."
     return Panel(heading, plot, said, note=f"top-label ECE {100 * data.ece:.2f} %")
-
-
-def _unit_axes(ax: Axes, x: str, y: str, top: float = 1.0) -> None:
-    """Set axes from 0 to 1, upwards to `top`; every tick costs time, so there are few."""
-    shares = np.linspace(0, 1, 3)
-    ax.set(xlim=(0, 1), xticks=shares, xlabel=x)
-    ax.set(ylim=(0, top), yticks=top * shares, ylabel=y)
 
 
 def histogram(heading: str, data: Reliability) -> Panel:
@@ -90,7 +81,7 @@ def histogram(heading: str, data: Reliability) -> Panel:
     )
 
     def plot(ax: Axes) -> None:
-        _unit_axes(ax, "confidence of the top label", "% of rows", top=100)
+        ax.set(**_unit_axes("confidence of the top label", "% of rows", top=100))
         bars(ax, "correct", edges[:-1], edges[1:], 0 * share, share)
 
     said = f"Confidence histogram, {heading}, per cent of {data.rows:,} rows: {text}."
@@ -99,23 +90,14 @@ def histogram(heading: str, data: Reliability) -> Panel:
 
 def reliability_sheet(panels: Mapping[str, Reliability], title: str) -> Sheet:
     """Diagrams side by side, each over its histogram."""
-    top = [diagram(heading, data, alone=False) for heading, data in panels.items()]
-    low = [histogram(heading, data) for heading, data in panels.items()]
-    return Sheet(title, len(panels), (*top, *low), LEGEND, "reliability")
+    both = (make(*one) for make in (diagram, histogram) for one in panels.items())
+    return Sheet(title, len(panels), tuple(both), LEGEND, "reliability")
 
 
 def class_gaps(data: Reliability) -> types.Floats:
     """Each class's own ECE, (classes,); their mean is the classwise ECE."""
     gap = np.abs(data.class_sum_confidence - data.class_sum_correct).sum(axis=1)
     return np.asarray(gap / max(data.rows, 1))
-
-
-def worst_classes(before: Reliability, after: Reliability) -> types.Integers:
-    """Select the classes to show: all, or those with the largest gap of the two."""
-    gaps = np.maximum(class_gaps(before), class_gaps(after))
-    if len(gaps) <= SHOWN_CLASSES:
-        return np.arange(len(gaps))
-    return np.argsort(-gaps, kind="stable")[:SHOWN_CLASSES]
 
 
 def pooled(data: Reliability, j: int) -> tuple[types.Integers, types.Floats, types.Integers]:
@@ -140,32 +122,31 @@ def class_panel(
 ) -> Panel:
     """Class j against the rest: its share among rows, by its probability."""
     name = classes.called(names, j)
-    start = name[0].upper() + name[1:]
-    points = {"before": pooled(before, j), "after": pooled(after, j)}
-    texts = []
-    for series, (rows, confidence, correct) in points.items():
+    lines: list[tuple[Any, ...]] = [("perfect", (0, 1), (0, 1))]
+    texts, gaps = [], []
+    for series, data in (("before", before), ("after", after)):
+        rows, confidence, correct = pooled(data, j)
+        lines.append((series, confidence / rows, correct / rows, *wilson(correct, rows)))
         shares = zip(confidence / rows, correct, rows, strict=True)
         words = ", ".join(f"{p:.3f}: {c} of {n}" for p, c, n in shares)
         texts.append(f"{series}, probability: rows of the class of all rows: {words}")
-
-    def plot(ax: Axes) -> None:
-        _unit_axes(ax, "probability of the class", "share of the class")
-        curve(ax, "perfect", (0, 1), (0, 1))
-        for series, (rows, confidence, correct) in points.items():
-            curve(ax, series, confidence / rows, correct / rows, *wilson(correct, rows))
-
-    gaps = [100 * class_gaps(data)[j] for data in (before, after)]
+        gaps.append(100 * class_gaps(data)[j])
     count = after.class_sum_correct[j].sum()
     title = f"{name}: {count:,} row{'s' if count != 1 else ''}"
-    said = f"{start}: ECE {gaps[0]:.3f} % before, {gaps[1]:.3f} % after. {'; '.join(texts)}."
-    return Panel(title, plot, said, note=f"ECE {gaps[0]:.2f} → {gaps[1]:.2f} %")
+    start = f"{name[0].upper()}{name[1:]}: ECE {gaps[0]:.3f} % before, {gaps[1]:.3f} % after"
+    plot = plotter(lines, **_unit_axes("probability of the class", "share of the class"))
+    note = f"ECE {gaps[0]:.2f} → {gaps[1]:.2f} %"
+    return Panel(title, plot, f"{start}. {'; '.join(texts)}.", note=note)
 
 
 def classes_sheet(
     before: Reliability, after: Reliability, title: str, names: Sequence[str] | None = None
 ) -> Sheet:
-    """One panel for each class shown."""
-    shown = worst_classes(before, after)
+    """One panel for each class; of many classes, for those with the largest gap of the two."""
+    gaps = np.maximum(class_gaps(before), class_gaps(after))
+    shown = np.arange(len(gaps))
+    if len(gaps) > SHOWN_CLASSES:
+        shown = np.argsort(-gaps, kind="stable")[:SHOWN_CLASSES]
     panels = tuple(class_panel(int(j), before, after, names) for j in shown)
     return Sheet(title, min(4, len(panels)), panels, CLASS_LEGEND, "classes")
 
@@ -174,15 +155,15 @@ def gaps_sheet(before: Reliability, after: Reliability, title: str) -> Sheet:
     """Every class's ECE after against before."""
     x, y = 100 * class_gaps(before), 100 * class_gaps(after)
     end = 1.06 * float(max(*x, *y)) or 1.0
-    better = int((y < x).sum())
+    better = f"{int((y < x).sum())} of {len(x)} classes"
 
     def plot(ax: Axes) -> None:
         ax.set(xlim=(0, end), xlabel="ECE of the class before, %")
         ax.set(ylim=(0, end), ylabel="ECE of the class after, %")
         curve(ax, "perfect", (0, end), (0, end))
-        curve(ax, "class", x, y)
+        ax.plot(x, y, label="class", **look("class"))
 
-    said = f"ECE of each of {len(x)} classes, after against before: {better} got better."
-    panel = Panel("every class", plot, said, note=f"{better} of {len(x)} classes better")
+    said = f"ECE of each class, after against before: {better} got better."
+    panel = Panel("every class", plot, said, note=f"{better} better")
     below = "Each point is a class; below the dashed line it got better."
     return Sheet(title, 1, (panel,), name="gaps", note=below)

@@ -1,7 +1,7 @@
 """Panels on Matplotlib's axes, laid out on one figure, and its files.
 
-Nothing is laid out by a solver: sizes are in inches and the same for every panel. Matplotlib is
-imported only when something is drawn.
+Nothing is laid out by a solver: sizes are in inches and the same for every panel of a figure.
+Matplotlib is imported only when something is drawn.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedcal.experiments.report.figures.style import BOXES, FONT_SIZE, HUES, LINES, settings
+from fedcal.experiments.report.figures.style import BOXES, FONT_SIZE, HUES, look, settings
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -31,6 +30,9 @@ LEFT, RIGHT, BOTTOM, TOP = 0.55, 0.10, 0.42, 0.10
 """Inches around it, where axes are labelled."""
 _LINE, _LETTER = 0.14, 0.07  # inches: a line of a title, the breadth of a letter
 _NO_METADATA: Any = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+
+FEW = 30
+"""Points up to which a line has markers and whiskers; with more it is plain, over an area."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,6 @@ class Panel:
         the content in words and numbers, for who cannot see it
     aspect
         height / width of the plotted area
-    left
-        inches beside it, for the labels of the y axis
     """
 
     title: str
@@ -56,7 +56,6 @@ class Panel:
     said: str
     aspect: float = 1.0
     note: str = ""
-    left: float = LEFT
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,8 @@ class Sheet:
         a sentence below it on a page
     width
         inches of every plotted area
+    left
+        inches beside it, for the labels of the y axis
     """
 
     title: str
@@ -82,10 +83,12 @@ class Sheet:
     name: str = ""
     note: str = ""
     width: float = WIDTH
+    left: float = LEFT
 
-    def cell(self, panel: Panel) -> float:
-        """Return inches of a panel's width in all."""
-        return panel.left + self.width + RIGHT
+    @property
+    def cell(self) -> float:
+        """Inches of a panel's width in all."""
+        return self.left + self.width + RIGHT
 
     @cached_property
     def figure(self) -> Figure:
@@ -94,79 +97,73 @@ class Sheet:
 
     @cached_property
     def svg(self) -> str:
-        """The figure as an SVG, text as text."""
-        return svg_of(self.figure)
+        """The figure as an SVG with text as text and without a date."""
+        text = io.BytesIO()
+        with settings():
+            self.figure.savefig(text, format="svg", metadata=_NO_METADATA)
+        return text.getvalue().decode()
 
 
 def draw(sheet: Sheet, dark: bool = False, on: Figure | None = None) -> Figure:
     """All panels with one legend below; on an empty figure as it will look under any settings."""
     from matplotlib.figure import Figure
 
-    rows = [sheet.panels[k : k + sheet.columns] for k in range(0, len(sheet.panels), sheet.columns)]
-    inside = sum(map(sheet.cell, rows[0]))
-    width = max(inside, 4.2 if sheet.width == WIDTH else 0)
-    lines = [max(bool(p.title) + bool(p.note) for p in row) for row in rows]
+    panels, columns = sheet.panels, sheet.columns
+    rows = [panels[k : k + columns] for k in range(0, len(panels), columns)]
     tall = [sheet.width * row[0].aspect for row in rows]
+    above = [_LINE * max(bool(p.title) + bool(p.note) for p in row) for row in rows]
+    inside = sheet.cell * min(columns, len(panels))
+    width = max(inside, 4.2 if sheet.width == WIDTH else 0)
+    title = fill(sheet.title, int(width / _LETTER))
+    longest = max((len(text) for _, text in sheet.legend), default=0)
+    across = max(1, min(len(sheet.legend), int(width / (0.55 + 0.066 * longest))))
+    below = 0.1 + 0.18 * -(-len(sheet.legend) // across)
+    head = 0.3 + _LINE * title.count("\n")
+    height = head + sum(tall) + sum(above) + (TOP + BOTTOM) * len(rows) + below
     with settings(dark):
         figure = on or Figure()
         figure.set_facecolor(HUES["paper"][dark])
-        title = fill(sheet.title, int(width / _LETTER))
-        head = 0.3 + _LINE * title.count("\n")
-        height = head + sum(tall) + (TOP + BOTTOM) * len(rows) + _LINE * sum(lines)
-        height = top = height + _add_legend(figure, sheet, width)
         figure.set_size_inches(width, height)
         figure.text(0.5, 1 - 0.08 / height, title, ha="center", va="top", fontsize=9)
-        top -= head
-        for r, row in enumerate(rows):
-            top -= TOP + _LINE * lines[r] + tall[r]
+        figure.legend(*_legend(sheet), loc="lower center", ncols=across)
+        bottom = height - head
+        for row, high, words in zip(rows, tall, above, strict=True):
+            bottom -= TOP + words + high
             for k, panel in enumerate(row):
-                left = (width - inside) / 2 + sum(map(sheet.cell, row[:k])) + panel.left
-                place = (left / width, top / height, sheet.width / width, tall[r] / height)
-                ax = figure.add_axes(place, label=f"{r}, {k}")
-                ax.xaxis.set_major_formatter("{x:g}")
-                ax.yaxis.set_major_formatter("{x:g}")
-                panel.plot(ax)
-                _set_log_ticks(ax)
-                words = "\n".join(text for text in (panel.title, panel.note) if text)
-                middle, above = (left + sheet.width / 2) / width, (top + tall[r] + 0.07) / height
-                figure.text(middle, above, words, ha="center", va="bottom")
-            top -= BOTTOM
+                left = (width - inside) / 2 + k * sheet.cell + sheet.left
+                place = (left / width, bottom / height, sheet.width / width, high / height)
+                ax = figure.add_axes(place)
+                _plot(panel, ax)
+                text, where = "\n".join(filter(None, (panel.title, panel.note))), 1 + 0.07 / high
+                figure.text(0.5, where, text, transform=ax.transAxes, ha="center", va="bottom")
+            bottom -= BOTTOM
         if on is not None:
-            _keep_colours(figure)
             figure.draw_without_rendering()  # ticks are made
     return figure
 
 
 def draw_on(sheet: Sheet, axes: Sequence[Axes]) -> None:
-    """Draw the panels on the caller's own axes, as many; titles and the legend stand on these."""
-    theirs = {one for ax in axes for one in ax.findobj()}
-    with settings():
-        for panel, ax in zip(sheet.panels, axes, strict=True):
-            panel.plot(ax)
-            _set_log_ticks(ax)
-            ax.set_title(" ".join(filter(None, (panel.title or sheet.title, panel.note))))
-        series, texts = zip(*sheet.legend, strict=True)
-        axes[-1].legend(list(map(sample, series)), texts)
-        for ax in axes:
-            _keep_colours(ax, theirs)
+    """Draw the panels on the caller's own axes, as many; titles and the legend stand on these.
 
-
-def _keep_colours(drawn: Figure | Axes, but: Collection[Artist] = ()) -> None:
-    """Fix the colours of lines, which otherwise are looked up later in the cycle of `settings`."""
+    Colours are those for a dark screen where the figure is dark.
+    """
     from matplotlib.colors import to_rgba
-    from matplotlib.lines import Line2D
 
-    for line in drawn.findobj(Line2D):
-        if line not in but:
-            line.set(color=to_rgba(line.get_color()))
-            line.set(markerfacecolor=to_rgba(line.get_markerfacecolor()))
-            line.set(markeredgecolor=to_rgba(line.get_markeredgecolor()))
+    *paper, opaque = to_rgba(axes[0].figure.get_facecolor())
+    with settings(dark=opaque > 0 and sum(paper) < 1.5):
+        for panel, ax in zip(sheet.panels, axes, strict=True):
+            _plot(panel, ax)
+            ax.set_title(" ".join(filter(None, (panel.title or sheet.title, panel.note))))
+        axes[-1].legend(*_legend(sheet))
 
 
-def _set_log_ticks(ax: Axes) -> None:
-    """On logarithmic axes ticks at powers of ten, or between them where these are few."""
+def _plot(panel: Panel, ax: Axes) -> None:
+    """Logarithmic axes have ticks at powers of ten, or between them where these are few."""
     from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator
 
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter("{x:g}")
+    panel.plot(ax)
     for axis in (ax.xaxis, ax.yaxis):
         if axis.get_scale() == "log":
             low, high = axis.get_view_interval()
@@ -176,37 +173,16 @@ def _set_log_ticks(ax: Axes) -> None:
             ax.minorticks_off()
 
 
-def _add_legend(figure: Figure, sheet: Sheet, width: float) -> float:
-    """Below all panels, in as many lines as its entries need; its height in inches."""
-    longest = max((len(text) for _, text in sheet.legend), default=0)
-    per_line = max(1, min(len(sheet.legend), int(width / (0.55 + 0.066 * longest))))
-    figure.legend(
-        [sample(series) for series, _ in sheet.legend],
-        [text for _, text in sheet.legend],
-        loc="lower center",
-        ncols=per_line,
-        frameon=False,
-        handlelength=2.6,
-        columnspacing=1.2,
-        borderaxespad=0.2,
-    )
-    return 0.1 + 0.18 * -(-len(sheet.legend) // per_line)
-
-
-def sample(series: str) -> Any:
-    """Return a legend's handle for a series."""
+def _legend(sheet: Sheet) -> tuple[list[Any], list[str]]:
+    """Return a sample of each series, and what it is called."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    return Patch(**BOXES[series]) if series in BOXES else Line2D([], [], **LINES[series])
-
-
-def svg_of(figure: Figure) -> str:
-    """Return the figure as an SVG with text as text and without a date."""
-    text = io.BytesIO()
-    with settings():
-        figure.savefig(text, format="svg", metadata=_NO_METADATA)
-    return text.getvalue().decode()
+    samples = [
+        Patch(**BOXES[series]) if series in BOXES else Line2D([], [], **look(series))
+        for series, _ in sheet.legend
+    ]
+    return samples, [text for _, text in sheet.legend]
 
 
 def save_figure(figure: Figure, path: Path, *, dark: bool = False) -> None:
@@ -252,26 +228,39 @@ def bars(ax: Axes, series: str, left: Any, right: Any, low: Any, high: Any) -> N
 
 
 def curve(ax: Axes, series: str, x: Any, y: Any, low: Any = None, high: Any = None) -> None:
-    """Draw a line through points, with whiskers from `low` to `high` if these are given."""
-    ax.plot(x, y, label=series, **LINES[series])
-    if low is not None:
+    """Draw a line through points, with intervals from `low` to `high` if these are given."""
+    many = len(x) > FEW
+    ax.plot(x, y, label=series, **look(series) | ({"marker": "none"} if many else {}))
+    if low is not None and many:
+        ax.fill_between(x, low, high, color=look(series)["color"], alpha=0.2, linewidth=0)
+    elif low is not None:
         whiskers(ax, series, x, low, high)
 
 
 def whiskers(ax: Axes, series: str, x: Any, low: Any, high: Any) -> None:
     """Draw vertical intervals."""
-    ax.vlines(x, low, high, colors=LINES[series]["color"], linewidths=0.7, label=series)
+    ax.vlines(x, low, high, colors=look(series)["color"], linewidths=0.7, label=series)
 
 
-def level(ax: Axes, series: str, y: float) -> None:
-    """Draw a horizontal line across the panel."""
-    ax.axhline(y, label=series, **LINES[series])
+def plotter(lines: Iterable[Sequence[Any]], **axes: Any) -> Callable[[Axes], object]:
+    """Return what plots lines: series, x, y and, where there are intervals, low and high ends.
+
+    Parameters
+    ----------
+    **axes
+        labels, limits and ticks, as `Axes.set` takes them
+    """
+
+    def plot(ax: Axes) -> None:
+        ax.set(**axes)
+        for line in lines:
+            curve(ax, *line)
+
+    return plot
 
 
-Palette = Callable[[str], str]
-"""One of `HUES` -> a CSS colour."""
+# -- pages ---------------------------------------------------------------------------------------
 
-_KEY = (0.47, 0.19)  # inches: size of a legend's sample
 _CHANGES = (
     (r"\s+", " "),
     (r' xmlns(:\w+)?="[^"]*"|xlink:(?=href)|font[\w-]*: [^;"]*(; )?', ""),
@@ -281,20 +270,10 @@ _CHANGES = (
 """What is changed in each tag."""
 
 
-def variable(name: str) -> str:
-    """Return a CSS custom property of the report's palette."""
-    return f"var(--{name})"
+def svgs(sheet: Sheet, name: str, card: bool = False) -> tuple[list[str], list[str]]:
+    """Every panel of a sheet without its title, with all labels, and the samples of its legend.
 
-
-def fixed(name: str) -> str:
-    """Return a colour for use without a style sheet: text inherits, series have mid tones."""
-    return "currentColor" if name == "ink" else HUES[name][0]
-
-
-def panel_svgs(sheet: Sheet, name: str, palette: Palette = variable) -> list[str]:
-    """Every panel of a sheet, without its title, with all labels of its axes.
-
-    They belong together: what several of them need is in the first.
+    They belong together: what several of them need is in the first panel.
 
     Parameters
     ----------
@@ -302,49 +281,43 @@ def panel_svgs(sheet: Sheet, name: str, palette: Palette = variable) -> list[str
         what to draw
     name
         prefix of the ids in it, unique on the page
-    palette
-        where colours come from
+    card
+        it has no style sheet: text inherits its colour, series have mid tones
     """
-    root = _own(sheet.svg, name, palette)
+    root = _own(sheet.svg, name, card)
     width, height = sheet.figure.get_size_inches()
-    svgs = []
+    panels, keys, sample = [], [], list[ET.Element]()
     for k, (panel, ax) in enumerate(zip(sheet.panels, sheet.figure.axes, strict=True), 1):
         box = ax.get_position()
-        corner = (box.x0 * width - panel.left, (1 - box.y1) * height - TOP)
-        size = (sheet.cell(panel), TOP + sheet.width * panel.aspect + BOTTOM)
-        look = {"role": "img", "aria-label": panel.said}
+        corner = (box.x0 * width - sheet.left, (1 - box.y1) * height - TOP)
+        size = (sheet.cell, TOP + sheet.width * panel.aspect + BOTTOM)
         shared = root.findall("defs") if k == 1 else []
-        groups = root.findall(f".//g[@id='{name}-axes_{k}']")
-        svgs.append(_svg("panel", (*corner, *size), look, [*shared, *groups]))
-    return svgs
+        content = [*shared, *root.findall(f".//g[@id='{name}-axes_{k}']")]
+        panels.append(_svg((*corner, *size), content, {"role": "img", "aria-label": panel.said}))
+    for element in root.findall(f".//g[@id='{name}-legend_1']/g"):
+        if (text := element.find("text")) is None:
+            sample.append(element)
+            continue
+        x, y = (float(text.get(at, 0)) / 72 for at in "xy")  # the sample stands beside it
+        keys.append(_svg((x - 0.4, y - 0.11, 0.34, 0.14), sample, {"width": "34", "height": "14"}))
+        sample = []
+    return panels, keys
 
 
-def key_svg(series: str, name: str, palette: Palette = variable) -> str:
-    """Return the sample of a series for a legend."""
-    from matplotlib.figure import Figure
-
-    look: dict[str, Any] = {"loc": "center", "handlelength": 3.6, "handleheight": 1.3}
-    with settings():
-        figure = Figure(figsize=_KEY, facecolor="none")
-        figure.legend([sample(series)], [""], frameon=False, markerscale=1.7, **look)
-    root = _own(svg_of(figure), name, palette)
-    size = {"width": "34", "height": "14", "aria-hidden": "true"}
-    return _svg("key", (0, 0, *_KEY), size, root)
-
-
-def _svg(
-    css: str, box: Iterable[float], look: Mapping[str, str], content: Iterable[ET.Element]
-) -> str:
-    """Return an element of a page that shows a box (in inches) of a figure."""
-    svg = ET.Element("svg", {"class": css, "viewBox": " ".join(f"{72 * v:.2f}" for v in box)})
-    svg.attrib |= {**look, "font-size": str(FONT_SIZE), "style": "stroke-linejoin:round"}
+def _svg(box: Iterable[float], content: Iterable[ET.Element], facts: Mapping[str, str]) -> str:
+    """Return an element of a page that shows a box (in inches) of a figure; a key is no image."""
+    known = {"class": "panel"} if "role" in facts else {"class": "key", "aria-hidden": "true"}
+    svg = ET.Element("svg", {**known, "viewBox": " ".join(f"{72 * v:.2f}" for v in box)})
+    svg.attrib |= {**facts, "font-size": str(FONT_SIZE), "style": "stroke-linejoin:round"}
     svg.extend(content)
     return ET.tostring(svg, "unicode")
 
 
-def _own(svg: str, name: str, palette: Palette) -> ET.Element:
+def _own(svg: str, name: str, card: bool) -> ET.Element:
     """Matplotlib's SVG with ids and colours of the page, without fonts; its words as they are."""
-    colours = {light: palette(hue) for hue, (light, _) in HUES.items()}
+    colours = {light: light if card else f"var(--{hue})" for hue, (light, _) in HUES.items()}
+    if card:
+        colours[HUES["ink"][0]] = "currentColor"
 
     def tag(match: re.Match[str]) -> str:
         text = re.sub(r"#(\w+)", lambda m: colours.get(m[0], f"#{name}-{m[1]}"), match[0])

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedcal.core import pages
-from fedcal.experiments.report.figures.drawing import WIDTH, Panel, Sheet, curve
-from fedcal.experiments.report.figures.style import BASELINE_STYLES, LINES, METHOD_STYLES
+from fedcal.experiments.report.figures.drawing import FEW, LEFT, WIDTH, Panel, Sheet, plotter
+from fedcal.experiments.report.figures.style import BASELINE_STYLES, METHOD_STYLES, look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-FEW = 30
-"""Points up to which a series has markers and whiskers; with more, a plain line and an area."""
 
 FOREST_LEFT = 1.45
 """Inches beside a forest plot for its labels."""
@@ -36,40 +33,31 @@ def drawn(part: Any, about: str = "") -> Any:
     """
     if not isinstance(part, (pages.Curve, pages.Intervals)):
         return part
-    panel = _curve(part) if isinstance(part, pages.Curve) else _forest(part)
+    panel = _forest(part) if isinstance(part, pages.Intervals) else _curve(part)
     series = zip(METHOD_STYLES, part.series, strict=False)
     references = zip(BASELINE_STYLES, part.references, strict=False)
     title = f"{about}: {part.title}" if about else part.title
-    return Sheet(title, 1, (panel,), (*series, *references), note=part.note)
+    left = FOREST_LEFT if isinstance(part, pages.Intervals) else LEFT
+    return Sheet(title, 1, (panel,), (*series, *references), note=part.note, left=left)
 
 
 def _curve(shown: pages.Curve) -> Panel:
     lines = (*shown.series.values(), *shown.references.values(), *shown.bands.values())
     shares = all(0 <= n <= 1 for line in lines for point in line for n in point)
-
-    def plot(ax: Axes) -> None:
-        ax.set(xlabel=shown.x, ylabel=shown.y)
-        for style, line in zip(BASELINE_STYLES, shown.references.values(), strict=False):
-            curve(ax, style, *zip(*line, strict=True))
-        for style, (name, line) in zip(METHOD_STYLES, shown.series.items(), strict=False):
-            x, y = zip(*line, strict=True)
-            low, high = np.transpose(shown.bands[name]) if name in shown.bands else (None, None)
-            if len(line) <= FEW:
-                curve(ax, style, x, y, low, high)
-                continue
-            ax.plot(x, y, label=style, **{**LINES[style], "marker": "none"})
-            if low is not None and high is not None:
-                colour = LINES[style]["color"]
-                ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-        if shares:  # all of the square, also where there are no points
-            ax.set(xlim=(0, 1), ylim=(0, 1), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
-
+    axes: dict[str, Any] = {"xlabel": shown.x, "ylabel": shown.y}
+    if shares:  # all of the square, also where there are no points
+        axes |= {"xlim": (0, 1), "ylim": (0, 1), "xticks": (0, 0.5, 1), "yticks": (0, 0.5, 1)}
+    references = zip(BASELINE_STYLES, shown.references.values(), strict=False)
+    plotted: list[Any] = [(style, *np.transpose(line)) for style, line in references]
+    for style, (name, line) in zip(METHOD_STYLES, shown.series.items(), strict=False):
+        ends = np.transpose(shown.bands[name]) if name in shown.bands else ()
+        plotted.append((style, *np.transpose(line), *ends))
     words = "; ".join(
         f"{name}: " + ", ".join(f"{x:.4g} {y:.4g}" for x, y in _thinned(line))
         for name, line in shown.series.items()
     )
     text = f"{shown.y} against {shown.x}{', with intervals' if shown.bands else ''}. {words}."
-    return Panel("", plot, text, aspect=1.0 if shares else 0.75)
+    return Panel("", plotter(plotted, **axes), text, aspect=1.0 if shares else 0.75)
 
 
 def _thinned(line: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -79,31 +67,25 @@ def _thinned(line: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _forest(shown: pages.Intervals) -> Panel:
-    labels = shown.labels
-    place = {label: k for k, label in enumerate(labels)}
-    many = len(shown.series)
+    labels, many = shown.labels, len(shown.series)
 
     def plot(ax: Axes) -> None:
         ax.set(xlabel=shown.x, ylim=(len(labels) - 0.5, -0.5))
-        ax.set_yticks(range(len(labels)), [_cut(label) for label in labels])
+        cut = [text if len(text) <= LONGEST else text[: LONGEST - 1] + "…" for text in labels]
+        ax.set_yticks(range(len(labels)), cut)
         ax.grid(visible=False, axis="y")
         for style, x in zip(BASELINE_STYLES, shown.references.values(), strict=False):
-            ax.axvline(x, label=style, **LINES[style])
+            ax.axvline(x, label=style, **look(style))
         for k, (style, lines) in enumerate(zip(METHOD_STYLES, shown.series.values(), strict=False)):
-            shift = 0.5 * ((k + 0.5) / many - 0.5)
-            y = [place[label] + shift for label, *_ in lines]
-            _, value, low, high = zip(*lines, strict=True)
-            ax.hlines(y, low, high, colors=LINES[style]["color"], linewidths=0.9, label=style)
-            ax.plot(value, y, label=style, **{**LINES[style], "linestyle": "none"})
+            names, value, low, high = zip(*lines, strict=True)
+            y = np.array([labels.index(name) for name in names]) + (k + 0.5) / (2 * many) - 0.25
+            mine = look(style) | {"linestyle": "none"}
+            ax.hlines(y, low, high, colors=mine["color"], linewidths=0.9, label=style)
+            ax.plot(value, y, label=style, **mine)
 
     words = "; ".join(
         f"{name}: " + ", ".join(f"{label} {v:.4g} ({a:.4g} to {b:.4g})" for label, v, a, b in lines)
         for name, lines in shown.series.items()
     )
     lines = len(labels) * max(1.0, 0.6 * many)
-    aspect = (0.1 + _LINE * lines) / WIDTH
-    return Panel("", plot, f"{shown.x}, with intervals. {words}.", aspect, left=FOREST_LEFT)
-
-
-def _cut(label: str) -> str:
-    return label if len(label) <= LONGEST else label[: LONGEST - 1] + "…"
+    return Panel("", plot, f"{shown.x}, with intervals. {words}.", (0.1 + _LINE * lines) / WIDTH)

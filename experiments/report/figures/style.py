@@ -6,6 +6,7 @@ paper or for a dark screen.
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 HUES = {
@@ -25,49 +26,25 @@ HUES = {
 No colour stands twice among those for paper: a page finds them and puts its own in their place.
 """
 
-
 FONT_SIZE = 8
+"""That of `fedcal.mplstyle`."""
+
+_INKED = ("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color")
 
 
 def settings(dark: bool = False) -> AbstractContextManager[None]:
     """Matplotlib's settings while a figure is drawn and saved; `dark` = for a dark screen."""
-    from matplotlib import rc_context
+    from matplotlib import rc_context, rc_params_from_file
 
-    colours = {name: pair[dark] for name, pair in HUES.items()}
-    options: Any = {
-        "axes.axisbelow": True,
-        "axes.edgecolor": colours["ink"],
-        "axes.facecolor": "none",
-        "axes.grid": True,
-        "axes.labelcolor": colours["ink"],
-        "axes.labelpad": 3,
-        "axes.linewidth": 0.7,
-        "axes.prop_cycle": f"cycler(color={list(colours.values())})",
-        "axes.spines.right": False,
-        "axes.spines.top": False,
-        "axes.xmargin": 0.06,
-        "axes.ymargin": 0.06,
-        "figure.facecolor": colours["paper"],
-        "font.family": "sans-serif",
-        "font.size": FONT_SIZE,
-        "grid.alpha": 0.25,
-        "grid.color": colours["grey"],
-        "grid.linewidth": 0.5,
-        "hatch.linewidth": 0.6,
-        "lines.linewidth": 1.1,
-        "lines.markeredgewidth": 0.8,
-        "lines.markersize": 3.2,
-        "pdf.fonttype": 42,  # letters as letters (TrueType), as publishers ask
-        "svg.fonttype": "none",
-        "svg.hashsalt": "fedcal",
-        "text.color": colours["ink"],
-        "text.parse_math": False,  # names of data and methods are no formulas
-        "xtick.color": colours["ink"],
-        "xtick.major.size": 0,
-        "ytick.color": colours["ink"],
-        "ytick.major.size": 0,
+    style = Path(__file__).with_name("fedcal.mplstyle")
+    hues = {name: pair[dark] for name, pair in HUES.items()}
+    coloured: Any = {
+        **dict.fromkeys(_INKED, hues["ink"]),
+        "axes.prop_cycle": f"cycler(color={list(hues.values())})",
+        "figure.facecolor": hues["paper"],
+        "grid.color": hues["grey"],
     }
-    return rc_context(options)
+    return rc_context({**rc_params_from_file(style, use_default_template=False), **coloured})
 
 
 def colour(hue: str) -> str:
@@ -86,15 +63,23 @@ def _line(
     }
 
 
+_EDGE = {"edgecolor": colour("paper"), "linewidth": 0.4}
 BOXES: dict[str, dict[str, Any]] = {
-    "correct": {"facecolor": colour("blue"), "edgecolor": colour("paper"), "linewidth": 0.4},
-    "over": {
-        **{"facecolor": colour("orange"), "edgecolor": colour("paper"), "linewidth": 0.4},
-        "hatch": "////",
-    },
-    "under": {"fill": False, "edgecolor": colour("purple"), "linewidth": 0.4, "hatch": "xxxx"},
+    "correct": {"facecolor": colour("blue"), **_EDGE},
+    "over": {"facecolor": colour("orange"), **_EDGE, "hatch": "////"},
+    "under": {"fill": False, **_EDGE, "edgecolor": colour("purple"), "hatch": "xxxx"},
 }
 """Series -> look of its bars."""
+
+_HUES = ("blue", "red", "green", "ink", "purple", "olive", "sky", "orange")
+_DASHES = ((), (6, 2), (2, 2), (7, 2, 2, 2), (9, 3), (4, 2, 1, 2), (3, 3), (1, 2))
+_MARKERS = "os^DvPX*os^DvPX*<>phdH8."
+_BASELINES = {"grey": (2, 2), "ink": (8, 3), "green": (1, 2), "purple": (6, 2, 1, 2)}
+
+METHOD_STYLES = [f"m{k}" for k in range(len(_MARKERS))]
+"""Of the methods of a comparison: all hues with filled, with open and with other markers."""
+
+BASELINE_STYLES = [f"b{k}" for k in range(len(_BASELINES))]
 
 LINES = {
     "perfect": _line("grey", dash=(5, 3)),
@@ -103,36 +88,24 @@ LINES = {
     "after": _line("blue", marker="s"),
     "reference": _line("grey", dash=(2, 2)),
     "class": _line("blue", marker="o", filled=False) | {"linestyle": "none", "markersize": 2.2},
-    # methods of a comparison, in order
-    "m0": _line("blue", marker="o"),
-    "m1": _line("red", dash=(6, 2), marker="s"),
-    "m2": _line("green", dash=(2, 2), marker="^"),
-    "m3": _line("ink", dash=(7, 2, 2, 2), marker="D"),
-    "m4": _line("purple", dash=(9, 3), marker="v"),
-    "m5": _line("olive", dash=(4, 2, 1, 2), marker="P"),
-    "m6": _line("sky", dash=(3, 3), marker="X", filled=False),
-    "m7": _line("orange", dash=(1, 2), marker="*"),
-    "m8": _line("blue", dash=(8, 2), marker="o", filled=False),
-    "m9": _line("red", dash=(2, 1), marker="s", filled=False),
-    "m10": _line("green", dash=(5, 1), marker="^", filled=False),
-    "m11": _line("ink", dash=(1, 1), marker="D", filled=False),
-    "m12": _line("purple", dash=(3, 1), marker="v", filled=False),
-    "m13": _line("olive", dash=(7, 1, 1, 1), marker="P", filled=False),
-    "m14": _line("sky", dash=(10, 2), marker="X"),
-    "m15": _line("orange", dash=(5, 2, 2, 2), marker="*", filled=False),
-    # baselines of a comparison
-    "b0": _line("grey", dash=(2, 2)),
-    "b1": _line("ink", dash=(8, 3)),
-    "b2": _line("green", dash=(1, 2)),
-    "b3": _line("purple", dash=(6, 2, 1, 2)),
-} | {
-    f"shape{k}": _line("ink", marker=marker) | {"linestyle": "none"}
-    for k, marker in enumerate("os^DvPX*<>ph")
 }
 """Series -> look of its line. Colours are told apart with the common colour blindnesses; looks
-besides. `shape0` and so on lend their marker to points of other series.
+besides.
 """
 
-METHOD_STYLES = [name for name in LINES if name[0] == "m"]
-BASELINE_STYLES = [name for name in LINES if name[0] == "b" and name[1:].isdigit()]
-SHAPES = [name for name in LINES if name.startswith("shape")]
+for k, series in enumerate(METHOD_STYLES):
+    again, j = divmod(k, len(_HUES))
+    LINES[series] = _line(_HUES[j], _DASHES[(j + 3 * again) % 8], _MARKERS[k], filled=again != 1)
+for series, (hue, dash) in zip(BASELINE_STYLES, _BASELINES.items(), strict=True):
+    LINES[series] = _line(hue, dash)
+
+
+def look(series: str) -> dict[str, Any]:
+    """Return the look of a line in the colours of the settings at this moment.
+
+    An artist would look its place in the cycle up when it is drawn: under the settings of others.
+    """
+    from matplotlib.colors import to_hex
+
+    fixed = {key: to_hex(LINES[series][key]) for key in ("color", "markerfacecolor")}
+    return {**LINES[series], **fixed}

@@ -16,7 +16,7 @@ from fedcal.experiments.report.figures.drawing import Panel, Sheet, save_sheets
 from fedcal.experiments.report.figures.style import BASELINE_STYLES, METHOD_STYLES
 from fedcal.experiments.research.studies.cells import spread, whole
 from fedcal.experiments.research.studies.spec import Experiment, Plot, Record, Rows
-from fedcal.metrics.names import heading, scaled
+from fedcal.metrics.names import scaled
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -60,19 +60,18 @@ def _panel(plot: Plot, cells: Rows, looks: Mapping[str, str]) -> Panel:
     base = {c["title"]: c for c in cells if c["baseline"]}
     end = "iid" if plot.x == "partition" else "∞"
     axis, places = spaced_axis(_LABELS[plot.x], [_value(c, plot.x) for c in mine], end)
-    curves = []
+    curves = {}
     for name in dict.fromkeys(_name(c, plot.x) for c in mine):
         line = [c for c in mine if _name(c, plot.x) == name]
         line.sort(key=lambda c: places[_value(c, plot.x)])
-        x = [places[_value(c, plot.x)] for c in line]
+        x = [_value(c, plot.x) for c in line]
         std = [scaled(plot.y, spread(c[plot.y])) for c in line]
-        curves.append((name, looks[name], x, [_mean(c, plot.y) for c in line], std))
-    levels = [(looks[title], _mean(c, plot.y)) for title, c in base.items()]
+        curves[name] = (x, [_mean(c, plot.y) for c in line], std)
+    levels = {title: _mean(c, plot.y) for title, c in base.items()}
     means = [_mean(c, plot.y) for c in (*mine, *base.values())]
     axes = {**axis, **quality_axis(plot.y, means, [0.0] * len(means))}
-    network = str(cells[0]["network"])
-    about = f"{network}: {heading(plot.y)}"
-    return quality_panel((plot.title, network, about), axes, curves, levels)
+    titles = (plot.title, str(cells[0]["network"]))
+    return quality_panel(titles, axes, looks, curves, levels, places)
 
 
 def _mean(cell: Record, metric: str) -> float:

@@ -14,6 +14,7 @@ from fedcal.experiments.report.comparison import (
     card_of,
     cells_of,
 )
+from fedcal.experiments.report.figures import curves
 from fedcal.experiments.runs.comparison.table import as_table
 from fedcal.experiments.runs.folders import write_report
 
@@ -38,6 +39,7 @@ def test_groups_are_not_told_what_follows_from_their_trust_model():
     pairs = (("central", "gaussian"), ("local", "laplace"))
     cells = [cell("fedtemp", 1.0, 0.02, trust=t, mechanism=m) for t, m in pairs]
     assert "mechanism" not in as_table(cells).columns
+    assert {*curves.differing(cells)} == {"trust"}
     other = cell("fedtemp", 1.0, 0.03, mechanism="laplace")  # which was chosen
     assert {"trust", "mechanism"} <= {*as_table([*cells, other]).columns}
 

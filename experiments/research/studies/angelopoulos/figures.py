@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedcal.conformal.angelopoulos import best_bins, thresholds
-from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve, level
+from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve
+from fedcal.experiments.report.figures.style import LINES
 from fedcal.experiments.research.studies.angelopoulos.draws import drawn_bins, private_thresholds
 from fedcal.experiments.research.studies.angelopoulos.splits import (
     ALPHA,
@@ -149,7 +150,7 @@ def _levels_panel(along: str, lines: dict[str, tuple[float, Rows]]) -> Panel:
 
     def plot(ax: Axes) -> None:
         ax.set(xlabel="rows n" if along == "n" else along, ylabel="q~", xscale="log")
-        level(ax, "reference", 1 - ALPHA)
+        ax.axhline(1 - ALPHA, **LINES["reference"])
         for look, (_, line) in lines.items():
             curve(ax, look, [r[along] for r in line], [r["level"] for r in line])
         ax.set_ylim(0.88, 1.0)

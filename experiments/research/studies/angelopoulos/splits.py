@@ -19,7 +19,7 @@ from fedcal import datasets
 from fedcal.conformal import Conformity
 from fedcal.conformal.angelopoulos import best_bins, best_gamma, inflated_level
 from fedcal.core.types import Floats, Integers
-from fedcal.experiments.report.figures.drawing import Panel, bars, curve, level, whiskers
+from fedcal.experiments.report.figures.drawing import Panel, bars, curve, whiskers
 from fedcal.experiments.report.figures.style import LINES
 from fedcal.experiments.research.studies.angelopoulos.draws import private_thresholds
 from fedcal.experiments.research.studies.rows import where
@@ -324,7 +324,7 @@ def by_number(
     def plot(ax: Axes) -> None:
         ax.set(xlabel=axis, ylabel=label)
         ax.set_xscale("log")
-        level(ax, "b1", factor * exact[y])
+        ax.axhline(factor * exact[y], **LINES["b1"])
         for look, rows in lines.items():
             x = [r[key] for r in rows]
             curve(ax, look, x, [factor * r[y] for r in rows])
@@ -332,7 +332,7 @@ def by_number(
                 ends = ("coverage_low", "coverage_high")
                 whiskers(ax, look, x, *([factor * r[end] for r in rows] for end in ends))
         if y == "coverage":
-            level(ax, "reference", 100 * (1 - ALPHA))
+            ax.axhline(100 * (1 - ALPHA), **LINES["reference"])
 
     said = "; ".join(
         ", ".join(f"{key} {r[key]:g}: {factor * r[y]:.4g}" for r in rows) for rows in lines.values()

@@ -18,7 +18,7 @@ from statistics import fmean, median, pstdev
 from typing import TYPE_CHECKING
 
 from fedcal import datasets
-from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve, level
+from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve
 from fedcal.experiments.report.figures.style import BASELINE_STYLES, LINES, METHOD_STYLES
 from fedcal.experiments.research.studies.claims import where as on_how_many
 from fedcal.experiments.research.studies.luo.methods import (
@@ -379,7 +379,7 @@ def _panel(rows: Rows, sweep: str, looks: Mapping[Competitor, str]) -> Panel:
         ax.set(xlabel=_LABELS[sweep], ylabel=heading("ece"))
         for c, y in means.items():
             if c.method == "none":
-                level(ax, looks[c], fmean(y))
+                ax.axhline(fmean(y), **LINES[looks[c]])
                 continue
             curve(ax, looks[c], x, y)
             if c.method == BANDED:

@@ -23,8 +23,8 @@ from fedcal.experiments.report.figures.drawing import (
     Sheet,
     curve,
     draw,
-    panel_svgs,
     save_sheets,
+    svgs,
 )
 from fedcal.experiments.report.figures.style import BOXES, LINES
 from fedcal.metrics import Reliability
@@ -137,8 +137,8 @@ CELLS = cells_of(
 )
 
 
-def panel_svg(panel: Panel, name: str = "n", *palette: Any) -> str:
-    (svg,) = panel_svgs(Sheet("title", 1, (panel,)), name, *palette)
+def panel_svg(panel: Panel) -> str:
+    ((svg,), _) = svgs(Sheet("title", 1, (panel,)), "n")
     return svg
 
 
