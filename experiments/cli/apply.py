@@ -103,7 +103,7 @@ def command(
     parts = "" if rows.judged.all() else f" (metrics: the {test} of its test part)"
     first = f"{len(rows.logits):,} rows{parts} {done.verb}, written to {out}"
     record = {"rows": len(rows.logits), "out": str(out), **done.content}
-    show([first, *filter(None, done.lines)], record, json=json, quiet=quiet)
+    show([first, *(line for line in done.lines if line)], record, json=json, quiet=quiet)
 
 
 def fitted_in(path: Path) -> calibrators.Calibrator | PredictionSets:
