@@ -83,6 +83,7 @@ def test_result_json_is_the_contract_s(run, method, epsilon):
     assert set(result) == {
         *("schema", "method", "config", "before", "after", "privacy", "communication"),
         *("seconds", "versions", "intervals", "score", "class_names", "rows_below_floor"),
+        "brier_of_rates",
     }
     assert result["schema"] == 1
     assert result["method"] == method

@@ -86,8 +86,9 @@ def test_the_wheel_holds_one_package_and_nothing_else(wheel):
     for kind in ("report/templates/", "research/studies/", "research/studies/expected/"):
         assert [n for n in read if n.startswith(f"fedcal/experiments/{kind}")] != []
     assert read <= set(names)
-    data = {"fedcal/core/removed.toml", "fedcal/secure_aggregation/words.txt"}
-    assert {"fedcal/py.typed", *data} <= set(names)
+    beside = {"fedcal/core/removed.toml", "fedcal/secure_aggregation/words.txt"}
+    beside |= {"fedcal/experiments/report/figures/fedcal.mplstyle"}
+    assert {"fedcal/py.typed", *beside} <= set(names)
     assert {n for n in names if n.endswith(".py")} == modules
     assert {n for n in names if n.endswith(".npz")} == data
     assert "fedcal/datasets/README.md" in names  # attribution travels with the data

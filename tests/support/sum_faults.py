@@ -13,7 +13,7 @@ from sum_world import MOST_ROUNDS, Given, World, signed_part
 
 from fedcal.clients.site import party
 from fedcal.core.errors import RoundFailed
-from fedcal.secure_aggregation import messages
+from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import stream_sum
 from fedcal.secure_aggregation.messages import Confirmation, Contribution, Opening, sum_digest
 from fedcal.strategies.server.collector import Collector, enrolled
@@ -27,7 +27,7 @@ def run(seed: int) -> tuple[list[str], int]:
     world = World.at_random(seed)
     with (
         closing(world),
-        patch.object(messages, "verified", cache(messages.verified)),  # the same question often
+        patch.object(keys, "verified", cache(keys.verified)),  # the same question often
         patch.object(party, "shared_key", cache(party.shared_key)),
     ):
         released = _faulty(world) if seed % 2 else _hostile(world)

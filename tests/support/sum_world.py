@@ -23,7 +23,7 @@ from fedcal.clients.site.party import Party
 from fedcal.clients.site.records.job_facts import JobFacts
 from fedcal.clients.site.records.records import SiteRecords
 from fedcal.core.errors import InputError
-from fedcal.secure_aggregation import messages
+from fedcal.secure_aggregation import keys, messages
 from fedcal.secure_aggregation.committee import Committee, hidden, stream_sum
 from fedcal.secure_aggregation.keys import SigningKey, new_exchange_key, seal, shared_key, unseal
 from fedcal.secure_aggregation.masking import SEED_BYTES
@@ -47,7 +47,7 @@ def digest(*what: object) -> str:
 
 def signed_part(header: bytes) -> bytes:
     """What names a contribution."""
-    return header[: -messages.SIGNATURE_BYTES]
+    return header[: -keys.SIGNATURE_BYTES]
 
 
 @dataclass

@@ -28,7 +28,7 @@ from fedcal.experiments.runs.jobs import job_of
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster
-from fedcal.strategies.server import run_folder
+from fedcal.strategies.server import participation, run_folder
 from fedcal.strategies.server.job import terms_of_job
 from fedcal.strategies.server.transport import ANSWER, RESULT
 
@@ -148,7 +148,7 @@ def test_a_site_that_took_no_part_is_named_wherever_a_result_is(
 
         sites._deliver = fails
 
-    for module in (server, deploy):
+    for module in (participation, deploy):
         monkeypatch.setattr(module, "names_of", lambda roster, clients: NAMES)
     link.before, out = without_the_last, tmp_path / "out"
     more = {"rows_per_client": 60} if method == "conformal" else {}

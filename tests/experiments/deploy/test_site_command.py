@@ -150,7 +150,7 @@ def test_features_that_do_not_do_are_one_line(tmp_path):
         (turned, "classes of --class-names must be"),
         ({"labels": [0, 1, 2, 0, 0, 0]}, "must be a class"),
         ({"features": np.full((6, 4), np.nan)}, "all values must be finite"),
-        ({"features": np.zeros((0, 4)), "labels": []}, "must have shape"),
+        ({"features": np.zeros((0, 4)), "labels": []}, "features: must be floats"),
         ({"client": [1, 1, 1, 2, 2, 2]}, "must be 1, got 2"),
     ]
     each_is_refused(table, read)

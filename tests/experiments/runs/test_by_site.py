@@ -84,7 +84,7 @@ def test_a_simulation_tells_which_clients_a_calibrator_harmed(tmp_path, capsys):
     said = "grew by more than chance at 1 of 5 clients (Davos, "
     assert said in shown
     assert said in (page := (tmp_path / "run" / "report.html").read_text("utf-8"))
-    assert "Gap of each client, before and after</h2>" in page
+    assert "Gap of each client, before and after</h3>" in page
     told = json.loads((tmp_path / "run" / "result.json").read_text("utf-8"))["clients_change"]
     assert told["worse"] == ["Davos"]
     assert told["score"] == "positive"

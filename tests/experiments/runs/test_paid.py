@@ -142,7 +142,7 @@ def test_a_trained_model_outlives_a_report_that_breaks(end, again, images, tmp_p
 def test_a_report_that_cannot_be_written_is_told_before_the_first_charge(
     data, images, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(page, "_environment", broken)
+    monkeypatch.setattr(page, "_template", broken)
     for command in ("simulate", "evaluate", "train", "compare"):
         rows = images if command == "train" else data
         budget = [] if command == "compare" else ["--ledger", str(tmp_path / "l.db"), "--cap", "1"]

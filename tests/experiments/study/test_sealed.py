@@ -186,9 +186,9 @@ def test_seals_are_ordered_by_their_revision_and_not_by_a_date(there, call):
     forged(there, text=second, revision=3)
     assert "must be a whole number >= 4, got 3" in call(*accept, code=2)
     wrong = [
-        ({"when": "yesterday"}, "is not a sealed study"),
-        ({"when": "\u0661999-01-01"}, "is not a sealed study"),
-        ({"when": ""}, "is not a sealed study"),
+        ({"when": "yesterday"}, "says no date"),
+        ({"when": "\u0661999-01-01"}, "says no date"),
+        ({"when": ""}, "says no date"),
         ({"revision": -1}, "revision of .* must be a whole number"),
         ({"revision": 2.5}, "revision of .* must be a whole number"),
         ({"revision": True}, "revision of .* must be a whole number"),

@@ -12,6 +12,7 @@ from refusals import each_is_refused, refused
 
 from fedcal.core.errors import FedcalError, Interrupted
 from fedcal.datasets import Dataset
+from fedcal.experiments.report.families import FAMILIES
 from fedcal.experiments.runs.comparison.grid import read_grid
 from fedcal.experiments.runs.comparison.run import DONE, check_row
 from fedcal.experiments.runs.result import versions
@@ -28,7 +29,7 @@ from fedcal.experiments.runs.sweep import (
 
 GRID = read_grid({"data": "d", "method": "fedbin", "seeds": 3})
 DATA = Dataset("d", "logits", np.eye(3), np.arange(3))
-METRICS = ("accuracy", "ece", "classwise_ece", "nll", "brier", "mce")
+METRICS = FAMILIES["calibrate"].complete
 PRIVACY = (
     *("unit", "adjacency", "trust", "epsilon", "delta", "mechanism", "noise_std"),
     *("noise_source", "releases"),
