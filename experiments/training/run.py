@@ -22,7 +22,7 @@ from fedcal.experiments.runs import engines, folders, jobs, record, result
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.training.config import FOLLOWING, TrainConfig, merged
 from fedcal.experiments.training.data import IN_MEMORY, PARTS, ClientData, load
-from fedcal.metrics import below_floor, summary
+from fedcal.metrics import below_floor, names, summary
 from fedcal.storage.atomic import locked, path_of
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.strategies.server import checkpoint, run_folder
@@ -37,6 +37,7 @@ AfterRound = Callable[[int, int, float], None]
 TRAINING, ROWS = "training", "rows"
 """Keys of a checkpoint beside the job's: the options of the training, and its rows."""
 
+_METRICS = ("metric", "training rows", "test rows")
 METRICS = "Exact numbers, for the researcher's eyes: no private release."
 
 
@@ -169,14 +170,15 @@ class Training(Displayable):
     @property
     def parts(self) -> list[pages.Part]:
         """Return the model, its metrics and how it was trained, as tables."""
-        metrics = tuple(
-            (name, f"{self.train_metrics[name]:.4f}", f"{value:.4f}")
-            for name, value in self.metrics.items()
-        )
+        parts = self.train_metrics, self.metrics
+        metrics = [
+            (names.heading(metric), *(names.shown(metric, of[metric]) for of in parts))
+            for metric in self.metrics
+        ]
         facts = {"method": self.config.method, **self.settings, "rounds and noise": self.event}
         return [
             *self.model.page(),
-            pages.Table("Metrics", ("metric", "training rows", "test rows"), metrics, METRICS),
+            pages.Table("Metrics", _METRICS, metrics, METRICS, (0,)),
             pages.Table(
                 "Training",
                 ("", ""),
