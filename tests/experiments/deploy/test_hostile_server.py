@@ -96,8 +96,8 @@ def test_each_thing_that_was_not_agreed_is_refused(link, tmp_path):
     refusals = "\n".join(line for line in said if line.startswith("refused"))
     for why in (
         *("request's noise", "request's bound", "number of rounds", "request's epsilon"),
-        *("does not state its context", "request's unit", "masks whose seeds"),
-        *("low = 0.3 instead of 0.25", "those that the run began with", "'hostile.py'"),
+        *("the context of a request is needed", "request's unit", "masks whose seeds"),
+        *("low = 0.3 instead of 0.25", "as the run began", "'hostile.py'"),
         *("'query.answer' of more than 65536 KiB", "'query.who' of more than 64 KiB"),
     ):
         assert why in refusals, refusals

@@ -136,13 +136,13 @@ def test_a_server_that_dies_in_mid_round_charges_nobody_twice(there, out, given,
 def does_not_start(names: str) -> str:
     return (
         f"fedcal: error: the run does not start: {names} cannot take part, as the lines above say; "
-        "nothing was asked and nothing is booked. --without-unready goes on without them"
+        "no question was sent and nothing is booked. --without-unready continues without them"
     )
 
 
 def test_a_run_goes_on_without_a_site_that_has_spent_its_budget(there):
     log = restarted(there, there.agree(), "spent", total=1.0)
-    spent = "fedcal: warning: c: what is left of its budget does not suffice for this run"
+    spent = "fedcal: warning: c: its remaining budget does not suffice for this run"
     for out, said in (
         ("first", []),
         ("second", [spent, does_not_start("c")]),
