@@ -81,7 +81,7 @@ def command(
         print(comparison.to_table(table), end="")
     else:
         told = shown(comparison, out)
-        terminal.show(told, comparison.to_json(), json=json, quiet=quiet, gap=0)
+        terminal.show(told, comparison.to_json, json=json, quiet=quiet, gap=0)
     if failures := comparison.failures:
         raise FedcalError(
             f"{len(failures)} of {len(comparison.rows)} runs failed, the first with: "

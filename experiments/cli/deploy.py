@@ -91,7 +91,7 @@ def command(
             how: Any = {"resume": action == "resume", "overwrite": overwrite, "out": out}
             how["progress"] = lambda done, total: steps(done, total, asked.method)
             result = deployed(asked, test=test, without_unready=without_unready, **how)
-        terminal.show(simulate.shown(result, out), result.to_json(), json=json, quiet=quiet)
+        terminal.show(simulate.shown(result, out), result.to_json, json=json, quiet=quiet)
         return
     known = {k: v for k, v in options.items() if k in ("control", "root_certificates")}
     if out is not None:

@@ -97,7 +97,7 @@ def command(
         found = rereading.reread(release, threshold=threshold, at=at, calibrate=how, since=since)
         if out is not None:
             found.save(out, report=not no_report)
-        terminal.show(_shown(found, release, out), found.to_json(), json=json, quiet=quiet)
+        terminal.show(_shown(found, release, out), found.to_json, json=json, quiet=quiet)
         return
     of_releases = {"at": at, "calibrate": calibrate, "since": since}
     checks.unused("it reads an earlier run's release: give --release FILE", **of_releases)

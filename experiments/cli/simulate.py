@@ -75,7 +75,7 @@ def run_and_show(
         result = simulation.simulate(
             asked.data, config=asked, out=out, overwrite=overwrite, report=report, progress=moved
         )
-    terminal.show(shown(result, out), result.to_json(), json=json, quiet=quiet)
+    terminal.show(shown(result, out), result.to_json, json=json, quiet=quiet)
 
 
 def shown(result: SimulationResult, out: Path | None) -> Iterator[str | pages.Table]:

@@ -45,7 +45,6 @@ def comparison_sheets(
     """
     there = (m for m in columns_of(cells, metrics) if all(_has(c, m) for c in cells))
     plotted = tuple(metrics) or family_in(cells).plotted or tuple(there)[:4]
-    about = page.words("comparison", methods=0, lines=0, ranked="")
     sets = names_of(cells) if plotted else {}
     sheets = []
     for i, (data, name) in enumerate(sets.items(), 1):
@@ -57,7 +56,7 @@ def comparison_sheets(
         ):
             if any(not c["baseline"] and (by == "epsilon" or c["bytes_up"] > 0) for c in mine):
                 sheet = sheet_of(mine, shown, f"Quality against {by}{of}")
-                sheets.append(replace(sheet, name=by + stem, note=about[by][0]))
+                sheets.append(replace(sheet, name=by + stem, note=page.said("comparison", by)[0]))
     return sheets
 
 
@@ -96,13 +95,14 @@ def comparison_page(comparison: Mapping[str, Any], *where: Path) -> page.Page:
     every = cells_of(comparison["cells"])
     cells, sets = finished(every), names_of(every)
     best = family_in(cells).best
-    told = page.words(
+    told = page.said(
         "comparison",
+        "lines",
         methods=len({c["label"] for c in cells if not c["baseline"]}),
         lines=len(cells),
         ranked=best and named(best).title,
     )
-    lines: list[page.Shown] = [Text("", told["lines"], "plain"), replace(as_table(cells), title="")]
+    lines: list[page.Shown] = [Text("", tuple(told), "plain"), replace(as_table(cells), title="")]
     if failures := tuple(_failures(every)):
         lines.append(Text("Runs that failed", failures))
     lines.append(meanings((heading(m), named(m).meaning) for m in columns_of(cells)))

@@ -49,11 +49,12 @@ def show(
 ) -> None:
     """Print the lines and parts of a result: unless quiet, or its record as JSON instead.
 
+    A record that takes time is given as the function that makes it: it is called for JSON alone.
     Tables are printed with their notes and `gap` spaces to the right of an entry; figures are for
     pages.
     """
     if json:
-        print(to_json(record), end="")
+        print(to_json(record() if callable(record) else record), end="")
     to = console()
     for part in () if json or quiet else parts:
         if isinstance(part, str):

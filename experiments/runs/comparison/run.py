@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import datasets, partition
-from fedcal.core import checks, errors, pages
+from fedcal.core import checks, errors
 from fedcal.core.options import takes_options
 from fedcal.datasets import Dataset
 from fedcal.experiments.report import comparison, families, figures, shown, tables
@@ -109,11 +109,7 @@ DONE = "compare.json"
 _LINES = 8
 """Of the table, in what `print` shows."""
 
-FORMS: dict[str, Callable[[pages.Table], str]] = {
-    "latex": tables.latex,
-    "markdown": tables.markdown,
-    "csv": lambda table: "",  # of the lines themselves
-}
+FORMS = ("latex", "markdown", "csv")
 """Forms of a table as a text."""
 
 
@@ -190,7 +186,8 @@ class Comparison(shown.Displayable):
         """
         if checks.one_of("table", form, FORMS) == "csv":
             return tables.csv_text(table.as_rows(self.cells))
-        return FORMS[form](replace(table.as_table(self.cells, self.metrics), title=""))
+        shown = replace(table.as_table(self.cells, self.metrics), title="")
+        return tables.latex(shown) if form == "latex" else tables.markdown(shown)
 
     def save(self, out: str | Path) -> None:
         """Write `compare.json`, tables, report, grid and rows into a folder; all or none.

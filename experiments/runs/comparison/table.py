@@ -319,34 +319,38 @@ def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
     runs = max(len(line["seeds"]) + len(line["failures"]) for line in lines)
     title.append(f"mean ± std over {runs} seeds" if runs > 1 else "one seed")
     parting = ("baseline", "epsilon", *(k for k in varied if k not in ("rounds", "mechanism")))
-    groups: list[list[Line]] = []
-    for _, some in groupby(lines, key=lambda line: [line.get(k) for k in parting]):
-        groups.append([*some])
+    marked = [(line, marks_of(line, lines)) for line in lines]
+    by_setting = groupby(marked, key=lambda pair: [pair[0].get(k) for k in parting])
+    groups = [[*some] for _, some in by_setting]
+    ranked = bool(families.family_in(lines).best)
     rows = []
     for group in groups:
-        best = _best(group, columns, lines)
-        for line in group:
-            row = _row(line, varied, columns, best, marks_of(line, lines))
+        best = _best(group, columns) if ranked else {}
+        for line, marks in group:
+            row = _row(line, varied, columns, best, marks)
             rows.append([*row, *(() if metrics else _costs(line))])
     begin = dict.fromkeys(accumulate(map(len, groups[:-1])), "")
-    used = [m for m in MARKS if any(m in marks_of(line, lines) for line in lines)]
+    used = [m for m in MARKS if any(m in marks for _, marks in marked)]
     note = " ".join(f"{m} {MARKS[m]}." for m in used)
     words = tuple(k for k, heading in enumerate(heads) if heading in _WORDS)
     return pages.Table(", ".join(title), heads, rows, note, words, begin)
 
 
-def _best(group: Sequence[Line], metrics: Iterable[str], lines: Sequence[Line]) -> dict[str, str]:
-    """Return the best number of each metric as printed, where it is not that of all."""
+def _best(group: Sequence[tuple[Line, str]], metrics: Iterable[str]) -> dict[str, str]:
+    """Return the best number of each metric as printed, where it is not that of all.
+
+    `group` holds lines with their marks.
+    """
     best = {}
     rivals = [
         c
-        for c in group
-        if not c["baseline"] and c["seeds"] and not c["failures"] and not collapsed(c, lines)
+        for c, marks in group
+        if not c["baseline"] and c["seeds"] and not c["failures"] and COLLAPSED not in marks
     ]
     for metric in metrics:
         means = [names.shown(metric, m) for c in rivals if (m := _mean(c, metric)) is not None]
         pick = max if names.named(metric).higher else min
-        if len({*means}) > 1 and families.family_in(lines).best:
+        if len({*means}) > 1:
             best[metric] = pick(means, key=float)
     return best
 
