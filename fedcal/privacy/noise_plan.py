@@ -6,21 +6,34 @@ method asks for (`Bound`). Nothing about privacy is decided anywhere else.
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, lru_cache, partial
+from typing import Any, Self
 
 import numpy as np
 
 from fedcal import accounting
 from fedcal.accounting.gaussian import zcdp_multiplier
-from fedcal.core.checks import same, unused
+from fedcal.core.checks import one_of, same, unused, whole
 from fedcal.core.errors import InputError
+from fedcal.core.fields import strict
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers
-from fedcal.mechanisms import Gaussian, Mechanism, Noise, NoiseLaw, NoNoise, Sum, Target, samplers
+from fedcal.mechanisms import (
+    MECHANISMS,
+    Gaussian,
+    Mechanism,
+    Noise,
+    NoiseLaw,
+    NoNoise,
+    Sum,
+    Target,
+    samplers,
+)
 from fedcal.privacy.federation import Federation as Federation  # also found here
 from fedcal.privacy.federation import amplifying_rate, choose
+from fedcal.privacy.privacy import MOST_ROUNDS
 from fedcal.secure_aggregation import Ring
 from fedcal.trust import TRUSTS, Trust
 from fedcal.units import UNITS, Unit
@@ -353,6 +366,28 @@ class Plan:
             *((self.committee, facts.colluding) if self.committee or facts.colluding else ()),
         )
 
+    def to_plain(self) -> dict[str, Any]:
+        """Return plain values for a strict JSON file, for `from_plain`; the seed is in none."""
+        values = asdict(replace(self, federation=replace(self.federation, seed=0)))
+        return strict({**values, "mechanism": [self.mechanism.name, values["mechanism"]]})
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> Self:
+        """Return the plan of `to_plain` values, whoever wrote them: `made_again` tells if it holds.
+
+        Raises InputError, LookupError, TypeError or ValueError for what is none.
+        """
+        name, parts = values["mechanism"]
+        facts, bound = values["federation"], values["bound"]
+        mechanism = MECHANISMS[one_of("mechanism", name, MECHANISMS)]
+        own = {
+            "federation": Federation(**{**facts, "epsilon": float(facts["epsilon"])}),
+            "mechanism": mechanism(**{key: float(value) for key, value in parts.items()}),
+            "epsilon": float(values["epsilon"]),
+            "bound": bound and Bound(**{key: _tupled(value) for key, value in bound.items()}),
+        }
+        return cls(**{**values, **own})
+
     @property
     def event(self) -> str:
         """The run in one line, for the ledger."""
@@ -523,6 +558,32 @@ def make_plan(
         diameter=diameter,
         parts=parts,
     )
+
+
+@lru_cache(maxsize=8)  # of many sites of a simulation; the account takes seconds with sampling
+def made_again(plan: Plan) -> Plan:
+    """Return the plan that our own accounting makes of a plan's facts, bound, rounds and rates.
+
+    Formal guarantee: a plan that equals it has noise that meets its epsilon and delta in all of its
+    rounds, for contributions within its bound, whoever calibrated it.
+    """
+    whole("the number of rounds", plan.rounds, 1, MOST_ROUNDS)
+    return make_plan(
+        plan.federation,
+        rounds=plan.rounds - whole("counting rounds", plan.counting_rounds, 0, plan.rounds - 1),
+        bound=plan.bound or Bound((1,)),
+        prefers=(type(plan.mechanism),),
+        row_sums=plan.bound is not None and plan.bound.per != "client",
+        counting_rounds=plan.counting_rounds,
+        asked_once=plan.parts > 1,
+        row_rate=plan.row_rate,
+        fine=plan.fine,
+        cohort=plan.cohort,
+    )
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _slack(

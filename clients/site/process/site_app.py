@@ -2,9 +2,7 @@
 
 import logging
 import math
-import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +12,18 @@ from flwr.clientapp import ClientApp
 from fedcal import __version__
 from fedcal.clients.client_app import answer_with, asks_for_masks, drawn, request_in
 from fedcal.clients.site.guard import check, own_terms
-from fedcal.clients.site.party import Party
-from fedcal.clients.site.prepared import WITH_POLICY, Prepared, prepared
-from fedcal.clients.site.process.limits import OverLimit, lacks_memory
+from fedcal.clients.site.prepared import Prepared, prepared
 from fedcal.clients.site.records.records import (
-    afford,
     answer_once,
     check_booked,
     finish,
-    job_facts,
-    records_of,
 )
 from fedcal.clients.site.site_log import LOGGER
 from fedcal.core import checks, types
-from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
-from fedcal.privacy.agreement import TermsOfJob, context_of, job_digest, under_protocol
-from fedcal.privacy.noise_plan import Plan
-from fedcal.privacy.request import Context as Asked
+from fedcal.core.errors import InputError
+from fedcal.privacy.agreement import context_of, job_digest, under_protocol
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.messages import SAID
-from fedcal.secure_aggregation.roster import Roster
 from fedcal.training.networks import text_of
 
 log = logging.getLogger(LOGGER)
@@ -45,11 +35,8 @@ MASKED = "masks whose seeds the server knows protect nothing, and are for simula
 _LONGEST = 300
 
 
-def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
+def site_app(folder: Path) -> ClientApp:
     """Return a ClientApp over the folder that `fedcal.clients.site.prepared.prepare` wrote.
-
-    `terms_of_job` makes the site's own terms, which each request, and the result, is
-    held against.
 
     It answers `query.who` (what the classes are, as a digest), `query.ready` (whether it can take
     part in a job, before anything of it is booked), `query.answer` (its contribution, if the
@@ -78,7 +65,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
     @app.query("ready")
     def ready(message: Message, context: Context) -> Message:
         with _hide_error_from_server("take part"):
-            why = _unfit(prepared(folder), request_in(message), context.run_config, terms_of_job)
+            why = _unfit(prepared(folder), request_in(message), context.run_config)
         if why:
             log.warning("cannot take part: %s", _in_one_line(why))
         else:
@@ -93,7 +80,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
             came = request_in(message)
             asked = context_of(came)
             log.info("asked: %s", _question(came, asked))
-            request, terms = check(context.run_config, came, site, terms_of_job)
+            request, terms = check(context.run_config, came, site)
             plan = terms.plan
             if asks_for_masks(message):
                 checks.needed("a number of this site", site.number, MASKED)
@@ -143,7 +130,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
             run, form = checks.read(about, "run", str), checks.read(about, "form", str)
             site, fields = prepared(folder), context.run_config
             check_booked(site, fields, run)
-            terms = own_terms(fields, run, site, terms_of_job)
+            terms = own_terms(fields, run, site)
             artifact = keep_result(site, run, form, files, terms)
             finish(site, fields, run, terms.plan)
         try:
@@ -153,17 +140,17 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
         log.info("result received: run %s, %s", run, words)
         return Message(RecordDict({"ok": ConfigRecord()}), reply_to=message)
 
-    _take_part_in_sums(app, folder, terms_of_job)
+    _take_part_in_sums(app, folder)
     return app
 
 
-def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -> None:
+def _take_part_in_sums(app: ClientApp, folder: Path) -> None:
     """Let an app answer what the protocol of secure aggregation asks beside contributions."""
 
     def in_job(message: Message, context: Context, record: str) -> SecureSite:
         run = checks.read(message.content.config_records[record], "run", str)
         site, fields = prepared(folder), context.run_config
-        terms = own_terms(fields, run, site, terms_of_job)
+        terms = own_terms(fields, run, site)
         secure = SecureSite(site, fields, run, terms.plan)  # first: it names another federation
         site.check_policy(fields, terms, 0)
         return secure
@@ -217,9 +204,7 @@ def said_to(message: Message, text: bytes) -> Message:
     return Message(RecordDict({SAID: ConfigRecord({SAID: text})}), reply_to=message)
 
 
-def _unfit(
-    site: Prepared, came: Request, fields: Mapping[str, Any], terms_of_job: TermsOfJob
-) -> str:
+def _unfit(site: Prepared, came: Request, fields: Mapping[str, Any]) -> str:
     """Why this site cannot take part in a job, in words that may leave it; "" = it can.
 
     Formal guarantee: no row is looked at, and nothing is booked. What is returned follows from
@@ -230,121 +215,5 @@ def _unfit(
     rows is never in the reply: a site whose rows a question does not fit says that it can.
     """
     asked = context_of(came)
-    _ = site.policy, site.roster, site.sign_key  # from files, whose errors are not for the server
-    try:
-        plan = check(fields, came, site, terms_of_job)[1].plan
-        if checks.read(fields, "secure-aggregation", str) == "masks":
-            checks.needed("a number of this site", site.number, MASKED)
-        if under_protocol(fields):
-            SecureSite(site, fields, asked.run, plan)
-    except InputError as e:
-        if isinstance(e.__context__, OSError):
-            raise
-        return str(e)
-    try:
-        afford(site, fields, plan, asked.run)
-    except BudgetExceeded as e:
-        log.warning("cannot take part: %s", e)
-        return "its remaining budget does not suffice for this run"
-    return ""
-
-
-def _question(request: Request, asked: Asked) -> str:
-    return (
-        f"run {asked.run}, round {asked.round} of {asked.rounds}: {request.query.kind}, epsilon "
-        f"{asked.epsilon:g}, delta {asked.delta:g}, unit {asked.unit}, trust {asked.trust}"
-    )
-
-
-class Refused(FedcalError):
-    """Error of which the server learns the class only."""
-
-
-class _Unsafe(Exception):
-    """An error whose text may tell of rows: its class, and where it was raised."""
-
-
-@contextmanager
-def _hide_error_from_server(what: str) -> Iterator[None]:
-    """Log in one line why the site does not do `what`, and tell the server only the class."""
-    try:
-        yield
-    except FedcalError as e:
-        kind, why = type(e).__name__, str(e)
-    except _Unsafe as e:
-        kind, why = e.args
-    except Exception as e:  # noqa: BLE001  whatever it is, its text must not leave
-        kind, why = _where(e)
-    else:
-        return
-    log.warning("refused to %s: %s", what, _in_one_line(why))
-    # `from None`: Flower logs what is raised here with all that it came from
-    raise Refused(f"{kind}; see the site's own log") from None
-
-
-def _in_one_line(why: str) -> str:
-    return " ".join(why.split())[:_LONGEST]
-
-
-@contextmanager
-def _hide_private_errors() -> Iterator[None]:
-    """Keep texts of errors that rows were in out of the log."""
-    try:
-        yield
-    except (ContributionRefused, OverLimit):
-        raise  # their texts tell of the bound, and of time
-    except Exception as e:  # noqa: BLE001
-        raise _Unsafe(*_where(e)) from None
-
-
-def _where(error: Exception) -> tuple[str, str]:
-    """Return the class of an error, and a line for the log without its text."""
-    if lacks_memory(error):
-        return OverLimit.__name__, "it takes more memory than this site gives a message"
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    kind = type(error).__name__
-    return kind, f"{kind} in {Path(frame.filename).name}, line {frame.lineno}"
-
-
-def check_roster(fields: Mapping[str, Any], plan: Plan, roster: Roster) -> None:
-    """InputError if a job is not among the sites, and by the committee, of this roster."""
-    checks.same("federation of the job", checks.read(fields, "roster", str), roster.to_text())
-    own = (len(roster.committee.members), roster.committee.threshold)
-    checks.same("number of sites", plan.clients, len(roster.sites))
-    checks.same("committee", plan.committee, own)
-
-
-class SecureSite:
-    """A real site in one job under the protocol.
-
-    Parameters
-    ----------
-    site
-        with a roster and a key of its own
-    fields
-        the run config: the job's public facts
-    run
-        its name, as the server says it
-    plan
-        the site's own of the job, which its policy allows
-
-    Raises
-    ------
-    InputError
-        If the job is not one under the protocol among the sites of this site's roster.
-    """
-
-    def __init__(self, site: Prepared, fields: Mapping[str, Any], run: str, plan: Plan) -> None:
-        self._roster = checks.needed("--federation", site.roster, WITH_POLICY)
-        self._key = checks.needed("--sign-key", site.sign_key, WITH_POLICY)
-        checks.same("secure aggregation of the job", under_protocol(fields), True)
-        check_roster(fields, plan, self._roster)
-        self.job, self.plan = job_digest(fields, run), plan
-        self.facts = job_facts(fields, plan, site.server)
-        self._site = site
-
-    @contextmanager
-    def party(self) -> Iterator[Party]:
-        """Open the site's records, for what it does in this job."""
-        with records_of(self._site) as records:
-            yield Party(self._key, self._roster, records)
+    # from files, whose errors are not for the server
+    _ = site.terms, site.policy, site.roster, site.sign_key
