@@ -2,7 +2,9 @@
 
 import logging
 import math
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +14,26 @@ from flwr.clientapp import ClientApp
 from fedcal import __version__
 from fedcal.clients.client_app import answer_with, asks_for_masks, drawn, request_in
 from fedcal.clients.site.guard import check, own_terms
-from fedcal.clients.site.prepared import Prepared, prepared
+from fedcal.clients.site.party import Party
+from fedcal.clients.site.prepared import WITH_POLICY, Prepared, prepared
+from fedcal.clients.site.process.limits import OverLimit, lacks_memory
 from fedcal.clients.site.records.records import (
+    afford,
     answer_once,
     check_booked,
     finish,
+    job_facts,
+    records_of,
 )
 from fedcal.clients.site.site_log import LOGGER
 from fedcal.core import checks, types
-from fedcal.core.errors import InputError
+from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
 from fedcal.privacy.agreement import context_of, job_digest, under_protocol
+from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.request import Context as Asked
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.messages import SAID
+from fedcal.secure_aggregation.roster import Roster
 from fedcal.training.networks import text_of
 
 log = logging.getLogger(LOGGER)
@@ -217,3 +227,120 @@ def _unfit(site: Prepared, came: Request, fields: Mapping[str, Any]) -> str:
     asked = context_of(came)
     # from files, whose errors are not for the server
     _ = site.terms, site.policy, site.roster, site.sign_key
+    try:
+        plan = check(fields, came, site)[1].plan
+        if checks.read(fields, "secure-aggregation", str) == "masks":
+            checks.needed("a number of this site", site.number, MASKED)
+        if under_protocol(fields):
+            SecureSite(site, fields, asked.run, plan)
+    except InputError as e:
+        if isinstance(e.__context__, OSError):
+            raise
+        return str(e)
+    try:
+        afford(site, fields, plan, asked.run)
+    except BudgetExceeded as e:
+        log.warning("cannot take part: %s", e)
+        return "its remaining budget does not suffice for this run"
+    return ""
+
+
+def _question(request: Request, asked: Asked) -> str:
+    return (
+        f"run {asked.run}, round {asked.round} of {asked.rounds}: {request.query.kind}, epsilon "
+        f"{asked.epsilon:g}, delta {asked.delta:g}, unit {asked.unit}, trust {asked.trust}"
+    )
+
+
+class Refused(FedcalError):
+    """Error of which the server learns the class only."""
+
+
+class _Unsafe(Exception):
+    """An error whose text may tell of rows: its class, and where it was raised."""
+
+
+@contextmanager
+def _hide_error_from_server(what: str) -> Iterator[None]:
+    """Log in one line why the site does not do `what`, and tell the server only the class."""
+    try:
+        yield
+    except FedcalError as e:
+        kind, why = type(e).__name__, str(e)
+    except _Unsafe as e:
+        kind, why = e.args
+    except Exception as e:  # noqa: BLE001  whatever it is, its text must not leave
+        kind, why = _where(e)
+    else:
+        return
+    log.warning("refused to %s: %s", what, _in_one_line(why))
+    # `from None`: Flower logs what is raised here with all that it came from
+    raise Refused(f"{kind}; see the site's own log") from None
+
+
+def _in_one_line(why: str) -> str:
+    return " ".join(why.split())[:_LONGEST]
+
+
+@contextmanager
+def _hide_private_errors() -> Iterator[None]:
+    """Keep texts of errors that rows were in out of the log."""
+    try:
+        yield
+    except (ContributionRefused, OverLimit):
+        raise  # their texts tell of the bound, and of time
+    except Exception as e:  # noqa: BLE001
+        raise _Unsafe(*_where(e)) from None
+
+
+def _where(error: Exception) -> tuple[str, str]:
+    """Return the class of an error, and a line for the log without its text."""
+    if lacks_memory(error):
+        return OverLimit.__name__, "it takes more memory than this site gives a message"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    kind = type(error).__name__
+    return kind, f"{kind} in {Path(frame.filename).name}, line {frame.lineno}"
+
+
+def check_roster(fields: Mapping[str, Any], plan: Plan, roster: Roster) -> None:
+    """InputError if a job is not among the sites, and by the committee, of this roster."""
+    checks.same("federation of the job", checks.read(fields, "roster", str), roster.to_text())
+    own = (len(roster.committee.members), roster.committee.threshold)
+    checks.same("number of sites", plan.clients, len(roster.sites))
+    checks.same("committee", plan.committee, own)
+
+
+class SecureSite:
+    """A real site in one job under the protocol.
+
+    Parameters
+    ----------
+    site
+        with a roster and a key of its own
+    fields
+        the run config: the job's public facts
+    run
+        its name, as the server says it
+    plan
+        the site's own of the job, which its policy allows
+
+    Raises
+    ------
+    InputError
+        If the job is not one under the protocol among the sites of this site's roster.
+    """
+
+    def __init__(self, site: Prepared, fields: Mapping[str, Any], run: str, plan: Plan) -> None:
+        self._roster = checks.needed("--federation", site.roster, WITH_POLICY)
+        self._key = checks.needed("--sign-key", site.sign_key, WITH_POLICY)
+        checks.same("secure aggregation of the job", under_protocol(fields), True)
+        check_roster(fields, plan, self._roster)
+        self.job, self.plan = job_digest(fields, run), plan
+        self.facts = job_facts(fields, plan, site.server)
+        self._site = site
+
+    @contextmanager
+    def party(self) -> Iterator[Party]:
+        """Open the site's records, for what it does in this job."""
+        with records_of(self._site) as records:
+            yield Party(self._key, self._roster, records)
