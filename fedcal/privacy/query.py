@@ -13,6 +13,7 @@ import numpy as np
 
 from fedcal.core.checks import one_of, same
 from fedcal.core.fields import CheckedFields
+from fedcal.core.registry import Lazy
 from fedcal.core.shards import Shards
 from fedcal.core.streams import key_of
 from fedcal.core.types import Floats, Integers, Words
@@ -237,8 +238,8 @@ class OneHotQuery(Query):
         return Bound(self.lengths(), (2.0,), order=order)
 
 
-QUERIES: dict[str, type[Query]] = {}
-"""Kind -> question, of all defined so far; of ours by an import of `fedcal.clients.questions`."""
+QUERIES: Lazy[Query] = Lazy("kind", {})
+"""Kind -> question, of all defined so far; of ours by `fedcal.clients.questions`."""
 
 
 def register(query: type[Query]) -> None:
@@ -246,10 +247,12 @@ def register(query: type[Query]) -> None:
 
     The same class, defined anew, replaces the former one.
     """
-    former = QUERIES.setdefault(query.kind, query)
-    names = [f"{each.__module__}.{each.__qualname__}" for each in (former, query)]
-    if names[0] != names[1]:
-        raise TypeError(f"{' and '.join(names)} are both questions of kind {query.kind!r}")
+    own = f"{query.__module__}.{query.__qualname__}"
+    former: Any = QUERIES.data.get(query.kind, query)
+    if isinstance(former, type):
+        former = f"{former.__module__}.{former.__qualname__}"
+    if former not in (own, query.__module__):
+        raise TypeError(f"{former} and {own} are both questions of kind {query.kind!r}")
     QUERIES[query.kind] = query
 
 
