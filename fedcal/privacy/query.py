@@ -232,6 +232,14 @@ class OneHotQuery(Query):
     row_sums = False
     signed = False
 
+    seed: int
+
+    def one_of_each(self, shards: Shards, cells: Integers) -> Floats:
+        """Return a 1 in the cell of one row of each client, drawn by `seed` (`Shards.drawn`)."""
+        out, first = np.zeros((shards.clients, sum(self.lengths()))), shards.drawn(self.seed)
+        out[shards.owner[first], cells[first]] = 1.0
+        return out
+
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """Return a bound with capacity for the 1, which a norm of 1 would clip."""
         self.takes_clips(part, clips, 0)
