@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedcal.core import scores, streams
+from fedcal.core import kinds, streams
 from fedcal.core.checks import needed, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Classes, Numbers, Positive, Seed, vector
@@ -391,7 +391,7 @@ def view_probs(shards: Shards, view: str, query: ScoreCounts) -> Floats:
         return shards.probs
     if view == "other":
         why = "the question is about two, but these rows have only one"
-        return scores.probs_of(shards.input, needed("a second model", shards.other, why))
+        return kinds.probs_of(shards.input, needed("a second model", shards.other, why))
     from fedcal.calibrators.base import of_text  # few questions are about a calibrator
 
     return of_text(query.calibrator).calibrated(shards.logits, shards.input)

@@ -46,8 +46,8 @@ from fedcal.calibrators.base import Calibrator
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.fields import array
+from fedcal.core.kinds import Kind, probs_of
 from fedcal.core.numerics import row_max, row_sum
-from fedcal.core.scores import Kind, probs_of
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.binning import (
     Counts,

@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
+from fedcal.core.kinds import refuse_masked
 from fedcal.core.numerics import row_max, row_sum
-from fedcal.core.scores import refuse_masked
 from fedcal.core.types import Floats, Integers
 
 HIGHEST = 1.0 + 1e-3

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import interval, one_of, unused, whole
+from fedcal.core.kinds import Kind, probs_of
 from fedcal.core.numerics import label_entries
 from fedcal.core.parallel import by_rows
 from fedcal.core.registry import registry
 from fedcal.core.removed import check_kept
-from fedcal.core.scores import Kind, probs_of
 from fedcal.core.streams import check_seed, in_unit_interval, mixed
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.buckets import DIGITS, arcsine_edges

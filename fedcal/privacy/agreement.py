@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedcal.core.checks import needed, read, same
-from fedcal.core.scores import Kind
+from fedcal.core.kinds import Kind
 from fedcal.mechanisms import Noise
 from fedcal.privacy.declared import Question, check_question
 from fedcal.privacy.federation import FIELDS

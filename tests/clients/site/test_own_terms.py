@@ -14,7 +14,7 @@ from refusals import each_is_refused, refused
 from fedcal.clients.site.guard import own_terms, plan_fields, plan_from
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import InputError
-from fedcal.core.scores import Kind
+from fedcal.core.kinds import Kind
 from fedcal.core.shards import Shards
 from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy import Federation
