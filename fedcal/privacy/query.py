@@ -7,7 +7,7 @@ client's computation never depends on a number that no server of this version wo
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -77,23 +77,6 @@ class Query(CheckedFields, ABC):
     optional: ClassVar[tuple[str, ...] | None] = ("subject_rows",)
     learned: ClassVar[tuple[str, ...]] = ()
     examples: ClassVar[tuple[Mapping[str, Any], ...]]
-
-    @classmethod
-    def example(cls, number: int, classes: int) -> Self | None:
-        """Return an example for another number of classes, or None if a vector has a fixed size.
-
-        A question whose vectors depend on the classes defines their length in `resized`.
-        """
-        arguments = dict(cls.examples[number])
-        vectors = any(np.ndim(value) for value in cls(**arguments).params().values())
-        arguments |= {name: classes for name in cls.facts if name == "classes"}
-        resized = cls.resized(arguments, classes)
-        return None if vectors and resized is None else cls(**{**arguments, **(resized or {})})
-
-    @classmethod
-    def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any] | None:
-        """Return the vector arguments of an example for a number of classes; None = no rule."""
-        return None
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
