@@ -6,15 +6,15 @@ A process that only answers questions of a plan does not load this module.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 
 from fedcal import accounting
-from fedcal.core.checks import same
+from fedcal.core.checks import same, whole
 from fedcal.core.errors import InputError
 from fedcal.mechanisms import MECHANISMS, PRIVATE, Gaussian, Mechanism, NoNoise, Target, samplers
 from fedcal.privacy.federation import Federation, amplifying_rate
 from fedcal.privacy.noise_plan import Plan
-from fedcal.privacy.privacy import AUTO
+from fedcal.privacy.privacy import AUTO, MOST_ROUNDS
 from fedcal.trust import NOISY, TRUSTS, Trust
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
@@ -138,6 +138,28 @@ def make_plan(
         bound=bound,
         diameter=diameter,
         parts=parts,
+    )
+
+
+@lru_cache(maxsize=8)  # of many sites of a simulation; the account takes seconds with sampling
+def made_again(plan: Plan) -> Plan:
+    """Return the plan that our own accounting makes of a plan's facts, bound, rounds and rates.
+
+    Formal guarantee: a plan that equals it has noise that meets its epsilon and delta in all of its
+    rounds, for contributions within its bound, whoever calibrated it.
+    """
+    whole("the number of rounds", plan.rounds, 1, MOST_ROUNDS)
+    return make_plan(
+        plan.federation,
+        rounds=plan.rounds - whole("counting rounds", plan.counting_rounds, 0, plan.rounds - 1),
+        bound=plan.bound or Bound((1,)),
+        prefers=(type(plan.mechanism),),
+        row_sums=plan.bound is not None and plan.bound.per != "client",
+        counting_rounds=plan.counting_rounds,
+        asked_once=plan.parts > 1,
+        row_rate=plan.row_rate,
+        fine=plan.fine,
+        cohort=plan.cohort,
     )
 
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import unused
+from fedcal.core.checks import one_of, unused
 from fedcal.core.errors import InputError
+from fedcal.core.fields import strict
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers
-from fedcal.mechanisms import Mechanism, Noise, Sum, samplers
+from fedcal.mechanisms import MECHANISMS, Mechanism, Noise, Sum, samplers
 from fedcal.privacy.federation import Federation as Federation  # also found here
 from fedcal.privacy.federation import amplifying_rate
 from fedcal.secure_aggregation import Ring
@@ -358,6 +359,28 @@ class Plan:
             *((self.committee, facts.colluding) if self.committee or facts.colluding else ()),
         )
 
+    def to_plain(self) -> dict[str, Any]:
+        """Return plain values for a strict JSON file, for `from_plain`; the seed is in none."""
+        values = asdict(replace(self, federation=replace(self.federation, seed=0)))
+        return strict({**values, "mechanism": [self.mechanism.name, values["mechanism"]]})
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> Self:
+        """Return the plan of `to_plain` values, whoever wrote them: `made_again` tells if it holds.
+
+        Raises InputError, LookupError, TypeError or ValueError for what is none.
+        """
+        name, parts = values["mechanism"]
+        facts, bound = values["federation"], values["bound"]
+        mechanism = MECHANISMS[one_of("mechanism", name, MECHANISMS)]
+        own = {
+            "federation": Federation(**{**facts, "epsilon": float(facts["epsilon"])}),
+            "mechanism": mechanism(**{key: float(value) for key, value in parts.items()}),
+            "epsilon": float(values["epsilon"]),
+            "bound": bound and Bound(**{key: _tupled(value) for key, value in bound.items()}),
+        }
+        return cls(**{**values, **own})
+
     @property
     def event(self) -> str:
         """The run in one line, for the ledger."""
@@ -399,3 +422,7 @@ class Plan:
             return np.flatnonzero(heads)
         draws = stream(facts.seed, Purpose.SAMPLING, round_number).random(self.clients)
         return np.flatnonzero(draws < facts.sampling_rate)
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

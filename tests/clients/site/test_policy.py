@@ -80,7 +80,7 @@ class Asked:
         if self.facts:
             plan = replace(plan, federation=replace(plan.federation, **self.facts))
         question = Question("temperature_update", self.fixed, {}, (1, self.rounds), self.cells)
-        policy.check(job, Terms(plan, (question,)), self.length, self.roster, self.today)
+        policy.check(job, Terms(job, plan, (question,)), self.length, self.roster, self.today)
 
 
 POLICY = Policy(
