@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedcal.clients.site.policy import CPU_SECONDS, Policy
 from fedcal.clients.site.process.limits import COPIES, MEMORY_MIB
-from fedcal.core import checks, scores, types
+from fedcal.core import checks, kinds, types
 from fedcal.core.classes import class_names, digest_of
 from fedcal.core.errors import InputError, damaged, system_errors
 from fedcal.core.shards import Shards
@@ -339,7 +339,7 @@ def prepared(folder: Path) -> Prepared:
             with system_errors(f"{name}.npy of this site cannot be read"):
                 arrays[name] = np.asarray(np.load(folder / f"{name}.npy", "r", allow_pickle=False))
         offsets = np.array([0, len(arrays["labels"])])
-        kind = checks.one_of("input", site["input"], scores.KINDS)
+        kind = checks.one_of("input", site["input"], kinds.KINDS)
         columns: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}
         columns |= {
             "group_names": tuple(site["group_names"]),

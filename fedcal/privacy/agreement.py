@@ -18,7 +18,7 @@ from fedcal.core.fields import strict
 from fedcal.mechanisms import Noise
 from fedcal.privacy.declared import Question, check_question
 from fedcal.privacy.federation import FIELDS, Federation
-from fedcal.privacy.noise_plan import Plan, made_again
+from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.query import QUERIES, OneHotQuery, Query
 from fedcal.privacy.request import Context, Request
 
@@ -107,6 +107,8 @@ class Terms:
 
         Raises InputError, one line that names the first thing that differs.
         """
+        from fedcal.privacy.making import made_again  # its accounting is of no use to an answer
+
         plan = self.plan
         with damaged("the terms of the job make no plan"):
             facts = Federation.from_fields({**self.job, "seed": 0}, classes=plan.federation.classes)

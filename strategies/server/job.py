@@ -16,8 +16,8 @@ import numpy as np
 from fedcal.core.checks import interval, one_of, read
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Positive, among
+from fedcal.core.kinds import Kind
 from fedcal.core.options import DATA, PRIVACY, SITES, Options, like, option, read_fields
-from fedcal.core.scores import Kind
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
 from fedcal.privacy import Federation, Ledger, Plan, agreement

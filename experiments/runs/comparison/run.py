@@ -12,7 +12,6 @@ from typing import Any
 
 from fedcal import datasets, partition
 from fedcal.core import checks, errors
-from fedcal.core.options import takes_options
 from fedcal.datasets import Dataset
 from fedcal.experiments.report import comparison, families, figures, shown, tables
 from fedcal.experiments.report.page import Page
@@ -23,6 +22,7 @@ from fedcal.experiments.runs.comparison.resolve import resolve
 from fedcal.experiments.runs.comparison.statement import statement
 from fedcal.experiments.runs.config import merge, read_options
 from fedcal.experiments.runs.jobs import holdout
+from fedcal.experiments.runs.layers import takes_options
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.sweep import CONFIG, ROWS, Row, Run
 from fedcal.metrics.names import METRICS

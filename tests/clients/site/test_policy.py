@@ -22,7 +22,8 @@ from fedcal.experiments.deploy.site import check_policy
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.declared import Question
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.noise_plan import Plan, make_plan
+from fedcal.privacy.making import make_plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster

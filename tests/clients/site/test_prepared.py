@@ -13,7 +13,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.noise_plan import make_plan
+from fedcal.privacy.making import make_plan
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey, make_key
 from fedcal.secure_aggregation.roster import Member, Roster
