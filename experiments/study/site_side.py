@@ -17,7 +17,7 @@ from fedcal.experiments.deploy import fleet, site
 from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.report.page import said
 from fedcal.experiments.runs.files import write_folder
-from fedcal.experiments.study import joining, kits
+from fedcal.experiments.study import joining, kept, kits
 from fedcal.storage.toml_files import record_of
 
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")
@@ -110,6 +110,7 @@ def status(folder: Path) -> dict[str, Any]:
         "records": refusal or None,
         "release": None if last is None else str(last),
         "log": lines[-1] if lines else None,
+        "judged": kept.judge(state) if is_read else [],
         "refused": [line for line in lines if any(w in line for w in _REFUSALS)][-3:],
         "answered": jobs,
     }
