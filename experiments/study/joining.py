@@ -254,9 +254,12 @@ class Offer:
                 f"coordinator whose key it is, and send {site}{JOIN} again"
             )
         sealed.asked.check()
-        plan, what = sealed.asked.plan, "of what is asked, by the terms of the study,"
-        same(f"epsilon {what}", plan.epsilon, study.epsilon_release)
-        same(f"unit {what}", plan.unit, study.unit)
+        asked, own = (one.to_plain() for one in (sealed.asked, study.asked(sealed.roster)))
+        for name, fact in own["job"].items():
+            same(f"{name} of what is asked, by the study itself,", asked["job"][name], fact)
+        same("questions that are asked, by the study itself,", asked["questions"], own["questions"])
+        bounds = asked["plan"]["bound"], own["plan"]["bound"]
+        same("bound of what is asked, by the study itself,", *bounds)
         rules = record_of(Policy, study.policy(sealed.roster.digest), "a site's policy")
         rules.check(sealed.asked, sealed.roster, study.since)
         own = (folder / kits.AUTHORITY).read_text("ascii", "replace")

@@ -90,9 +90,10 @@ def status(folder: Path) -> dict[str, Any]:
     left_this_year = min(max(study.epsilon - this_year, 0.0), left)
     log = state / site_log.LOG
     lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
-    releases = (state / results.RESULTS).glob("*/release.npz")
-    last = max(releases, key=lambda path: path.stat().st_mtime, default=None)
     has_joined, is_read = kit.has_joined, (state / prepared.SITE).exists()
+    judged = kept.judge(state) if is_read else []
+    releases = (state / results.RESULTS).glob(f"*/{kept.NAMED}/release.npz")
+    last = max(releases, key=lambda path: path.stat().st_mtime, default=None)
     content: dict[str, Any] = {
         "study": study.study,
         "until": study.until.isoformat(),
@@ -110,7 +111,7 @@ def status(folder: Path) -> dict[str, Any]:
         "records": refusal or None,
         "release": None if last is None else str(last),
         "log": lines[-1] if lines else None,
-        "judged": kept.judge(state) if is_read else [],
+        "judged": judged,
         "refused": [line for line in lines if any(w in line for w in _REFUSALS)][-3:],
         "answered": jobs,
     }

@@ -222,7 +222,7 @@ def test_a_result_is_kept_and_judged_at_a_person_s_command(site, tmp_path, caplo
     folder = site.folder / RESULTS / run
     assert sorted(path.name for path in folder.iterdir()) == ["calibrator.npz", "receipt"]
     assert (folder / "calibrator.npz").read_bytes() == records["files"]["calibrator.npz"]
-    assert caplog.messages[-1].startswith(f"result received: run {run}; fedcal site status")
+    assert caplog.messages[-1].startswith(f"result received: run {run}, fedcal site status")
     (said,) = kept.judge(site.folder)
     number, share = r"\d\.\d{4} -> \d\.\d{4}", r"% \d+\.\d\d -> \d+\.\d\d"
     assert re.fullmatch(
