@@ -54,9 +54,8 @@ def headline(result: Result) -> str:
         falls_short=any(warning.startswith(SHORT) for warning in warnings),
         absent=participation.sentences(result.get("sites")),
         **{"most": MOST_NAMED, "harm": HARM, "error": ERROR, "app": APP, "blocks": BLOCKS},
-        **{"hides": HIDES, "listed": printable.listed, "next_site": next_site_sentence},
-        **{"named": named, "shown": shown, "measured": measured, "moved": _moved},
-        **{"off": _off, "points": _points},
+        **{"hides": HIDES, "next_site": next_site_sentence, "measured": measured},
+        **{"moved": _moved, "off": _off, "points": _points},
     )
     return " ".join(told["lines"]) or f"{result['method']} has run; nothing of it was measured."
 

@@ -13,10 +13,12 @@ from typing import Any
 from zlib import crc32
 
 from fedcal.core import pages
+from fedcal.core.classes import called
 from fedcal.core.errors import FedcalError, InputError, system_errors
-from fedcal.core.printable import printable
+from fedcal.core.printable import listed, printable
 from fedcal.experiments.report.figures import drawing, style
 from fedcal.experiments.report.figures.parts import drawn
+from fedcal.metrics import names
 from fedcal.storage.atomic import whole_file
 
 Shown = pages.Part | drawing.Sheet
@@ -225,8 +227,9 @@ def _template(name: str) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    known = {"hues": style.HUES, "title_and_rest": title_and_rest, "number_of": pages.number}
-    environment.globals |= known
+    environment.globals |= {"hues": style.HUES, "title_and_rest": title_and_rest}
+    environment.globals |= {"names": names, "number_of": pages.number, "called": called}
+    environment.globals |= {"listed": listed}
     return environment.get_template(name)
 
 
