@@ -19,7 +19,7 @@ from fedcal.core.printable import listed, printable
 from fedcal.experiments.report.figures import drawing, style
 from fedcal.experiments.report.figures.parts import drawn
 from fedcal.metrics import names
-from fedcal.storage.atomic import whole_file
+from fedcal.storage.atomic import write_whole
 
 Shown = pages.Part | drawing.Sheet
 """A part, or a figure that is drawn from more than a part holds."""
@@ -140,7 +140,7 @@ class Page:
     def write(self, folder: Path) -> Path:
         """Write `report.html`, and each figure as PNG and SVG beside it."""
         files = drawing.save_sheets(self.sheets, folder)
-        write_text(folder / FILE, self.html(files))
+        write_whole(folder / FILE, self.html(files))
         return folder / FILE
 
 
@@ -245,12 +245,6 @@ def check_report() -> None:
             _template(path.name)
     except Exception as e:  # noqa: BLE001  of whatever kind: it would come after the charge
         raise FedcalError(f"no report could be written: {type(e).__name__}: {e}") from None
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file; the whole file or what was there before."""
-    with whole_file(path) as file:
-        file.write(text.encode())
 
 
 def read_json(path: Path, kind: str = "", most: int = MAX_BYTES) -> Any:
