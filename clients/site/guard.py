@@ -19,7 +19,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import NO_SUBJECTS
 from fedcal.privacy import agreement, declared, noise_plan
 from fedcal.privacy.request import RUN, Request
-from fedcal.storage.atomic import locked, whole_file
+from fedcal.storage.atomic import locked, write_whole
 from fedcal.training.networks import need_torch, text_of
 from fedcal.units.bounding import Bound
 
@@ -72,8 +72,7 @@ def own_terms(
         questions = [question.to_plain() for question in made.questions]
         cached[run] = (made_of, plan_fields(made.plan), questions, made.form, made.result_bytes)
         last = dict(list(cached.items())[-KEPT_PLANS:])
-        with whole_file(path) as file:
-            file.write(json.dumps(last).encode())
+        write_whole(path, json.dumps(last))
     return made
 
 

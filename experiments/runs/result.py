@@ -19,11 +19,12 @@ from fedcal.experiments.report import labels, simulation
 from fedcal.experiments.report.figures.diagrams import LEGEND, diagram
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.page import Page, Section, words
+from fedcal.experiments.report.page import Page, Section, said, words
 from fedcal.experiments.report.shown import Displayable, lines_of
 from fedcal.experiments.runs import folders
 from fedcal.experiments.runs.config import APP, Config
 from fedcal.metrics import Reliability, names
+from fedcal.metrics.bootstrap import FEWEST
 from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.strategies.server import participation
 from fedcal.strategies.server.outcome import RELEASED
@@ -258,8 +259,9 @@ class SimulationResult(Displayable):
 
     def _card(self) -> Page:
         lines = [*self.judged.get("coverage_warnings", ()), str(self.privacy["statement"][0])]
-        if self._own_page and (few := labels.few_rows(self.record, len(self._tested.labels))):
-            lines.insert(0, few)
+        if self._own_page:
+            rows = len(self._tested.labels)
+            lines = said("simulation", "few", result=self.record, rows=rows, enough=FEWEST) + lines
         title = f"{self.config.method} on {self.config.data}"
         return Page(title, self.verdict, [Section("", self.parts)], warnings=lines)
 

@@ -37,7 +37,7 @@ from fedcal.datasets import Dataset
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.engines.processes import LineProcess
 from fedcal.experiments.runs.result import versions
-from fedcal.storage.atomic import locked, whole_file
+from fedcal.storage.atomic import locked, whole_file, write_whole
 from fedcal.strategies.server.outcome import Progress
 
 Run = dict[str, Any]
@@ -362,8 +362,7 @@ class Journal(dict[str, Row]):
                 with whole_file(self._place / INPUTS) as f:
                     os.chmod(f.name, 0o600)
                     f.write(json.dumps({"data": inputs}).encode())
-                with whole_file(self._place / CONFIG) as f:
-                    f.write(config.encode())
+                write_whole(self._place / CONFIG, config)
                 with whole_file(self._path) as f:
                     f.writelines(map(_line, self.values()))
             try:

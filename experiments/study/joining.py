@@ -22,7 +22,7 @@ from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.deploy.fleet import public_key
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows
 from fedcal.experiments.deploy.site import check_federation
-from fedcal.experiments.report.page import said, write_text
+from fedcal.experiments.report.page import said
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.study import kits
@@ -30,7 +30,7 @@ from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
-from fedcal.storage.atomic import path_of
+from fedcal.storage.atomic import path_of, write_whole
 from fedcal.units import Subject
 
 FEW, FEW_OF_A_CLASS = 100, 10
@@ -120,7 +120,8 @@ class Kit:
         )
         page = as_it_is(rows.shards, rows.name, f": {self.site}, for its own eyes", advice)
         page.save(self.folder / HOME)
-        write_text(self.own / ROWS, to_json({"data": data} | ({} if csv is None else {"csv": csv})))
+        given = {"data": data} | ({} if csv is None else {"csv": csv})
+        write_whole(self.own / ROWS, to_json(given))
 
 
 def csv_option(csv: str | None) -> str:
@@ -211,7 +212,7 @@ def join(
                 old.unlink(missing_ok=True)
             make_site_key(own, connection.stem, kit.site)
             make_key(signing)
-    write_text(own / MADE_IN, "\n".join(kit.marks))
+    write_whole(own / MADE_IN, "\n".join(kit.marks))
     kit.use(data, rows, csv)
     # what a kit has that could be run is not the coordinator's any more
     paths: Any = {"folder": folder.resolve(), "beside": Path.cwd(), "own": own}
@@ -219,7 +220,7 @@ def join(
     write_folder(folder, lambda draft: kits.write_files(draft, unit))
     study, out = kit.study, Path(f"{kit.site}{JOIN}")
     joined = Join(study.study, study.digest, kit.site, *kit.own_keys, study.class_digest)
-    write_text(out, joined.to_text(read_key(signing)))
+    write_whole(out, joined.to_text(read_key(signing)))
     return rows, warnings, out
 
 
@@ -290,7 +291,7 @@ class Offer:
             (folder / ACCEPTED).write_text(self.text, "utf-8")
 
         write_folder(self.kit.folder, write)
-        write_text(self.kit.own / ACCEPTED, self.text)
+        write_whole(self.kit.own / ACCEPTED, self.text)
 
 
 def write_rules(folder: Path, sealed: Sealed) -> None:

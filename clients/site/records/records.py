@@ -35,7 +35,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.types import Words
 from fedcal.privacy import agreement, ledger, noise_plan
 from fedcal.privacy.request import Request
-from fedcal.storage.atomic import whole_file
+from fedcal.storage.atomic import write_whole
 
 KEPT_JOBS = 20
 """Jobs that were answered, and as many that were enrolled in alone, that are open; older ones of
@@ -535,7 +535,6 @@ def finish(site: Prepared, fields: Mapping[str, Any], run: str, plan: noise_plan
     """
     charge = in_text(spent_in_all([job_facts(fields, plan, site.server)]))
     job = agreement.job_digest(fields, run)
-    with whole_file(site.folder / RECEIPTS.replace("*", run)) as file:
-        file.write(f"{job} {charge}".encode())
+    write_whole(site.folder / RECEIPTS.replace("*", run), f"{job} {charge}")
     with records_of(site) as records:
         records.finish(job)
