@@ -128,7 +128,7 @@ DEPLOYED = replace(
 COMPARISON = Kind(
     "a comparison",
     {"compare.json": "cells"},
-    (CONFIG, "table.csv", "table.md", page.FILE, ".inputs.json", *COMPARISON_NAMES),
+    (CONFIG, "table.csv", "table.md", page.FILE, *COMPARISON_NAMES),
     "fedcal.experiments.report.comparison:comparison_page",
     ("rows.jsonl",),
 )

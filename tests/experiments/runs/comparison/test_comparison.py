@@ -37,7 +37,7 @@ SMALL: dict[str, Any] = {"method": "none,fednewton,fedbin", "clients": 4, "seeds
 def _no_figures():
     """Reports have tests of their own, and Matplotlib takes its time."""
 
-    def write(folder: Path) -> None:
+    def write(folder: Path, _: Path) -> None:
         read = json.loads((folder / "compare.json").read_text())
         (folder / "report.html").write_text(f"<html>{len(read['cells'])}</html>")
 
@@ -117,7 +117,7 @@ def test_lines_without_privacy_are_a_group_of_their_own(saved):
 def test_print_shows_the_first_lines_and_says_how_many_more_there_are(saved):
     found, _ = saved
     lines = [line for line in found.to_markdown().splitlines() if line.startswith("|")]
-    assert str(found).splitlines() == [found.headline, *lines]
+    assert str(found).splitlines() == [found.verdict, *lines]
     shown = str(replace(found, cells=found.cells * 2)).splitlines()
     assert (len(shown), shown[-1]) == (10, "and 4 more")
 
