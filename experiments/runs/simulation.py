@@ -328,7 +328,8 @@ def evaluate(
         Anything the user gave that is not allowed; nothing was released.
     """
     wanted = {"threshold": threshold, "score": score, "bins": bins, "estimand": estimand}
-    asked = jobs.settings(by, calibrator, only=only, rows_per_subject=rows_per_subject, **wanted)
+    wanted |= {"only": only, "rows_per_subject": rows_per_subject}
+    asked = jobs.settings(by, calibrator, **wanted)
     return simulate(data, config=config, **_run(jobs.METHOD, asked, config, options))
 
 

@@ -22,7 +22,6 @@ def data(tmp_path_factory):
     return path
 
 
-@pytest.mark.filterwarnings("ignore:.*which is replaced")
 def test_one_folder_for_runs_of_two_families(data, tmp_path):
     """What an earlier run of another family left does not stay beside this one's files."""
     simulate(data, out=tmp_path / "alone", **ASKED)

@@ -55,8 +55,8 @@ def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
         "sampling_rate": None if baseline else c.sampling_rate,
         "rounds": 0 if baseline else c.rounds,
         "seeds": [row["run"]["seed"] for row in good],
-        "before": _metrics("before", good),
-        "after": _metrics("after", good),
+        "before": {m: spread(values) for m, values in _over("before", good)},
+        "after": {m: {**spread(v), "values": v} for m, v in _over("after", good)},
         "noise_std": first["privacy"].get("noise_std"),
         "mechanism": None if baseline else first["privacy"].get("mechanism"),
         "bytes_up": first["communication"].get("bytes_up_per_client"),
@@ -77,12 +77,13 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
     return {"mean": statistics.fmean(values), "std": std}
 
 
-def _metrics(part: str, rows: Sequence[Row]) -> dict[str, Any]:
+def _over(part: str, rows: Sequence[Row]) -> Iterable[tuple[str, list[float]]]:
+    """Return the metrics of a part, each with its values in all rows that have it."""
     over: dict[str, list[float]] = {}
     for row in rows:
         for name, value in row[part].items():
             over.setdefault(name, []).append(value)
-    return {name: {**spread(values), "values": values} for name, values in over.items()}
+    return over.items()
 
 
 def headline(lines: Sequence[Line]) -> str:

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import statistics
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from fedcal import datasets
 from fedcal.core.errors import Interrupted
 from fedcal.experiments import Comparison, compare, simulate
 from fedcal.experiments.runs import folders
-from fedcal.experiments.runs.folders import Replaced
 from fedcal.experiments.runs.sweep import Row, key_of
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -201,10 +199,7 @@ def test_a_finished_comparison_stays_until_the_next_is_saved(folder, resume):
     other = {**SMALL, "seeds": 3} if resume else {"method": "fedoneshot", "clients": 5, "seeds": 1}
     done = 10 if resume else 1
     way = {"resume": True} if resume else {"overwrite": True}
-    with (
-        pytest.raises(Interrupted, match=rf"are kept in {folder}; continue with --resume"),
-        nullcontext() if resume else pytest.warns(Replaced),
-    ):
+    with pytest.raises(Interrupted, match=rf"are kept in {folder}; continue with --resume"):
         compare(arrays(), jobs=1, out=folder, progress=interrupted_after(done), **way, **other)
     assert {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()} == before
     ran: list[int] = []
