@@ -187,16 +187,12 @@ class CalibratedModel(Classifier):
         Raises InputError if the number of classes differs between the two, or as `scores_of`.
         """
         check_is_fitted(self)
-        calibrator = getattr(self, "calibrator_", self.calibrator)
-        if not isinstance(calibrator, calibrators.Calibrator):
-            calibrator = calibrator.calibrator_
-        kind = calibrator.input
-        scores = scores_of(getattr(self, "estimator_", self.estimator), X, kind)
-        # a decision function is one, also where a single row of it could be taken for probabilities
-        probs: types.Floats = (
-            calibrator.calibrated if kind == "logits" else calibrator.predict_proba
-        )(scores)
-        return probs
+        fitted = getattr(self, "calibrator_", self.calibrator)
+        calibrator: calibrators.Calibrator = getattr(fitted, "calibrator_", fitted)
+        scores = scores_of(getattr(self, "estimator_", self.estimator), X, calibrator.input)
+        if calibrator.input == "logits":  # also where a row could be taken for probabilities
+            return calibrator.calibrated(scores)
+        return calibrator.predict_proba(scores)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters as in scikit-learn; a part whose own parameters change is refitted."""
@@ -292,8 +288,7 @@ class FederatedCalibrator(Classifier):
         own = {"partition": partition, "set": set, "input": input, "classes": classes}
         given = signature(FederatedCalibrator).bind(method, **own, **options)
         given.apply_defaults()
-        for name, value in given.arguments.items():
-            setattr(self, name, value)
+        vars(self).update(given.arguments)
 
     def fit(
         self,

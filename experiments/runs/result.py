@@ -1,7 +1,6 @@
 """What a simulation gives back, and the files it leaves."""
 
 import json
-import math
 import platform
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +20,7 @@ from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import Page, Section, words
 from fedcal.experiments.report.shown import Displayable, lines_of
-from fedcal.experiments.runs import folders
+from fedcal.experiments.runs import files, folders
 from fedcal.experiments.runs.config import Config
 from fedcal.metrics import Reliability, names
 from fedcal.storage.artifact import Artifact, Holdout
@@ -162,13 +161,10 @@ class SimulationResult(Displayable):
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `result.json`: strict JSON, no NaN and no infinity."""
-        config = self.config.to_dict()
-        if math.isinf(self.config.epsilon):
-            config["epsilon"] = "inf"
         return {
             "schema": 1,
             "method": self.config.method,
-            "config": config,
+            "config": self.config.to_dict() | {"epsilon": files.in_json(self.config.epsilon)},
             "class_names": None if self.class_names is None else list(self.class_names),
             **self.judged,
             **self._intervals,

@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fedcal import partition
 from fedcal.core import checks, errors
 from fedcal.core.options import takes_options
 from fedcal.datasets import Dataset
@@ -21,7 +20,6 @@ from fedcal.experiments.runs.comparison.grid import Cell, Grid, read_grid
 from fedcal.experiments.runs.comparison.resolve import resolve
 from fedcal.experiments.runs.comparison.statement import statement
 from fedcal.experiments.runs.config import merge, read_options
-from fedcal.experiments.runs.jobs import holdout
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.sweep import CONFIG, ROWS, Row, Run
 from fedcal.metrics.names import METRICS
@@ -337,11 +335,10 @@ def compare(
     cells, left_out = resolve(replace(grid, **whole), sources)
     for name, source in sources.items():
         if family == "evaluate":
-            shards = partition.deal(source.evaluated(), "iid", 1, grid.seed)
-            judged = holdout(shards, (), 0, source.class_names)
+            load.warn_of_rows(source.evaluated(), f"{name}: rows")
         else:
             judged = load.test_part(source.split(grid.seed), grid.seed)
-        load.warn_of_rows(judged, f"{name}: {'' if family == 'evaluate' else 'test '}rows")
+            load.warn_of_rows(judged, f"{name}: test rows")
 
     runs = [run for cell in cells for run in runs_of(cell)]
     nothing: dict[str, Row] = {}

@@ -267,9 +267,7 @@ _FACTS = (
 )
 _FOLLOWING = ("trust", "mechanism", "rounds")
 """Facts that follow from method and budget unless they are given."""
-_TELLING = (
-    *("data", "label", "clients", "partition", "sampling_rate", "unit", "epsilon", "delta"),
-)
+_TELLING = ("label", "epsilon", "delta", *(k for k in _FACTS if k not in _FOLLOWING))
 _KEPT = (
     *("data", "method", "label", "settings", "alpha", "clients", "partition", "rounds"),
     *("sampling_rate", "epsilon", "delta", "unit", "trust", "mechanism", "noise_std"),
