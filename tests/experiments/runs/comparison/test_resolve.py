@@ -96,7 +96,7 @@ def test_what_is_left_out_is_told_before_and_after():
             arrays(), jobs=1, seeds=1, method="fedtemp,fedoneshot", epsilon=1, clients=10, **options
         )
     (warning,) = (str(w.message) for w in caught if w.category is not TooLittle)
-    assert warning.startswith("1 impossible combination is skipped, the first FedTemp with ")
+    assert warning.startswith("impossible combinations are skipped (1), the first FedTemp with ")
     (said,) = [line for line in found.more if line.startswith("Skipped: ")]
     assert "FedTemp with epsilon 1, unit user, mechanism exponential" in said
     assert "'exponential' does not fit" in said
