@@ -47,7 +47,6 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "limit": (1.01, 1.1),
     "low": (0.3, 0.5),
     "lr": (0.01, 0.1),
-    "negatives": ("cut", "norm-sub"),
     "network": ("softmax", "mlp"),
     "nll_clip": (1.0, 10.0),
     "other": (False, True),
