@@ -190,7 +190,7 @@ def reread(
     at
         what is wanted of a threshold, such as "recall>=0.95" or "precision>=0.9"
     calibrate
-        "binning", "isotonic", "platt", "beta" or "bbq": make such a calibrator
+        "isotonic", "platt" or "beta": make such a calibrator
     since
         an earlier release of the same score: test whether anything has changed
 
