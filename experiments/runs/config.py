@@ -11,7 +11,8 @@ from fedcal import __version__, datasets, partition, trust
 from fedcal.core import classes, fields, optional
 from fedcal.core.checks import needed, one_of, same, unused
 from fedcal.core.errors import InputError
-from fedcal.core.options import DATA, PRIVACY, RUNNING, SITES, VERSION, layered, option, options_of
+from fedcal.core.options import DATA, PRIVACY, RUNNING, SITES, VERSION, option, options_of
+from fedcal.experiments.runs.layers import layered
 from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.privacy.privacy import Privacy
 from fedcal.secure_aggregation.committee import read_committee

@@ -33,11 +33,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedcal import calibrators, datasets, partition
 from fedcal.core.errors import InputError
-from fedcal.core.options import options_of, takes_options
-from fedcal.core.scores import KINDS, in_class_order, of_both, without_gradient
+from fedcal.core.kinds import KINDS
+from fedcal.core.labels import ids_of
+from fedcal.core.options import options_of
+from fedcal.core.scores import in_class_order, of_both, without_gradient
 from fedcal.datasets.model_scores import columns_of, in_columns, method_for, scores_of
 from fedcal.experiments.runs import load, simulation
 from fedcal.experiments.runs.config import Config, merge
+from fedcal.experiments.runs.layers import takes_options
 from fedcal.strategies.settings import calibrating
 
 FOLDS = 5

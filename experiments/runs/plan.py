@@ -13,9 +13,10 @@ from fedcal import datasets
 from fedcal.core import pages, removed, types
 from fedcal.core.checks import one_of, positive
 from fedcal.core.errors import InputError
-from fedcal.core.options import layered, options_of, takes_options
+from fedcal.core.options import options_of
 from fedcal.experiments.report.shown import Displayable
 from fedcal.experiments.runs.comparison.grid import Variant
+from fedcal.experiments.runs.layers import layered, takes_options
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.privacy import Privacy
 from fedcal.strategies import warnings

@@ -16,12 +16,13 @@ import numpy as np
 from fedcal import calibrators, datasets
 from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
-from fedcal.core.options import options_of, takes_options
+from fedcal.core.options import options_of
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.experiments.runs import folders, jobs, load, record, statement
 from fedcal.experiments.runs.config import APP, POOLED, Config, load_config, merge, read_options
 from fedcal.experiments.runs.engines import run
+from fedcal.experiments.runs.layers import takes_options
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.partition import DEALT
 from fedcal.storage.artifact import Holdout

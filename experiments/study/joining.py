@@ -39,7 +39,7 @@ FEW, FEW_OF_A_CLASS = 100, 10
 MISREAD = 0.02
 """Mean score, as buckets are read, further off than this is warned of: it looks like a gap."""
 
-FEDERATION, POLICY = "federation.toml", "site.toml"
+FEDERATION, POLICY, TERMS = "federation.toml", "site.toml", "terms.json"
 """In a kit: what the site writes there of the study that it has accepted."""
 
 
@@ -185,7 +185,7 @@ def join(
     kit = Kit.read(folder, joins=True)
     own, files = kit.own, partial(kits.kit_files, kit.study, kit.site, one_machine=kit.one_machine)
     signing, connection = own / SIGNING, own / CONNECTION
-    made = {STATE, HOME, FEDERATION, POLICY, ACCEPTED, ROWS, f"{kit.site}{JOIN}"}
+    made = {STATE, HOME, FEDERATION, POLICY, TERMS, ACCEPTED, ROWS, f"{kit.site}{JOIN}"}
     known = {*files(), kits.AUTHORITY} | (made if kit.has_joined else set())
     check_kit(folder, known | made | {KEYS} if adopt else known)
     data = os.path.abspath(data) if Path(data).exists() else data
@@ -252,6 +252,9 @@ class Offer:
                 f"{path} has another key for {site} than this site's own: not accepted. Ask the "
                 f"coordinator whose key it is, and send {site}{JOIN} again"
             )
+        sealed.asked.check()
+        federation = sealed.asked.job["roster"]
+        same(f"federation of what {path} asks", federation, sealed.roster.to_text())
         own = (folder / kits.AUTHORITY).read_text("ascii", "replace")
         same(f"server's authority in {path} (else ask for a new kit)", sealed.authority, own)
         return cls(kit, sealed, path.read_text("utf-8"))
@@ -295,9 +298,10 @@ class Offer:
 
 
 def write_rules(folder: Path, sealed: Sealed) -> None:
-    """Write federation, policy and authority of an accepted study, whatever lies in the kit."""
+    """Write federation, policy, terms and authority of an accepted study over those in the kit."""
     (folder / FEDERATION).write_text(sealed.roster.to_toml(), "utf-8")
     (folder / POLICY).write_text(kits.policy_text(sealed.study, sealed.roster.digest), "utf-8")
+    (folder / TERMS).write_text(to_json(sealed.asked.to_plain()), "utf-8")
     (folder / kits.AUTHORITY).write_text(sealed.authority, "ascii")
 
 

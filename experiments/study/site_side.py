@@ -57,6 +57,7 @@ def start(
         state=folder / joining.STATE,
         wait=math.inf,
         policy=folder / joining.POLICY,
+        terms=sealed.asked,
         federation=folder / joining.FEDERATION,
         sign_key=kit.own / joining.SIGNING,
         watched=Path(rows),

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -31,6 +31,7 @@ from fedcal.experiments.report.page import render
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.jobs import METHOD, job_of
 from fedcal.metrics import buckets, encodings
+from fedcal.privacy.agreement import Terms
 from fedcal.privacy.noise_plan import Plan
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
@@ -303,6 +304,12 @@ class Study:
     def plan(self) -> Plan:
         """Plan of a release, as the server and each site make it."""
         return job_of(self.config(), None).plan
+
+    def asked(self, roster: Roster) -> Terms:
+        """Return what each site of a roster is asked to agree to."""
+        job = job_of(self.config(), None)
+        facts: Any = {"roster": roster.to_text(), "class_digest": self.class_digest}
+        return replace(job, input="probs", **facts).terms()
 
     def policy(self, federation: str) -> dict[str, Any]:
         """Return the tables of a site's `site.toml`: all that the study asks, and nothing else.

@@ -67,13 +67,8 @@ _SLACK = 2e-4
 # --- checks of arguments ------------------------------------------------------------------------
 
 
-def check_epsilon(epsilon: float, *, allow_infinite: bool = False) -> float:
-    """Return ``epsilon`` as a float; InputError unless it is a finite number above 0.
-
-    ``allow_infinite`` lets infinity (no privacy) pass as well.
-    """
-    if allow_infinite and epsilon == math.inf:
-        return math.inf
+def check_epsilon(epsilon: float) -> float:
+    """Return ``epsilon`` as a float; InputError unless it is a finite number above 0."""
     return positive("epsilon", epsilon)
 
 

@@ -46,10 +46,17 @@ from fedcal.calibrators.base import Calibrator
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.fields import array
+from fedcal.core.kinds import Kind, probs_of
 from fedcal.core.numerics import row_max, row_sum
-from fedcal.core.scores import Kind, probs_of
 from fedcal.core.types import Floats, Integers, override
-from fedcal.metrics.binning import bin_index
+from fedcal.metrics.binning import (
+    Counts,
+    bin_index,
+    cells_of,
+    one_vs_rest,
+    outcome_cells,
+    tables,
+)
 
 
 def norm_sub(counts: Floats) -> Floats:
@@ -82,64 +89,6 @@ def norm_sub(counts: Floats) -> Floats:
 
 Rows = Literal["all", "changed"]
 Estimate = Literal["posterior", "share"]
-
-
-def one_vs_rest(probs: NDArray[Any]) -> NDArray[Any]:
-    """Return the columns that need a histogram: all, or class 1 of two (the other mirrors it)."""
-    return probs[:, 1:] if probs.shape[1] == 2 else probs
-
-
-def tables(classes: int) -> int:
-    """Return the number of one-vs-rest tables of a model with so many classes."""
-    return 1 if classes == 2 else classes
-
-
-def cells_of(probs: Floats, labels: Integers, bins: int) -> Integers:
-    """Return each predicted probability's cell in a (2, tables, bins) array, positives first.
-
-    Parameters
-    ----------
-    probs
-        (n, c)
-    labels
-        (n,)
-
-    Returns
-    -------
-    Integers
-        (n, tables) int64 flat cells: P_j(b) if the row's label is j, else N_j(b)
-    """
-    columns = one_vs_rest(probs)
-    m = columns.shape[1]
-    negative = labels[:, None] != (np.arange(m) if m > 1 else 1)
-    return np.asarray(bin_index(columns, bins) + np.arange(m) * bins + negative * (m * bins))
-
-
-def pooled_cells_of(probs: Floats, labels: Integers, bins: int) -> Integers:
-    """Return each predicted probability's cell if all classes share one pair of histograms.
-
-    P(b) = sum_j P_j(b) = #{p_y in b}, so each row counts once in P, and N(b) = sum_j N_j(b) =
-    #{j != y, p_j in b}. Of two classes N mirrors P, so P alone is counted; class 0's bins are
-    the mirror images of class 1's, at the edges too.
-
-    Returns (n, c) int64 cells of a (2, bins) array, positives first; two classes: (n, 1) of
-    (bins,).
-    """
-    positive = labels[:, None] == np.arange(probs.shape[1])
-    index = bin_index(one_vs_rest(probs), bins)
-    if probs.shape[1] == 2:
-        return np.where(positive[:, 1:], index, bins - 1 - index)
-    return np.asarray(index + np.where(positive, 0, bins))
-
-
-def count_cells(cells: Integers, size: int, owner: Integers, clients: int) -> Integers:
-    """Count each client's rows, (n,) their `owner`, in cells, (n, k): (clients, size) int64.
-
-    Of `cells_of` P_j(b) = #{y = j, p_j in b}, then N_j(b) = #{y != j, p_j in b} (Algorithm 1); of
-    `pooled_cells_of` P, then N.
-    """
-    counts = np.bincount((cells + (owner * size)[:, None]).ravel(), minlength=clients * size)
-    return counts.reshape(clients, size)
 
 
 class _Binning(Calibrator):
@@ -344,23 +293,11 @@ def noise_weight(positive_total: Floats, std: Floats, bins: int) -> Floats:
     return np.asarray(np.clip(share, 0.0, 1.0))
 
 
-Counts = Literal["correct_wrong", "correct_total"]
-
 MARGIN = 1e-6
 """Relative margin of the predicted class over every other class."""
 
 TINY = 1e-300
 """Instead of 0 in a divisor."""
-
-
-def top_confidence(shifted_logits: Floats) -> Floats:
-    """Return each row's largest probability, 1 / sum_j exp(z_j - max z), (n, c) -> (n,)."""
-    return np.asarray(1.0 / row_sum(np.exp(shifted_logits)))
-
-
-def outcome_cells(probs: Floats, labels: Integers, bins: int) -> Integers:
-    """Return each row's cell in a (2, bins) array, correct predictions first, (n,)."""
-    return np.asarray(bin_index(row_max(probs), bins) + (probs.argmax(axis=1) != labels) * bins)
 
 
 def least_value(classes: int) -> float:

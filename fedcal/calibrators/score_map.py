@@ -46,9 +46,9 @@ from fedcal.calibrators.base import Calibrator
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.fields import array, increasing
+from fedcal.core.kinds import KINDS, Kind, probs_of
 from fedcal.core.numerics import row_max, sigmoid
 from fedcal.core.removed import check_kept
-from fedcal.core.scores import KINDS, Kind, probs_of
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics import buckets
 

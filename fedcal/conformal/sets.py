@@ -15,13 +15,15 @@ from fedcal.conformal.coverage import Basis, Parts, SetEvaluation, judged, short
 from fedcal.conformal.page import judged_parts, of_release, promise
 from fedcal.conformal.set_release import SetRelease
 from fedcal.core.checks import needed, one_of, same
-from fedcal.core.classes import called, ids_of
+from fedcal.core.classes import called
 from fedcal.core.errors import InputError
 from fedcal.core.fields import array
+from fedcal.core.kinds import KINDS, Kind, logits_of
+from fedcal.core.labels import ids_of
 from fedcal.core.pages import Part
 from fedcal.core.printable import listed, look_of
 from fedcal.core.removed import check_kept
-from fedcal.core.scores import KINDS, Kind, check_scores, logits_of
+from fedcal.core.scores import check_scores
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.conformity import BY, Conformity
 from fedcal.storage.artifact import Artifact, Holdout

@@ -13,8 +13,8 @@ from fedcal.calibrators import Calibrator
 from fedcal.conformal import PredictionSets
 from fedcal.core.checks import needed, one_of
 from fedcal.core.errors import InputError
+from fedcal.core.kinds import KINDS, Kind
 from fedcal.core.optional import need
-from fedcal.core.scores import KINDS, Kind
 from fedcal.storage.atomic import path_of, write_whole
 from fedcal.training.networks import NETWORKS, TrainedModel
 

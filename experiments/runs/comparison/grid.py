@@ -13,9 +13,10 @@ from typing import Any
 from fedcal.core import checks, streams
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Count
-from fedcal.core.options import RUNNING, SITES, Option, Options, layered, option, options_of
+from fedcal.core.options import RUNNING, SITES, Option, Options, option, options_of
 from fedcal.experiments.report.families import family_of
 from fedcal.experiments.runs.config import POOLED, Config, label_of, method_named, parse_setting
+from fedcal.experiments.runs.layers import layered
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.strategies.settings import Setting, calibrating, exact_only, settings_of

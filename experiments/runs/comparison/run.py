@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core import checks, errors
-from fedcal.core.options import takes_options
 from fedcal.datasets import Dataset
 from fedcal.experiments.report import comparison, families, shown, tables
 from fedcal.experiments.report.page import Page
@@ -20,6 +19,7 @@ from fedcal.experiments.runs.comparison.grid import Cell, Grid, read_grid
 from fedcal.experiments.runs.comparison.resolve import resolve
 from fedcal.experiments.runs.comparison.statement import statement
 from fedcal.experiments.runs.config import merge, read_options
+from fedcal.experiments.runs.layers import takes_options
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.sweep import CONFIG, ROWS, Row, Run
 from fedcal.metrics.names import METRICS

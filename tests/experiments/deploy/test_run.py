@@ -29,7 +29,7 @@ from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster
 from fedcal.strategies.server import participation, run_folder
-from fedcal.strategies.server.job import terms_of_job
+from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.transport import ANSWER, RESULT
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -42,14 +42,16 @@ class Sites(InProcessGrid):
 
     def __init__(self, folder: Path, fields: dict[str, Any]) -> None:
         rng = np.random.default_rng(3)
-        super().__init__(site_app(folder, terms_of_job), [70 + k for k in range(CLIENTS)])
+        super().__init__(site_app(folder), [70 + k for k in range(CLIENTS)])
         self._apps, self.leave = {}, False
+        terms = Job.from_fields(fields, CLIENTS, 3).terms()
         for node, context in self._contexts.items():
             labels = rng.integers(0, 3, 60)
             logits = 3 * (rng.normal(size=(60, 3)) + np.eye(3)[labels])
             site = folder / f"site-{node}"
-            prepare(site, Shards.from_owner(logits, labels, np.zeros(60, np.int64), 1))
-            self._apps[node] = site_app(site, terms_of_job)
+            rows = Shards.from_owner(logits, labels, np.zeros(60, np.int64), 1)
+            prepare(site, rows, terms=terms)
+            self._apps[node] = site_app(site)
             context.run_config = fields
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:

@@ -21,7 +21,6 @@ from fedcal.experiments.study.joining import Kit, join, rows_of
 from fedcal.experiments.study.sealed import Join
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.secure_aggregation.roster import in_words
-from fedcal.strategies.server.job import terms_of_job
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 ONE = study(",".join(SITES))
@@ -284,8 +283,8 @@ def test_the_policy_takes_the_studys_own_release_and_nothing_else(there):
             federation=str(there.kit() / "federation.toml"),
         )
         settings = {k: v for k, v in (config.set | change.pop("set", {})).items() if v is not None}
-        fields = job_of(replace(config, clients=3, set=settings, **change), None).to_fields()
-        policy.check(fields, terms_of_job(fields, 2, "probs"), 100, sealed.roster)
+        job = job_of(replace(config, clients=3, set=settings, **change), None)
+        policy.check(job.to_fields(), job.terms(), 100, sealed.roster)
 
     ask()
     wrong = [

@@ -142,8 +142,9 @@ def test_the_words_tell_whatever_a_coordinator_may_exchange(there, call):
     authority = before.authority.replace("A", "B", 1)
     changes = {
         "coordinator": {"signer": SigningKey.generate()},
-        "keys": {"roster": roster},
-        "terms": {"study": dearer, "roster": by_dearer},
+        "keys": {"roster": roster, "asked": before.study.asked(roster)},
+        "terms": {"study": dearer, "roster": by_dearer, "asked": dearer.asked(by_dearer)},
+        "asked": {"asked": replace(before.asked, result_bytes=1)},
         "server": {"study": elsewhere},
         "authority": {"authority": authority},
         "connections": {"connections": dict(before.connections) | {"birch": connection("birch")}},
