@@ -34,7 +34,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fedcal import calibrators, datasets, partition
 from fedcal.core.errors import InputError
 from fedcal.core.kinds import KINDS
-from fedcal.core.labels import ids_of
 from fedcal.core.options import options_of
 from fedcal.core.scores import in_class_order, of_both, without_gradient
 from fedcal.datasets.model_scores import columns_of, in_columns, method_for, scores_of

@@ -12,9 +12,9 @@ from quarters import connection
 from refusals import each_is_refused, refused
 from studies import study
 
+from fedcal.clients.site.account import OWN_NOISE, JobFacts
 from fedcal.clients.site.policy import Policy
-from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
-from fedcal.clients.site.records.records import SiteRecords, records_in
+from fedcal.clients.site.store import SiteRecords, records_in
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.study.joining import Kit, join, rows_of
@@ -25,7 +25,7 @@ from fedcal.secure_aggregation.roster import in_words
 pytestmark = pytest.mark.usefixtures("quick_figures")
 ONE = study(",".join(SITES))
 FACTS = JobFacts(
-    *("evaluate", "subject", "distributed", "add-remove", "laplace", 1.0, 0.0, 1),
+    *("a" * 64, "evaluate", "subject", "distributed", "add-remove", "laplace", 1.0, 0.0, 1),
     *(OWN_NOISE, "host:9092", float("inf")),
 )
 
@@ -256,7 +256,7 @@ def test_other_terms_are_shown_and_accepted_anew(there):
     old = (there.kit() / "federation.toml").read_text("utf-8")
     (there.kit() / "state" / "federation.toml").write_text(old)
     with records_in(there.kit() / "state") as records:
-        records.enrol("a" * 64, FACTS, lambda: (b"secret", b"signed"))
+        records.enrol(FACTS, lambda: (b"secret", b"signed"))
     refused("1 jobs at this site are unfinished", there.offer().accept)
     refused("1 jobs at this site", join, there.kit(), "rows.csv", new_keys=True)
     assert (there.kit() / "site.toml").read_text("utf-8") == first
