@@ -395,24 +395,39 @@ def next_site_table(prediction: Mapping[str, Any]) -> Table:
         (
             name,
             *(f"{one[key]:.2f}" for key in ("mean", "low", "high")),
-            f"{one['tau']:.2f} ({one['tau_low']:.2f} to {one['tau_high']:.2f})",
-            f"{100 * one['i_squared']:.0f}",
             "not computed" if one["outside"] is None else ", ".join(one["outside"]) or "none",
         )
         for metric, name, _, _ in _SHOWN.values()
         for one in [prediction["metrics"][metric]]
     ]
     note = (
-        "95 % prediction intervals by random effects, integrated over the variance between sites: "
-        "tau is the standard deviation over sites (of logarithms, and of the AUC's log odds), I^2 "
-        "its fraction of the observed variance. The offset is calibration in the large, the term "
-        "to add to the log odds; above 0 the model predicts too low. Outside are sites whose value "
-        "the other sites would not have predicted."
+        "95 % prediction intervals by random effects, integrated over the variance between sites. "
+        "The offset is calibration in the large, the term to add to the log odds; above 0 the "
+        "model predicts too low. Outside are sites whose value the other sites would not have "
+        "predicted."
     )
     if not prediction["verified"]:
         note += f" With fewer than {FEWEST} sites this cannot be verified."
-    columns = ("", "mean", "low", "high", "tau (95 %)", "I^2, %", "outside")
+    columns = ("", "mean", "low", "high", "outside")
     return Table(f"At a new site, from {prediction['sites']} sites", columns, tuple(rows), note)
+
+
+def spread_table(prediction: Mapping[str, Any]) -> Table:
+    """Return how much sites differ, of the result of `next_site`: for those who ask for tau."""
+    each = [(name, prediction["metrics"][metric]) for metric, name, _, _ in _SHOWN.values()]
+    rows = [
+        (
+            name,
+            f"{one['tau']:.2f} ({one['tau_low']:.2f} to {one['tau_high']:.2f})",
+            f"{100 * one['i_squared']:.0f}",
+        )
+        for name, one in each
+    ]
+    note = (
+        "tau is the standard deviation over sites (of logarithms, and of the AUC's log odds), I^2 "
+        "its fraction of the observed variance."
+    )
+    return Table("How much sites differ", ("", "tau (95 %)", "I^2, %"), tuple(rows), note)
 
 
 _LOOKED_AT = 100
