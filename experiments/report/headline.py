@@ -69,7 +69,8 @@ def right(result: Result) -> str:
     if _nobody_asked(result):
         return "No client was contacted in a round, so nothing is known."
     if "accuracy" in metrics:
-        if not (text := measured("accuracy", metrics["accuracy"], " of the rows")):
+        of = f" of the {result.get('counted', {}).get('of', 'rows')}"
+        if not (text := measured("accuracy", metrics["accuracy"], of)):
             return "How often the model is right could not be measured under this noise."
         at = result.get("threshold", 0.5)
         return f"Right in {text}{f' at threshold {at:g}' * (at != 0.5)}."

@@ -225,9 +225,10 @@ def parts(quarter: Told) -> Iterator[pages.Part]:
             more = _interval(one["intercept"]), _p_value(one["adjusted"])
             rows.append((site, *each, *more, least_points(one["limit"]), words))
     note = (
-        "A slope below 1: scores are too extreme. p-values are of an offset of 0 and a slope of 1 together, corrected for all tests of this "
-        f'release (Holm): below {quarter["level"]:.3g} a site is named. Gaps of "seen from", '
-        "rounded up, and more are found with a probability of 80 %."
+        "A slope below 1: scores are too extreme. p-values are of an offset of 0 and a slope of 1 "
+        "together, corrected for all tests of this release (Holm): below "
+        f'{quarter["level"]:.3g} a site is named. Gaps of "seen from", rounded up, and more are '
+        "found with a probability of 80 %."
     )
     columns = ("intercept", "p-value", "seen from", "verdict")
     yield pages.Table("Calibration", ("site", *_COLUMNS[2:], *columns), tuple(rows), note)
