@@ -15,6 +15,7 @@ from fedcal.core import checks, errors, optional, types
 from fedcal.core.classes import class_names, first_names
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset, plausible_rows
+from fedcal.datasets.site_csv import SUFFIXES, Reading, read_site_csv
 from fedcal.experiments.training.data import labelled_rows
 from fedcal.storage import atomic, npz
 from fedcal.training.networks import need_torch, text_of
@@ -23,11 +24,11 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def read_rows(
-    data: str, names: Sequence[str] | None, *, others: bool = False, csv: str | None = None
-) -> Dataset:
-    """Return the rows of one site, from a file or from a function of its own.
+    data: str, names: Sequence[str] | None, reading: Reading | None = None, most: float = 1.0
+) -> tuple[Dataset, list[str]]:
+    """Return the rows of one site, and what was done with the lines of its file, in sentences.
 
-    Raises InputError if they cannot be had, or belong to several clients.
+    Raises InputError if they cannot be had, have no labels, or belong to several clients.
 
     Parameters
     ----------
@@ -36,25 +37,35 @@ def read_rows(
         on, which returns logits (n, c) and labels (n,), or a mapping with the keys of a file
     names
         of the classes, for labels that are names
-    others, csv
-        pass other columns over, and form of a CSV file: as for `datasets.load`
+    reading, most
+        how a CSV file is read, and the largest share of its lines that may be left out
     """
-    is_function = _FUNCTION.fullmatch(data) and not Path(data).exists()
     try:
         with warnings.catch_warnings():
             # in sorted order they may be other columns than at another site
             warnings.filterwarnings("error", "labels are names")
-            if is_function:
-                checks.unused(f"{data} is a function", csv=None if csv == "en" else csv)
-                rows = _called(data, names)
-            else:
-                rows = datasets.load(data, classes=names, others=others, csv=csv)
+            rows, told = _read(data, names, reading, most)
     except UserWarning:
         raise errors.InputError(
             f"the labels of {data} are names: give --class-names, in the order of the columns"
         ) from None
+    checks.needed(f"labels of {data}", rows.labelled or None, "scores are compared with them")
     only_client(data, len(rows.client_names or ()))
-    return rows
+    return rows, told
+
+
+def _read(
+    data: str, names: Sequence[str] | None, reading: Reading | None, most: float
+) -> tuple[Dataset, list[str]]:
+    path = atomic.path_of(data)
+    if path.is_file() and path.name.lower().endswith(SUFFIXES):
+        with errors.located(repr(data)):
+            return read_site_csv(path, names, reading or Reading(), most)
+    if reading not in (None, Reading()):
+        raise errors.InputError(f"--map, --labels and --drop-missing are for CSV files, not {data}")
+    if _FUNCTION.fullmatch(data) and not path.exists():
+        return _called(data, names), []
+    return datasets.load(data, classes=names, labels_required=False), []
 
 
 def only_client(data: str, clients: int) -> None:
@@ -152,18 +163,18 @@ def of_scores(rows: Dataset, names: Sequence[str] | None) -> SiteRows:
     )
 
 
-def site_rows(data: str, names: Sequence[str] | None, csv: str | None = None) -> SiteRows:
+def site_rows(data: str, names: Sequence[str] | None) -> SiteRows:
     """Return the rows of one site: features to train on, or scores of a model.
 
     Raises InputError as `read_rows` and `read_features`.
 
     Parameters
     ----------
-    data, names, csv
+    data, names
         as `read_rows` takes them, or a file of features (`fedcal train --data`)
     """
     features = read_features(data, names)
-    return of_scores(read_rows(data, names, csv=csv), names) if features is None else features
+    return of_scores(read_rows(data, names)[0], names) if features is None else features
 
 
 def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:

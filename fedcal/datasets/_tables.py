@@ -42,7 +42,9 @@ _ALLOWED = (
     "of a second model other_logit_0.., other_prob_0.. or other_score"
 )
 _ALLOWED_LISTS = f"{_ALLOWED}; or a list in logits or probs, other_logits or other_probs"
-_SINGLE = ("label", *IDS, "split")
+SINGLE = ("label", *IDS, "split")
+"""Columns that hold no scores."""
+
 _SUBJECTS = ("patient", "customer", "person")
 _INDEX = ("", "Unnamed: 0", "__index_level_0__")  # names of a pandas index in a file
 
@@ -121,7 +123,7 @@ def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = F
     by_kind: dict[str, dict[str, dict[int, str]]] = {"": {}, _OTHER: {}}  # model -> kind -> class
     single = []
     for name in names:
-        if name in _SINGLE:
+        if name in SINGLE:
             single.append(name)
             continue
         model = _OTHER if name.startswith(_OTHER) else ""
@@ -141,7 +143,7 @@ def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = F
     models = {"scores": _scores("", by_kind[""], allowed)}
     if by_kind[_OTHER]:
         models["other"] = _scores(_OTHER, by_kind[_OTHER], allowed)
-    ordered = [name for name in _SINGLE if name in single]
+    ordered = [name for name in SINGLE if name in single]
     return Columns(models, ordered, tuple(classes) or None)
 
 
@@ -151,7 +153,7 @@ def study_columns(names: Sequence[str]) -> tuple[list[str], list[str]]:
     A column `patient`, `customer` or `person` is `subject` if `subject` is missing; case is
     ignored.
     """
-    own = (*_SINGLE, *_SUBJECTS, "score")
+    own = (*SINGLE, *_SUBJECTS, "score")
     names = [n.lower() if n.lower() in own and n.lower() not in names else n for n in names]
     stands = next((name for name in _SUBJECTS if name in names), None)
     _, subject, _ = IDS
@@ -160,7 +162,7 @@ def study_columns(names: Sequence[str]) -> tuple[list[str], list[str]]:
 
     def is_known(name: str) -> bool:
         plain = name.removeprefix(_OTHER)
-        return name in _SINGLE or plain == "score" or plain.startswith(("logit_", "prob_"))
+        return name in SINGLE or plain == "score" or plain.startswith(("logit_", "prob_"))
 
     return list(names), [name for name in names if not is_known(name)]
 
@@ -265,7 +267,7 @@ _SWAPPED = str.maketrans(".,", ",.")
 MAX_LINE = 2**24
 """Characters in a line; a packed file without line ends must not fill the memory."""
 
-_DAMAGE: dict[tuple[type[Exception], ...], str] = {
+DAMAGE: dict[tuple[type[Exception], ...], str] = {
     (gzip.BadGzipFile,): "is not a gzip file",
     (EOFError, zlib.error): "is a truncated or damaged gzip file",
     (UnicodeDecodeError,): "is not UTF-8 text (save it as CSV UTF-8)",
@@ -289,7 +291,7 @@ def read_csv(
     Raises InputError, one line; with the line number (from 1) if a single line is invalid.
     """
     opened = gzip.open if path.name.lower().endswith(".gz") else open
-    with intact(_DAMAGE), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+    with intact(DAMAGE), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
         return _read(file, labels_required, others, form)
 
 
