@@ -4,7 +4,6 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,17 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def read_rows(
-    data: str, names: Sequence[str] | None, reading: Reading | None = None, most: float = 1.0
+    data: str,
+    names: Sequence[str] | None,
+    reading: Reading | None = None,
+    most: float = 1.0,
+    *,
+    alone: bool = True,
 ) -> tuple[Dataset, list[str]]:
     """Return the rows of one site, and what was done with the lines of its file, in sentences.
 
-    Raises InputError if they cannot be had, have no labels, or belong to several clients.
+    Raises InputError if they cannot be had, have no labels, or belong to several clients; not
+    `alone` they may.
 
     Parameters
     ----------
@@ -50,7 +55,7 @@ def read_rows(
             f"the labels of {data} are names: give --class-names, in the order of the columns"
         ) from None
     checks.needed(f"labels of {data}", rows.labelled or None, "scores are compared with them")
-    only_client(data, len(rows.client_names or ()))
+    only_client(data, len(rows.client_names or ()) if alone else 1)
     return rows, told
 
 
@@ -110,6 +115,10 @@ class SiteRows:
         of the classes
     test, test_inputs
         as `fedcal.clients.site.prepared.prepare` takes them
+    ids
+        of each row's subject, as the file has it
+    notes
+        what was done with the lines of the file: for the site's own eyes
     """
 
     name: str
@@ -120,6 +129,8 @@ class SiteRows:
     names: tuple[str, ...]
     test: tuple[types.Floats, types.Integers] | None
     test_inputs: NDArray[Any] | None = None
+    ids: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     def described(self, *, counts: bool = True) -> str:
         """One line; with `counts` for the site's own terminal and for nothing else."""
@@ -143,7 +154,7 @@ class SiteRows:
         ]
 
 
-def of_scores(rows: Dataset, names: Sequence[str] | None) -> SiteRows:
+def of_scores(rows: Dataset, names: Sequence[str] | None, notes: Sequence[str] = ()) -> SiteRows:
     """Return a site with scores of a model."""
     test = None
     if rows.test_logits is not None and rows.test_labels is not None:
@@ -160,7 +171,17 @@ def of_scores(rows: Dataset, names: Sequence[str] | None) -> SiteRows:
         shards=shards_of(rows),
         names=class_names(rows.class_names if names is None else names, rows.classes),
         test=test,
+        ids=_subjects(rows),
+        notes=notes,
     )
+
+
+def _subjects(rows: Dataset) -> list[str]:
+    """Return each row's subject as the site's file has it; [] if there are none."""
+    if rows.given is None or "subject" not in rows.given.ids:
+        return []
+    names, order = rows.given.ids["subject"], rows.given.order
+    return [str(name) for name in (names if order is None else names[order])[: len(rows.labels)]]
 
 
 def site_rows(data: str, names: Sequence[str] | None) -> SiteRows:

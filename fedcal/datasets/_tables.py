@@ -8,7 +8,6 @@ Reader of `.parquet`: columns of record batches as arrays.
 import csv
 import gzip
 import re
-import warnings
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -275,9 +274,7 @@ DAMAGE: dict[tuple[type[Exception], ...], str] = {
 _TEXT_BYTES = 64  # about the memory of one short string
 
 
-def read_csv(
-    path: Path, labels_required: bool, *, others: bool = False, form: str = "en"
-) -> dict[str, Any]:
+def read_csv(path: Path, labels_required: bool, *, form: str = "en") -> dict[str, Any]:
     """Return arguments for `from_arrays` from a `.csv` or `.csv.gz` file.
 
     Columns, in any order: `label`; optional `client`, `subject`, `group` and `split`; and `logit_0
@@ -286,30 +283,25 @@ def read_csv(
     the scores' columns have those names: `prob_cat`, `prob_dog`. Blank lines are skipped. `client`,
     `subject` and `group` are numeric if all cells of the column are integers. With the form "de"
     semicolons separate columns and decimals have a comma; a point is an error, for it may separate
-    thousands. With `others`, columns with other names are ignored, with a warning.
+    thousands.
 
     Raises InputError, one line; with the line number (from 1) if a single line is invalid.
     """
     opened = gzip.open if path.name.lower().endswith(".gz") else open
     with intact(DAMAGE), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-        return _read(file, labels_required, others, form)
+        return _read(file, labels_required, form)
 
 
-def _read(file: TextIO, labels_required: bool, others: bool, form: str) -> dict[str, Any]:
+def _read(file: TextIO, labels_required: bool, form: str) -> dict[str, Any]:
     reader = csv.reader(_lines(file), delimiter=CSV_FORMS[form], strict=True)
     value = number_in if form == "en" else _with_comma
     numbers, lines, most = array("d"), array("q"), room(Path(file.name))
     try:
         header = next((row for row in reader if row), [])
-        names, strange = [name.strip() for name in header], list[str]()
+        names = [name.strip() for name in header]
         with located(f"line {reader.line_num}"):
             _check_delimiter(header)
-            if others:
-                names, strange = study_columns(names)
-            if ignored := set(strange):
-                listed = ", ".join(name[:40] for name in strange)[:200]
-                warnings.warn(f"columns that are ignored: {listed}", stacklevel=2)
-            columns = find_columns([n for n in names if n not in ignored], labels_required)
+            columns = find_columns(names, labels_required)
         models = columns.models
         at = {name: place for place, name in enumerate(names)}
         places = {name: at[name] for scores in models.values() for name in scores.names}

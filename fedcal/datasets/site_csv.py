@@ -133,7 +133,7 @@ def read_site_csv(
     there = [name for name in names if name not in strange]
     if "label" not in there or not {*there}.difference(SINGLE):
         what = "score columns" if "label" in there else "column 'label'"
-        raise InputError(f"no {what} among {quoted(names)}; --map OLD=NEW gives one its name")
+        raise InputError(f"no {what} among {quoted(header)}; --map OLD=NEW gives one its name")
     used = find_columns(there, True)
     scores, of_label = used.models["scores"], names.index("label")
     places = [names.index(name) for name in scores.names]
@@ -201,7 +201,7 @@ def _told(bad: Mapping[str, Sequence[tuple[int, str]]], lines: int) -> str:
 
 
 def _entries(path: Path) -> tuple[list[str], list[tuple[int, list[str]]], list[str]]:
-    """Return the header, the numbered lines below it that are not empty, and what was recognised."""
+    """Return the header, the numbered lines below it that hold something, and notes."""
     with (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rb") as file:
         packed, most = file.read(room(path) + 1), room(path)
     check_room(len(packed), most)
