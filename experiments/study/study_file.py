@@ -93,8 +93,9 @@ class Study:
     them; sites find the server at `server`, HOST:PORT. `sites` has about how many of those
     protected each has in a release, in public (0 = not said); `protect` is one of `PROTECTED`.
     `epsilon` is of one of those, in a year from `since` on, for so many `years`, with `per_year`
-    releases. `groups` of rows (column `group`) are counted apart at each site. So many sites may be
-    `away` in a release; so many may work with whoever runs the server (`colluding`).
+    releases. `groups` of rows (column `group`) are counted apart at each site. Rows without an
+    outcome or a score are left out at a site, at most a share `missing` of its rows. So many sites
+    may be `away` in a release; so many may work with whoever runs the server (`colluding`).
     """
 
     study: str
@@ -109,6 +110,7 @@ class Study:
     since: datetime.date = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).date())
     years: int = 1
     groups: tuple[str, ...] = ()
+    missing: float = 0.05
     away: int | None = None
     colluding: int | None = None
 
@@ -128,6 +130,7 @@ class Study:
         for group in self.groups:
             check_name("a group's name", group)
         plain_names("groups", self.groups)
+        interval("[0, 1)")("missing", self.missing)
         model, classes = self.model, len(self.model.classes)
         class_names(model.classes, whole("the number of classes", classes, 2))
         if classes != 2:
@@ -228,6 +231,11 @@ class Study:
     def plural(self) -> str:
         """Word for the protected persons, in the plural."""
         return PLURAL.get(self.protect, f"{self.protect}s")
+
+    @property
+    def subjects(self) -> str:
+        """Word for the subjects of rows, in the plural."""
+        return self.plural if self.unit == units.Subject.name else "subjects"
 
     @property
     def epsilon_release(self) -> float:
@@ -365,7 +373,10 @@ class Study:
         }
 
 
-_TERMS = ("study", "protect", "epsilon", "per_year", "years", "groups", "away", "colluding")
+_TERMS = (
+    *("study", "protect", "epsilon", "per_year", "years", "groups", "missing", "away"),
+    "colluding",
+)
 
 
 def _in_toml(value: Any) -> str:

@@ -45,13 +45,14 @@ def test_what_binds_changes_the_digest_and_what_does_not_does_not():
         {"per_year": 3},
         {"years": 2},
         {"groups": ("f",)},
+        {"missing": 0.1},
         {"away": 2},
         {"colluding": 0},
         {"protect": "person"},
         {"since": TODAY + datetime.timedelta(1)},
         *({"model": replace(one.model, **m)} for m in ({"version": "2"}, {"thresholds": (0.2,)})),
     )
-    assert len({replace(one, **each).digest for each in changed} | {one.digest}) == 11
+    assert len({replace(one, **each).digest for each in changed} | {one.digest}) == 12
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,7 @@ def test_what_binds_changes_the_digest_and_what_does_not_does_not():
         ("epsilon = 400.0", r"in \(0, 20\], got"),
         ('protect = "ward"', "patient"),
         ("per-year = true", "per-year must be a whole number"),
+        ("missing = 1.0", r"missing must be in \[0, 1\)"),
         ("away = 4", "away"),
         ("colluding = 3", "colluding"),
         ('rate = "x"', "rate must be a number"),
