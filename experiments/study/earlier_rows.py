@@ -19,6 +19,7 @@ import numpy as np
 
 from fedcal.core.shards import Shards
 from fedcal.experiments.report.page import read_json
+from fedcal.storage.atomic import write_whole
 
 KEY, FILE = "rows.key", "earlier-rows.json"
 _HASHES = 256
