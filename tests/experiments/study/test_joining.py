@@ -277,14 +277,10 @@ def test_the_policy_takes_the_studys_own_release_and_nothing_else(there):
     policy, of = Policy.read(there.kit() / "site.toml"), sealed.study
 
     def ask(**change):
-        config = of.config(
-            engine="grpc",
-            control="127.0.0.1:1",
-            root_certificates="ca.crt",
-            federation=str(there.kit() / "federation.toml"),
-        )
+        config = of.config(engine="study")
         settings = {k: v for k, v in (config.set | change.pop("set", {})).items() if v is not None}
-        fields = job_of(replace(config, clients=3, set=settings, **change), None).to_fields()
+        job = job_of(replace(config, clients=3, set=settings, **change), None)
+        fields = replace(job, roster=sealed.roster.to_text()).to_fields()
         policy.check(fields, terms_of_job(fields, 2, "probs"), 100, sealed.roster)
 
     ask()

@@ -199,7 +199,7 @@ def test_a_site_from_a_backup_answers_nothing_until_its_operator_says_what_was_s
     town.begin("elm", "fedcal site start sepsis-kits/elm")
     town.until("elm", "site restored", len(town.log("elm")) - 1)
     town.end("elm", signal.SIGTERM)
-    town.call("fedcal site restored --state sepsis-kits/elm/state --spent nothing")
+    town.call("fedcal site restored sepsis-kits/elm --spent nothing")
     town.start("elm")
 
 
