@@ -17,7 +17,7 @@ from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.engines.superlink import scripts
 from fedcal.storage.atomic import posix_locks
 
-_LOCKING = ("train --out", "site", "deploy")
+_LOCKING = ("train --out", "site", "study")
 _FLOWER = ("site", "simulate --engine grpc")
 _DEVELOPERS = {"all", "bench", "dev", "docs"}
 

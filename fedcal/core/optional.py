@@ -20,9 +20,7 @@ class Use(NamedTuple):
 _RUNS = ("simulate", "evaluate", "compare", "train")
 EXTRAS = {
     "simulation": Use(_RUNS, "simulations on Ray (--engine ray, flower, --ray-address)"),
-    "parquet": Use(
-        ("simulate", "evaluate", "compare", "apply", "deploy", "site"), ".parquet files"
-    ),
+    "parquet": Use(("simulate", "evaluate", "compare", "apply", "site"), ".parquet files"),
     "datasets": Use(_RUNS, "flwr-datasets partitioners (--partition flwr:NAME)"),
     "export": Use(("export",), "PyTorch programs and ONNX models", all=True),
     "sklearn": Use((), "estimators (FederatedCalibrator, CalibratedModel)"),
