@@ -80,7 +80,7 @@ def test_after_longer_the_release_is_gone_on_with_and_charged_once(town):
     work = town.folder / "sepsis-server" / "runs" / "long" / "server"
     kept = json.loads((work / "checkpoint.json").read_text())
     town.end("serve", signal.SIGKILL)
-    town.running.pop("coordinator").send_signal(signal.SIGINT)  # the command alone
+    town.end("coordinator", signal.SIGINT)  # the command alone
     town.serve()
     assert "long is under way: " in town.call("fedcal study status sepsis.toml")
     town.call(RUN.format("long"))
