@@ -20,7 +20,7 @@ from fedcal.experiments.report import labels, page
 from fedcal.experiments.report.figures import diagrams
 from fedcal.experiments.report.figures.curves import rounds_sheet
 from fedcal.experiments.report.headline import headline, measured
-from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
+from fedcal.experiments.runs.config import APP, SIMULATED, STUDY, parse_setting
 from fedcal.experiments.runs.files import PAGE
 from fedcal.experiments.runs.statement import adjacency, meaning
 from fedcal.metrics import Reliability, names
@@ -197,6 +197,9 @@ def more(sentences: Iterable[str]) -> Text:
     return Text("More", tuple(sentences), "fold")
 
 
+_IN_A_STUDY = "fedcal study run STUDY.toml NAME"
+
+
 def run_again(*names: str, tool: str, config: Mapping[str, Any]) -> list[Text]:
     """Return how a run is repeated; data sets that were passed in Python no command can load."""
     given = (name for name in dict.fromkeys(names) if name and not is_shipped(name))
@@ -225,16 +228,15 @@ def command(
     if config.get("engine") == APP:
         shown = {k: v for k, v in config.items() if v != "" and k not in SIMULATED}
         return [f"AfterTraining({', '.join(f'{key}={value!r}' for key, value in shown.items())})"]
-    real = "control" in config
-    parts = ["fedcal deploy run --out again"] if real else [tool]
+    if config.get("engine") == STUDY:
+        return [_IN_A_STUDY]
+    parts = [tool]
     for key, value in config.items():
-        if real and key in SIMULATED:
-            continue
         if key == "set":
             for name, setting in value.items():
                 text = setting if _reads_back(name, setting) else json.dumps(setting)
                 parts.append(shlex.join(["--set", f"{name}={text}"]))
-        elif value != "":  # real sites, and no data here
+        else:
             text = f"{value:.12g}" if isinstance(value, float) else str(value)
             if home is not None and key == "data" and os.path.isabs(text):
                 text = min(os.path.relpath(text, home.resolve()), text, key=len)
