@@ -89,8 +89,6 @@ def test_inverted_scores_and_one_class_are_warned_of():
     rows = datasets.from_arrays(
         logits=inverted, labels=labels, test_logits=inverted, test_labels=0 * labels
     )
-        logits=inverted, labels=labels, test_logits=inverted, test_labels=0 * labels
-    )
     first, second = of_scores(rows, ["well", "sick"]).doubts()
     assert first.startswith("warning: the scores rank rows the wrong way round: rows of sick have")
     assert second.startswith("warning: test rows: all 60 rows have the same label, well")
