@@ -10,6 +10,7 @@ from typing import Any
 
 from fedcal.core import pages, printable
 from fedcal.experiments.report import families
+from fedcal.experiments.report.figures.curves import differing
 from fedcal.experiments.runs.comparison.grid import Cell
 from fedcal.experiments.runs.sweep import Row
 from fedcal.metrics import names
@@ -277,9 +278,6 @@ _FACTS = (
 )
 _FOLLOWING = ("trust", "mechanism", "rounds")
 """Facts that follow from method and budget unless they are given."""
-_TELLING = (
-    *("data", "label", "clients", "partition", "sampling_rate", "unit", "epsilon", "delta"),
-)
 _KEPT = (
     *("data", "method", "label", "settings", "alpha", "clients", "partition", "rounds"),
     *("sampling_rate", "epsilon", "delta", "unit", "trust", "mechanism", "noise_std"),
@@ -307,7 +305,7 @@ def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
     columns = families.columns_of(lines, metrics)
     facts = {k: {line.get(k): None for line in lines if line.get(k) is not None} for k in _FACTS}
     varied = [k for k, values in facts.items() if len(values) > 1]
-    telling = _telling(lines, varied)
+    telling = differing(lines)
     varied = [k for k in varied if k not in _FOLLOWING or k in telling]
     heads = ("method", *(k.replace("_", " ") for k in varied), "epsilon")
     heads += tuple(map(names.column, columns)) + _COSTS * (not metrics)
@@ -358,22 +356,6 @@ def _best(group: Sequence[tuple[Line, str]], metrics: Iterable[str]) -> dict[str
 def _mean(line: Line, metric: str) -> float | None:
     mean: float | None = line["after"].get(metric, {}).get("mean")
     return mean
-
-
-def _telling(lines: Sequence[Line], varied: Sequence[str]) -> list[str]:
-    """Return those of `_FOLLOWING` that distinguish lines which all before them do not."""
-    keys, telling = list(_TELLING), list[str]()
-    for fact in _FOLLOWING:
-        # a delta of 0 is a consequence of the mechanism, and no name for it
-        known = [k for k in keys if (fact, k) != ("mechanism", "delta")]
-        without, with_fact = (
-            len({tuple(line.get(k) for k in some) for line in lines})
-            for some in (known, [*known, fact])
-        )
-        if fact in varied and with_fact > without:
-            keys.append(fact)
-            telling.append(fact)
-    return telling
 
 
 def _row(
