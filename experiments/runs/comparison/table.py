@@ -10,6 +10,7 @@ from typing import Any
 
 from fedcal.core import pages, printable
 from fedcal.experiments.report import families
+from fedcal.experiments.report.figures.curves import differing
 from fedcal.experiments.runs.comparison.grid import Cell
 from fedcal.experiments.runs.sweep import Row
 from fedcal.metrics import names
@@ -267,7 +268,6 @@ _FACTS = (
 )
 _FOLLOWING = ("trust", "mechanism", "rounds")
 """Facts that follow from method and budget unless they are given."""
-_TELLING = ("label", "epsilon", "delta", *(k for k in _FACTS if k not in _FOLLOWING))
 _KEPT = (
     *("data", "method", "label", "settings", "alpha", "clients", "partition", "rounds"),
     *("sampling_rate", "epsilon", "delta", "unit", "trust", "mechanism", "noise_std"),
@@ -295,7 +295,7 @@ def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
     columns = families.columns_of(lines, metrics)
     facts = {k: {line.get(k): None for line in lines if line.get(k) is not None} for k in _FACTS}
     varied = [k for k, values in facts.items() if len(values) > 1]
-    telling = _telling(lines)
+    telling = differing(lines)
     varied = [k for k in varied if k not in _FOLLOWING or k in telling]
     heads = ("method", *(k.replace("_", " ") for k in varied), "epsilon")
     heads += tuple(map(names.column, columns)) + _COSTS * (not metrics)
@@ -341,17 +341,6 @@ def _best(group: Sequence[tuple[Line, str]], metrics: Iterable[str]) -> dict[str
 
 def _competes(line: Line) -> bool:
     return not line["baseline"] and not line["failures"]
-
-
-def _telling(lines: Sequence[Line]) -> list[str]:
-    """Return `_TELLING`, and those of `_FOLLOWING` that distinguish lines which no others do."""
-    keys = list(_TELLING)
-    for fact in _FOLLOWING:
-        # a delta of 0 is a consequence of the mechanism, and no name for it
-        known = [k for k in keys if (fact, k) != ("mechanism", "delta")]
-        told = {(*(line.get(k) for k in known), line.get(fact)) for line in lines}
-        keys += [fact] * (len(told) > len({facts[:-1] for facts in told}))
-    return keys
 
 
 def _row(
