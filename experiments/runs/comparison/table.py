@@ -36,8 +36,7 @@ def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
     rows
         one for each of its seeds
     """
-    c, exact = cell.config, math.isinf(cell.config.epsilon)
-    good = [row for row in rows if "error" not in row]
+    c, good = cell.config, [row for row in rows if "error" not in row]
     first: Row = next(iter(good), {"privacy": {}, "communication": {}})
     baseline, alpha = cell.variant.baseline, settings_of(c.method).get("alpha")
     asked = {} if alpha is None else {"alpha": c.set.get("alpha", alpha.default)}
@@ -49,21 +48,21 @@ def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
         **asked,
         "clients": c.clients if cell.variant.dealt else None,
         "partition": c.partition if cell.variant.dealt else None,
+        "rounds": 0 if baseline else c.rounds,
+        "sampling_rate": None if baseline else c.sampling_rate,
         "epsilon": c.epsilon,
-        "delta": None if exact else cell.delta,
+        "delta": None if math.isinf(c.epsilon) else cell.delta,
         "unit": None if baseline else c.unit,
         "trust": None if baseline else c.trust,
-        "sampling_rate": None if baseline else c.sampling_rate,
-        "rounds": 0 if baseline else c.rounds,
+        "mechanism": None if baseline else first["privacy"].get("mechanism"),
+        "noise_std": first["privacy"].get("noise_std"),
+        "bytes_up": first["communication"].get("bytes_up_per_client"),
+        "bytes_down": first["communication"].get("bytes_down_per_client"),
+        "baseline": baseline,
         "seeds": [row["run"]["seed"] for row in good],
         "before": {m: spread(values) for m, values in _over("before", good)},
         "after": {m: {**spread(v), "values": v} for m, v in _over("after", good)},
-        "noise_std": first["privacy"].get("noise_std"),
-        "mechanism": None if baseline else first["privacy"].get("mechanism"),
-        "bytes_up": first["communication"].get("bytes_up_per_client"),
-        "bytes_down": first["communication"].get("bytes_down_per_client"),
         "seconds": spread([s for row in good if (s := row["seconds"]) is not None]),
-        "baseline": baseline,
         "failures": [
             {"seed": row["run"]["seed"], "error": row["error"]} for row in rows if "error" in row
         ],
@@ -268,11 +267,7 @@ _FACTS = (
 )
 _FOLLOWING = ("trust", "mechanism", "rounds")
 """Facts that follow from method and budget unless they are given."""
-_KEPT = (
-    *("data", "method", "label", "settings", "alpha", "clients", "partition", "rounds"),
-    *("sampling_rate", "epsilon", "delta", "unit", "trust", "mechanism", "noise_std"),
-    *("bytes_up", "bytes_down", "baseline"),
-)
+_RESULTS = ("before", "after", "seeds", "seconds", "failures")
 _COSTS = ("delta", "noise std", "bytes up / down", "seconds")
 _WORDS = ("method", "data", "partition", "unit", "trust", "mechanism")
 _PARTS = (("before", "before", "mean"), ("mean", "after", "mean"), ("std", "after", "std"))
@@ -370,7 +365,7 @@ def as_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
     """Return the CSV's content, by column."""
     metrics = list(dict.fromkeys(name for line in lines for name in line["after"]))
     return [
-        {key: line[key] for key in _KEPT if key in line}
+        {key: value for key, value in line.items() if key not in _RESULTS}
         | {"runs": len(line["seeds"]), "failed": len(line["failures"])}
         | {
             f"{metric}_{name}": line[part].get(metric, {}).get(of)
