@@ -46,18 +46,20 @@ class Lazy(UserDict[str, type[T]]):
         name -> class or module
     """
 
+    data: dict[str, Any]
+
     def __init__(self, key: str, known: Mapping[str, Any]) -> None:
         super().__init__(known)
         self.key = key
 
     def __getitem__(self, name: str) -> type[T]:
         """Return the class; KeyError if there is none of this name."""
-        found: Any = self.data[name]
+        found: type[T] | str = self.data[name]
         if isinstance(found, str):
             members = [m for m in vars(import_module(found)).values() if isinstance(m, type)]
             own = (m for m in members if vars(m).get(self.key) == name)
-            self.data[name] = registry(*own, key=self.key)[name]
-        return self.data[name]
+            found = self.data[name] = registry(*own, key=self.key)[name]
+        return found
 
 
 def registry(*members: type[T], key: str = "name") -> dict[str, type[T]]:

@@ -11,15 +11,10 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import bucket_log_odds, edges_of, predicted, site_metrics
-from fedcal.personal import at_site
-from fedcal.personal.at_site import (
-    HARM,
-    applied,
-    calibrator_of,
-    cross_validated,
-    recalibrated,
-)
-from fedcal.personal.prior import SitePrior, identity_prior, site_priors
+from fedcal.personal import at_site, posterior
+from fedcal.personal.at_site import applied, calibrator_of, cross_validated, recalibrated
+from fedcal.personal.posterior import HARM, SitePrior, identity_prior
+from fedcal.personal.prior import site_priors
 
 COMMON, TAU = np.array([0.5, -0.35]), np.array([0.3, 0.15])
 LAPLACE = math.sqrt(2.0)
@@ -178,9 +173,9 @@ def test_the_fit_settles_where_scores_tell_nothing(classes: int) -> None:
     logits = rng.normal(0, 3, (4000, classes))
     for labels in (rng.integers(0, classes, 4000), logits.argmin(axis=1)):
         rows = Shards.from_owner(logits, labels, np.repeat(np.arange(20), 200), 20)
-        at, cov, mean, sure = at_site.posterior(rows, [identity_prior(classes)] * 20)
+        at, cov, mean, sure = posterior.posterior(rows, [identity_prior(classes)] * 20)
         pull = (
-            at_site._Rows(rows, None).derivatives(at)[0] - (sure @ (at - mean)[..., None])[..., 0]
+            posterior.Rows(rows, None).derivatives(at)[0] - (sure @ (at - mean)[..., None])[..., 0]
         )
         assert np.abs(pull).max() < 1e-5 * np.abs(np.linalg.inv(cov)).max()
 
