@@ -24,13 +24,10 @@ from fedcal.core.shards import Shards
 from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.storage.atomic import locked, must_not_exist, whole_file
+from fedcal.storage.atomic import locked, whole_file, write_whole
 
 SITE, LOCK = "site.json", "lock"
 FEDERATION, POLICY, TERMS = "federation.toml", "site.toml", "terms.json"
-ANSWERS = "answers"
-"""Folder of what a site sent before it had records, which know nothing of it."""
-
 WITH_POLICY = "secure aggregation needs --federation, --sign-key and --policy together"
 _VERSION = 3
 _OPTIONAL = ("subjects", "groups", "other", "inputs")
@@ -188,8 +185,7 @@ def prepare(
     ------
     InputError
         If the rows are not those of one client, the names do not fit, federation, key and policy
-        do not go together, or the folder holds something else, is in use or cannot be written; or
-        as `check_answers`.
+        do not go together, or the folder holds something else, is in use or cannot be written.
     """
     arrays: dict[str, NDArray[Any]] = {"logits": shards.logits, "labels": shards.labels}
     for name in _OPTIONAL:
@@ -210,7 +206,6 @@ def prepare(
         texts[TERMS] = json.dumps(terms.to_plain()).encode()
     if count is None and sign_key is not None and not simulated:
         count = count_beside(sign_key)
-    count = count and count.absolute()
     site = {
         "version": _VERSION,
         "names": named,
@@ -222,25 +217,19 @@ def prepare(
         "sign_key": None if sign_key is None else str(sign_key.absolute()),
         "has_policy": policy is not None,
         "server": server,
+        "count_files": [count and str(count.absolute())],  # 0.2.0 knew two
         "arrays": list(arrays),
     }
     _make_private(folder)
-    check_answers(folder)
     with alone(folder):
-        last, before = count_files(folder)
-        if count != last and (last is None or last.exists()):
-            before = last
-        site["count_files"] = [file and str(file) for file in (count, before)]
         for name in (FEDERATION, POLICY, TERMS):
             (folder / name).unlink(missing_ok=True)
         for name, text in texts.items():
-            with whole_file(folder / name) as file:
-                file.write(text)
+            write_whole(folder / name, text)
         for name, array in arrays.items():
             with whole_file(folder / f"{name}.npy") as file:
                 np.save(file, array, allow_pickle=False)
-        with whole_file(folder / SITE) as file:  # last: whoever reads it finds the arrays
-            file.write(json.dumps(site).encode())
+        write_whole(folder / SITE, json.dumps(site))  # last: whoever reads it finds the arrays
 
 
 def count_beside(key: Path) -> Path:
@@ -249,23 +238,13 @@ def count_beside(key: Path) -> Path:
     return file.with_name(f"{file.name}.records")
 
 
-def count_files(folder: Path) -> tuple[Path | None, Path | None]:
-    """Return that file of a site, and the one before it; None = in the folder, or not known."""
+def count_file(folder: Path) -> Path | None:
+    """Return that file of a site; None = in the folder, or not known."""
     try:
-        site = json.loads((folder / SITE).read_text("utf-8"))
-        count, before = (file and Path(file) for file in site["count_files"])
+        count, *_ = json.loads((folder / SITE).read_text("utf-8"))["count_files"]
     except (OSError, LookupError, TypeError, ValueError):
-        return None, None
-    return count, before
-
-
-def check_answers(folder: Path) -> None:
-    """InputError if a site has `ANSWERS`: it could give a second answer to their rounds."""
-    must_not_exist(
-        folder / ANSWERS,
-        "a fedcal without records wrote it. Delete it after its runs have ended, and enter their "
-        "spent budget with `fedcal site restored --spent`",
-    )
+        return None
+    return count and Path(count)
 
 
 def _check_rows(terms: Terms, shards: Shards, classes: str, simulated: bool) -> None:

@@ -18,8 +18,8 @@ from typing import Any
 
 from fedcal.clients.site.policy import CPU_SECONDS, NO_POLICY, Policy
 from fedcal.clients.site.prepared import FEDERATION, count_beside, prepare, prepared
-from fedcal.clients.site.records.records import RECORDS, records_in
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
+from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
 from fedcal.core import checks, flower_internals
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
@@ -151,7 +151,6 @@ def check_federation(state: Path, federation: Path | None) -> None:
     if federation is not None and Roster.read(federation).digest == old:
         return
     with records_in(state) as open_records:
-        open_records.expire(time.time())
         unfinished = open_records.unfinished
     if unfinished:
         raise InputError(
@@ -164,8 +163,8 @@ def check_federation(state: Path, federation: Path | None) -> None:
 def check_records(state: Path) -> None:
     """Raise InputError if the key of a prepared site has other records than its folder."""
     with records_in(state) as records:
-        if records.foreign:
-            raise InputError(f"{state / RECORDS} {records.refusal}")
+        if (why := records.refusal) not in ("", PUT_BACK):
+            raise InputError(f"{state / RECORDS} {why}")
 
 
 def _log_rules(state: Path) -> None:
@@ -176,11 +175,6 @@ def _log_rules(state: Path) -> None:
     for line in [NO_POLICY] if site.policy is None else site.policy.described():
         log.info(line)
     with records_in(state) as records:
-        if site.policy is None and (limits := records.limits) is not None:
-            log.info(
-                "but the totals of an earlier policy still hold: epsilon %g and delta %g in all",
-                *(limits.epsilon, limits.delta),
-            )
         if why := records.refusal:
             log.warning("the records of this site %s", why)
 

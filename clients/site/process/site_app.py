@@ -13,19 +13,13 @@ from flwr.clientapp import ClientApp
 
 from fedcal import __version__
 from fedcal.clients.client_app import answer_with, asks_for_masks, drawn, request_in
+from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.guard import check, own_terms
 from fedcal.clients.site.party import Party
 from fedcal.clients.site.prepared import WITH_POLICY, Prepared, prepared
 from fedcal.clients.site.process.limits import OverLimit, lacks_memory
-from fedcal.clients.site.records.records import (
-    afford,
-    answer_once,
-    check_booked,
-    finish,
-    job_facts,
-    records_of,
-)
 from fedcal.clients.site.site_log import LOGGER
+from fedcal.clients.site.store import answer_once, finish, records_of
 from fedcal.core import checks, types
 from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
 from fedcal.core.shards import text_of
@@ -92,6 +86,7 @@ def site_app(folder: Path) -> ClientApp:
             log.info("asked: %s", _question(came, asked))
             request, terms = check(context.run_config, came, site)
             plan = terms.plan
+            job = JobFacts.of(context.run_config, asked.run, plan, site.server)
             if asks_for_masks(message):
                 checks.needed("a number of this site", site.number, MASKED)
 
@@ -118,16 +113,15 @@ def site_app(folder: Path) -> ClientApp:
                 number, question = request.round, request.digest
                 with secure.party() as party:
                     sent, again = party.answer(
-                        *(secure.job, secure.facts, number, question, members, draw),
+                        *(job, number, question, members, draw),
                         asked_once=request.query.asked_once,
                     )
                 reply = said_to(message, sent)
             else:
-                words, again = answer_once(site, context.run_config, plan, request, draw)
+                words, again = answer_once(site, job, request, draw)
                 reply = answer_with(words, message, request, site.number or 0)
-            job = job_digest(context.run_config, asked.run)
         note = ", again, with the same numbers" if again else ""
-        log.info("answered: run %s, round %d, job %s%s", asked.run, asked.round, job[:12], note)
+        log.info("answered: run %s, round %d, job %s%s", asked.run, asked.round, job.job[:12], note)
         return reply
 
     @app.query("result")
@@ -139,10 +133,12 @@ def site_app(folder: Path) -> ClientApp:
             about, files = records["run"], records["files"]
             run, form = checks.read(about, "run", str), checks.read(about, "form", str)
             site, fields = prepared(folder), context.run_config
-            check_booked(site, fields, run)
+            with records_of(site) as known:
+                if job_digest(fields, run) not in {one.job for one in known.booked()}:
+                    raise InputError("this site has not answered in the run of this result")
             terms = own_terms(fields, run, site)
             artifact = keep_result(site, run, form, files, terms)
-            finish(site, fields, run, terms.plan)
+            finish(site, JobFacts.of(fields, run, terms.plan, site.server), run)
         try:
             words = judge_result(site, run, artifact)
         except Exception as e:  # noqa: BLE001  a server must not learn on which rows it fails
@@ -170,7 +166,7 @@ def _take_part_in_sums(app: ClientApp, folder: Path) -> None:
         with _hide_error_from_server("enrol"):
             secure = in_job(message, context, "job")
             with secure.party() as party:
-                text = party.enrol(secure.job, secure.facts)
+                text = party.enrol(secure.facts)
         log.info("enrolled as a member of the committee: job %s", secure.job[:12])
         return said_to(message, text)
 
@@ -238,7 +234,8 @@ def _unfit(site: Prepared, came: Request, fields: Mapping[str, Any]) -> str:
             raise
         return str(e)
     try:
-        afford(site, fields, plan, asked.run)
+        with records_of(site) as records:
+            records.afford(JobFacts.of(fields, asked.run, plan, site.server))
     except BudgetExceeded as e:
         log.warning("cannot take part: %s", e)
         return "its remaining budget does not suffice for this run"
@@ -335,8 +332,8 @@ class SecureSite:
         self._key = checks.needed("--sign-key", site.sign_key, WITH_POLICY)
         checks.same("secure aggregation of the job", under_protocol(fields), True)
         check_roster(fields, plan, self._roster)
-        self.job, self.plan = job_digest(fields, run), plan
-        self.facts = job_facts(fields, plan, site.server)
+        self.facts, self.plan = JobFacts.of(fields, run, plan, site.server), plan
+        self.job = self.facts.job
         self._site = site
 
     @contextmanager

@@ -16,8 +16,8 @@ from hostile_server import FEDERATION, JOB, asked_by, content_of, hostile
 from fedcal.clients.questions.histograms import OutcomeCell
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.clients.site.process.site_app import site_app
-from fedcal.clients.site.records.records import records_of
 from fedcal.clients.site.site_log import LOGGER
+from fedcal.clients.site.store import records_of
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.strategies.server.job import Job

@@ -182,7 +182,10 @@ EDGES: dict[str, tuple[Policy, Asked, Asked, str]] = {
         Asked(replace(EXACT, quorum=2 / 7)), "exact sum: asked is 2, allowed at least 3",
     ),
 }  # fmt: skip
-KEPT_ELSEWHERE = {"epsilon_total", "delta_total", "cpu_seconds", "memory_mib"}
+KEPT_ELSEWHERE = {
+    *(f"{of}_{over}" for of in ("epsilon", "delta") for over in ("a_year", "total")),
+    *("cpu_seconds", "memory_mib"),
+}
 """By the site's records, and by the process that answers."""
 
 

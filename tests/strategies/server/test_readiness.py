@@ -17,7 +17,7 @@ import fedcal.strategies.server_app as server
 from fedcal.clients.questions.temperature import TemperatureScores
 from fedcal.clients.site.prepared import TERMS, prepare, prepared
 from fedcal.clients.site.process import site_app
-from fedcal.clients.site.records.records import RECORDS, SiteRecords, records_of
+from fedcal.clients.site.store import RECORDS, SiteRecords, records_of
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
@@ -249,7 +249,7 @@ def test_a_run_that_goes_on_is_not_counted_twice(tmp_path):
     sites.before = dies
     refused("the server dies", sites.run, error=FedcalError)
     with records_of(prepared(tmp_path / "elm")) as records:
-        assert [job.about.epsilon for job in records.booked()] == [1.0]
+        assert [job.epsilon for job in records.booked()] == [1.0]
     sites.before = lambda name, kind: None
     sites.asked.clear()
     sites.run(resume=True)

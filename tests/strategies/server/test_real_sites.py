@@ -16,11 +16,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from refusals import refused
 
 import fedcal.strategies.server_app as server
+from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.prepared import prepare
 from fedcal.clients.site.process.site_app import site_app
-from fedcal.clients.site.records.job_facts import Booked
-from fedcal.clients.site.records.records import RECORDS, SiteRecords
 from fedcal.clients.site.results import METRICS, RESULTS
+from fedcal.clients.site.store import RECORDS, SiteRecords
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.core.shards import Shards
@@ -430,7 +430,7 @@ def test_two_servers_never_have_one_folder(tmp_path):
     assert len(Outcome.load(tmp_path / "out").records) == 3
 
 
-def booked(folder: Path, site: int) -> tuple[Booked, ...]:
+def booked(folder: Path, site: int) -> tuple[JobFacts, ...]:
     with SiteRecords(folder / f"site-{site}" / RECORDS) as records:
         return records.booked()
 
@@ -453,5 +453,5 @@ def test_a_stopped_training_goes_on_and_counts_every_round_once(number, method, 
     plan = job.plan
     for site in range(3):  # each has booked the whole run, at its first answer
         (known,) = booked(tmp_path, site)
-        assert (known.about.epsilon, known.about.delta) == (plan.epsilon, plan.delta)
+        assert (known.epsilon, known.delta) == (plan.epsilon, plan.delta)
         assert known.answered == (1, 2, 3, 4)

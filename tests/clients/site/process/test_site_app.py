@@ -20,8 +20,8 @@ from fedcal.clients.answers import contribute
 from fedcal.clients.site import results
 from fedcal.clients.site.prepared import prepare
 from fedcal.clients.site.process import site_app
-from fedcal.clients.site.records.records import RECORDS
 from fedcal.clients.site.results import METRICS, RESULTS
+from fedcal.clients.site.store import RECORDS
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import ContributionRefused
 from fedcal.core.shards import Shards
