@@ -146,7 +146,8 @@ def test_buckets_are_read_where_their_rows_are() -> None:
 
 def test_the_fit_is_the_largest_posterior_density(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each site by itself, whatever the others are; of two classes, and of a temperature."""
-    monkeypatch.setattr(at_site, "STEPS", (1.0,))
+    for module in (at_site, posterior):
+        monkeypatch.setattr(module, "STEPS", (1.0,))
     rng = np.random.default_rng(5)
     two, _ = drawn(rng, 3, 25)
     priors = [SitePrior(COMMON, np.array([[0.3, 0.05], [0.05, 0.1]])), *[identity_prior(2)] * 2]
@@ -194,7 +195,7 @@ def _log_posterior(rows: Shards, at: Floats, prior: SitePrior) -> float:
 
 def test_the_risk_is_a_probability_of_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of sites drawn from the prior itself as many are harmed as the risks add up to."""
-    monkeypatch.setattr(at_site, "RIGHT", 1e-9)
+    monkeypatch.setattr(posterior, "RIGHT", 1e-9)
     rng = np.random.default_rng(6)
     prior = SitePrior(COMMON, np.diag([0.5, 0.2]) ** 2)
     shards, true = drawn(rng, 3000, 15, np.array([0.5, 0.2]))
@@ -207,7 +208,8 @@ def test_the_risk_is_a_probability_of_harm(monkeypatch: pytest.MonkeyPatch) -> N
 
     before = loss(np.zeros((3000, 2)))
     gated = loss(recalibrated(shards, [prior] * 3000).chosen) - before
-    monkeypatch.setattr(at_site, "STEPS", (1.0,))
+    for module in (at_site, posterior):
+        monkeypatch.setattr(module, "STEPS", (1.0,))
     found = recalibrated(shards, [prior] * 3000)
     harmed = loss(found.parameters) - before > HARM
     for low, high in ((0, 0.05), (0.05, 0.1), (0.1, 1)):
