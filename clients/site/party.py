@@ -26,8 +26,8 @@ from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.store import SiteRecords
 from fedcal.core import checks, types
 from fedcal.core.errors import InputError
-from fedcal.secure_aggregation import masking, messages
-from fedcal.secure_aggregation.committee import hidden, new_seeds, stream_sum
+from fedcal.secure_aggregation import messages
+from fedcal.secure_aggregation.committee import SEED_BYTES, hidden, new_seeds, stream_sum
 from fedcal.secure_aggregation.keys import SigningKey, new_exchange_key, seal, shared_key, unseal
 from fedcal.secure_aggregation.messages import header_by
 from fedcal.secure_aggregation.roster import Roster, check_digest
@@ -208,8 +208,8 @@ class Party:
 
     def _seeds(self, header: messages.Header, text: bytes) -> list[bytes]:
         """Return a contributor's seeds for this member, if they match its commitments."""
-        held, starts = self.pieces, range(0, len(text), masking.SEED_BYTES)
-        seeds = [text[a : a + masking.SEED_BYTES] for a in starts]
+        held, starts = self.pieces, range(0, len(text), SEED_BYTES)
+        seeds = [text[a : a + SEED_BYTES] for a in starts]
         made = [
             messages.commitment(header.job, header.round, header.site, k, seed)
             for k, seed in zip(held, seeds, strict=False)

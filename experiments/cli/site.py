@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core import checks, classes, errors, pages
-from fedcal.experiments.cli.parameters import Csv, Json, Overwrite
+from fedcal.experiments.cli.parameters import Json, Overwrite
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.report import page, terminal
 from fedcal.experiments.runs import folders
@@ -18,7 +18,6 @@ def run(
     *,
     data: str,
     class_names: str | None = None,
-    csv: Csv = None,
     fleet: str | None = None,
     root_certificates: Path | None = None,
     key: Path | None = None,
@@ -81,13 +80,13 @@ def run(
 
     names = None if class_names is None else classes.names_in(class_names)
     if dry_run:
-        rows = site_rows(data, names, csv)
+        rows = site_rows(data, names)
         terminal.console().print("\n".join([rows.described(), *rows.doubts()]))
         return
     why = "a site connects to a SuperLink (or --dry-run)"
     files: Any = {"policy": policy, "federation": federation, "sign_key": sign_key}
     run_site(
-        partial(site_rows, data, names, csv),
+        partial(site_rows, data, names),
         fleet=read_address("--fleet", checks.needed("--fleet", fleet, why)),
         root_certificates=checks.needed("--root-certificates", root_certificates, why),
         key=checks.needed("--key", key, why),
@@ -99,9 +98,18 @@ def run(
 
 
 def join(
-    kit: Path, data: str, *, csv: Csv = None, new_keys: bool = False, made_here: bool = False
+    kit: Path,
+    data: str,
+    *,
+    columns: str | None = None,
+    labels: str | None = None,
+    drop_missing: bool = False,
+    new_keys: bool = False,
+    made_here: bool = False,
 ) -> None:
     """Join a study at a site: check its rows, make its keys, write the file to send back.
+
+    How the file of rows is read is remembered for later files.
 
     Arguments
     ---------
@@ -109,6 +117,15 @@ def join(
         The folder from the coordinator.
     data : ROWS
         This site's labelled scores, or module:function.
+
+    Rows
+    ----
+    columns : --map
+        Names of columns in the file and in the study, OLD=NEW,...
+    labels
+        Entries of the label and their classes, OLD=NEW,...
+    drop_missing
+        Leave out rows without an outcome or a score, at most the share that the study allows.
 
     Files and output
     ----------------
@@ -120,17 +137,22 @@ def join(
     Examples
     --------
     fedcal site join alder/ rows.csv
+    fedcal site join alder/ rows.csv --map "Outcome=label,Risk score=score" --labels
+        0=survived,1=sepsis --drop-missing
     """
+    from fedcal.datasets.site_csv import Reading
     from fedcal.experiments.study.joining import Kit, join
 
+    is_said = bool(columns or labels or drop_missing)
+    reading = Reading.of(columns, labels, drop_missing) if is_said else None
     try:
-        rows, warnings, made = join(kit, data, csv, new_keys=new_keys, adopt=made_here)
+        rows, told, made = join(kit, data, reading, new_keys=new_keys, adopt=made_here)
     except KeyboardInterrupt:
         raise terminal.Stopped(
             "interrupted; the same command continues, with the keys made so far"
         ) from None
-    told = page.said("study", "joined", kit=Kit.read(kit), made=made)
-    terminal.console().print("\n".join([rows.described(), *warnings, *told]))
+    told += page.said("study", "joined", kit=Kit.read(kit), made=made)
+    terminal.console().print("\n".join([rows.described(), *told]))
 
 
 def accept(kit: Path, file: Path, *, yes: bool = False) -> None:
@@ -166,7 +188,7 @@ def accept(kit: Path, file: Path, *, yes: bool = False) -> None:
     to.print(f"accepted: the rules are in {kit / 'site.toml'}. Next: fedcal site start {kit}")
 
 
-def start(kit: Path, data: str | None = None, *, csv: Csv = None) -> None:
+def start(kit: Path, data: str | None = None) -> None:
     """Run a site of an accepted study: it answers releases from rows that stay here.
 
     Arguments
@@ -184,8 +206,7 @@ def start(kit: Path, data: str | None = None, *, csv: Csv = None) -> None:
     from fedcal.experiments.study.site_side import start
 
     # what goes into a file or a container's log tells of no rows
-    to = terminal.console(stderr=True)
-    start(kit, data, to.print if sys.stderr.isatty() else lambda line: None, csv)
+    start(kit, data, terminal.console(stderr=True).print if sys.stderr.isatty() else None)
 
 
 def status(kit: Path, *, json: Json = False) -> None:
@@ -219,52 +240,67 @@ _BELOW = ("answered", "refused", "next")
 
 
 def recalibrate(
-    data: str,
+    place: str,
+    file: Path | None = None,
     *,
-    release: Path,
+    release: Path | None = None,
     site: str | None = None,
     class_names: str | None = None,
     positive: str | None = None,
-    csv: Csv = None,
     out: Path | None = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Recalibrate a model at this site, from its own rows and a release of the other sites.
 
-    The site's rows are labelled; the release is private. Nothing leaves the machine.
+    A site of a study names its folder, which knows the rest. Nothing leaves the machine.
 
     Arguments
     ---------
-    data : ROWS
-        This site's labelled scores.
+    place : KIT
+        This site's folder; with --release its labelled scores.
+    file : [RELEASE]
+        release.npz or prior.npz (default: the last release that came to this site).
 
     Rows
     ----
     release
-        prior.npz of fedprior, or release.npz of evaluate.
+        Outside of a study: prior.npz of fedprior, or release.npz of evaluate.
     site
-        Name of this site in the release, so that its rows count once.
+        With --release: name of this site in it, so that its rows count once.
     class_names
-        Comma-separated names of the classes.
+        With --release: comma-separated names of the classes.
     positive
-        Positive class of two: that of column 1.
+        With --release: positive class of two, that of column 1.
 
     Files and output
     ----------------
     out
-        Folder for the result, readable by this user only.
+        Folder for the result, readable by this user only (default: in the site's folder).
 
     Examples
     --------
+    fedcal site recalibrate alder/
     fedcal site recalibrate --release run/prior.npz rows.csv --site Cleveland --out home
     """
     from fedcal.experiments.deploy.at_home import recalibrate
 
+    if release is None:
+        from fedcal.experiments.study.site_side import recalibrated
+
+        given = {"site": site, "class_names": class_names, "positive": positive}
+        checks.unused("the site's folder says it, or --release is missing", **given)
+        known, out = recalibrated(Path(place), file), out or Path(place) / "home" / "recalibrated"
+    else:
+        checks.unused("--release names it", RELEASE=file)
+        names = None if class_names is None else classes.names_in(class_names)
+        known = {"release": release, "data": place, "site": site, "class_names": names}
+        known["positive"] = positive
     if out is not None:
         folders.claim(out, folders.AT_HOME, overwrite=overwrite)
-    names = None if class_names is None else classes.names_in(class_names)
-    result = recalibrate(release, data, site, names, positive, csv)
+    result = recalibrate(**known)
+    told = [result.told["verdict"], *result.parts, *result.told["statement"]]
     if out is not None:
         result.save(out)
-    told = [result.told["verdict"], *result.parts, *result.told["statement"]]
-    terminal.show(told if out is None else [*told, f"written to {out}"])
+        file = out / "calibrator.npz"
+        told += [f"written to {out}; the calibrator is {file}: fedcal apply --calibrator {file}"]
+    terminal.show(told)

@@ -17,10 +17,10 @@ from fedcal.core.errors import InputError
 from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import Json
 from fedcal.experiments.report import terminal
-from fedcal.experiments.report.page import said, write_text
+from fedcal.experiments.report.page import said
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import Roster, in_groups
-from fedcal.storage.atomic import must_exist
+from fedcal.storage.atomic import must_exist, write_whole
 
 STATE = Path("fedcal-site")
 
@@ -208,5 +208,5 @@ def _sign(file: Path, roster: Roster, key: Path) -> Roster:
         )
     signed = roster.signed(read_key(key))
     text = file.read_text("utf-8").rstrip() + "\n" + signed.signature_toml()
-    write_text(file, text)
+    write_whole(file, text)
     return Roster.read(file)

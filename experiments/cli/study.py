@@ -5,11 +5,12 @@ from pathlib import Path
 from fedcal.core import checks, errors
 from fedcal.core.classes import names_in
 from fedcal.core.pages import Table
-from fedcal.experiments.cli.parameters import Csv, Json, Quiet
-from fedcal.experiments.report.page import said, write_text
+from fedcal.experiments.cli.parameters import Json, Quiet
+from fedcal.experiments.report.page import said
 from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import Stopped, console, progress, show
 from fedcal.experiments.study import kits, study_file
+from fedcal.storage.atomic import write_whole
 
 _WAY = (
     ("coordinator", "study init"),
@@ -106,7 +107,7 @@ def init(
         per_year=per_year,
         epsilon=epsilon,
     )
-    write_text(file, study.to_toml())
+    write_whole(file, study.to_toml())
     console().print(*said("study", "begun", file=file))
 
 
@@ -197,7 +198,6 @@ def run(
     name: str,
     *,
     simulate: str | None = None,
-    csv: Csv = None,
     seed: int | None = None,
     control: str | None = None,
     without_unready: bool = False,
@@ -232,15 +232,13 @@ def run(
     from fedcal.experiments.study.run import rehearse, release
 
     if simulate is None:
-        checks.unused(
-            "it is for --simulate: sites have no seed, and files of their own", seed=seed, csv=csv
-        )
+        checks.unused("it is for --simulate: sites have no seed", seed=seed)
     else:
         why = "--simulate contacts no site"
         checks.unused(why, control=control, without_unready=without_unready or None)
     with progress(f"{name}: waiting for the sites", quiet=quiet) as steps:
         if simulate is not None:
-            quarter = rehearse(file, name, simulate, seed=seed or 0, csv=csv)
+            quarter = rehearse(file, name, simulate, seed=seed or 0)
         else:
             quarter = release(
                 file,

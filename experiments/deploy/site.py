@@ -26,6 +26,7 @@ from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, tr
 from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
 from fedcal.experiments.report.terminal import Stopped, console
+from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import settings_of
@@ -55,6 +56,7 @@ def run_site(
     state: Path,
     wait: float,
     policy: Path | None = None,
+    terms: Terms | None = None,
     federation: Path | None = None,
     sign_key: Path | None = None,
     key_records: Path | None = None,
@@ -75,8 +77,8 @@ def run_site(
     wait
         seconds to wait for a SuperLink that is not up yet; infinite = until it is, and until it
         knows this site's key and its clock is right, too
-    policy, federation, sign_key
-        files, as `prepare` takes them
+    policy, terms, federation, sign_key
+        as `prepare` takes them
     key_records
         the file that says which records are those of the site's key; None = beside `sign_key`, or
         beside `key` where there is none
@@ -97,7 +99,8 @@ def run_site(
     if policy is not None:
         check_policy(policy)
     check_federation(state, federation)
-    rules = {"federation": federation, "sign_key": sign_key, "policy": policy}
+    rules: dict[str, Any] = {"federation": federation, "sign_key": sign_key}
+    rules |= {"policy": policy, "terms": terms}
     count = key_records or count_beside(sign_key or key)
     reader = _Rows(state, read, watched, {**rules, "server": str(fleet), "count": count})
     rows, screen = read(), sys.stdout.isatty()

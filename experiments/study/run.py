@@ -3,18 +3,18 @@
 import datetime
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from fedcal import datasets
 from fedcal.core.checks import same
 from fedcal.core.errors import BudgetExceeded, FedcalError, InputError, Interrupted
 from fedcal.datasets import Dataset
 from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.experiments.deploy.rows import read_rows
 from fedcal.experiments.deploy.run import SERVER, deployed
 from fedcal.experiments.runs.result import SimulationResult, versions
 from fedcal.experiments.runs.simulation import simulate
@@ -28,9 +28,7 @@ from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
 
 
-def rehearse(
-    path: Path, name: str, data: str, *, seed: int = 0, csv: str | None = None
-) -> dict[str, Any]:
+def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, Any]:
     """Rehearse a release on one file with the rows of all sites; no site is contacted.
 
     Rows whose column `client` does not name the sites are dealt out, by the seed, which also draws
@@ -38,7 +36,7 @@ def rehearse(
     InputError if the rows are not as the study wants them, or the folder holds something else.
     """
     out, study = _folder(path, name), Study.read(path)
-    rows, dealt = _rows_of_sites(study, data, seed, csv)
+    rows, dealt = _rows_of_sites(study, data, seed)
     config = study.config(partition="natural", seed=seed)
     result = simulate(rows, config=replace(config, data=rows.name))
     facts = replace(_facts(name, result, study), dealt=dealt)
@@ -75,9 +73,11 @@ def _facts(
     )
 
 
-def _rows_of_sites(study: Study, data: str, seed: int, csv: str | None) -> tuple[Dataset, bool]:
+def _rows_of_sites(study: Study, data: str, seed: int) -> tuple[Dataset, bool]:
     """Rows of a file by the study's sites, with those protected; whether these were dealt out."""
-    rows = datasets.load(data, classes=study.classes, others=True, csv=csv)
+    rows, notes = read_rows(data, study.classes, alone=False)
+    for note in notes:
+        warnings.warn(f"{data}: {note}", stacklevel=3)
     if study.protect != "record" and rows.subject is None:
         rows = replace(rows, subject=np.arange(len(rows.labels)))
         warnings.warn(
@@ -107,6 +107,7 @@ def release(
     at: str | None = None,
     without_unready: bool = False,
     progress: Progress | None = None,
+    confirm: Callable[[str], bool] | None = None,
 ) -> dict[str, Any]:
     """One release over the sites of a sealed study, on the server's machine.
 
@@ -114,12 +115,15 @@ def release(
 
     `path` is that of the study's file or of the sealed one, `name` of the folder beside it; `at` is
     HOST:PORT of the control port, None = as the server that runs here has it; `without_unready`
-    goes on without sites that say that they cannot take part. Returns what `study.json` holds.
+    goes on without sites that say that they cannot take part. `confirm` is asked before a second
+    release in one month, which sites may answer from the same rows; None = nobody is asked.
+    Returns what `study.json` holds.
 
     Raises
     ------
     InputError
-        The study is not sealed or was changed since, no server runs, or the name is taken.
+        The study is not sealed or was changed since, no server runs, the name is taken, or
+        `confirm` says no.
     FedcalError
         As `deployed`.
     """
@@ -139,7 +143,8 @@ def release(
     if at is None:
         why = f"no server runs here. fedcal study serve {sealed_path} starts it"
         at = must_exist(home / kits.CONTROL, why).read_text("ascii").strip()
-    work, year = home / "runs" / name, study.year(datetime.datetime.now(datetime.UTC).date())
+    today, earlier = datetime.datetime.now(datetime.UTC).date(), quarter.earlier_of(out, study)
+    work, year = home / "runs" / name, study.year(today)
     ledger = home / f"ledger-{year}.sqlite"
     config = study.config(
         engine="grpc",
@@ -155,6 +160,12 @@ def release(
     if begun:
         then = Checkpoint.load(work / SERVER).job.get("roster")
         same(f"federation of {work} (else choose another name)", then, sealed.roster.to_text())
+    months = {one: str(told["date"])[:7] for one, (_, told) in earlier.items()}
+    recent = [one for one, month in months.items() if month == f"{today:%Y-%m}"]
+    if recent and not begun and confirm is not None:
+        question = f"{recent[-1]} was released this month: have the sites new rows since?"
+        if not confirm(f"{question} This release costs epsilon {study.epsilon_release:g}."):
+            raise InputError(f"{name} was not asked for: a person must say yes")
     work.parent.mkdir(parents=True, exist_ok=True)
     again = "the same command, in a minute, waits for it, and it is charged once"
     try:
@@ -185,7 +196,7 @@ def release(
     ours = key.exists() if sealed.one_machine is None else sealed.one_machine
     facts = _facts(name, result, study, entries, run, ours, made)
     text, signer = sealed_path.read_text("utf-8"), read_key(key) if key.exists() else None
-    counts, earlier = cast(ScoreRelease, result.artifact), quarter.earlier_of(out, study)
+    counts = cast(ScoreRelease, result.artifact)
     return quarter.write_quarter(out, study, text, counts, facts, earlier, signer)
 
 

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import near, one_of, unused
-from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError, located, system_errors
+from fedcal.core.kinds import Kind
+from fedcal.core.labels import ids_of
 from fedcal.core.removed import check_kept
-from fedcal.core.scores import Kind, numbers
+from fedcal.core.scores import numbers
 from fedcal.core.types import Floats
 from fedcal.datasets._arrays import from_arrays, from_columns
 from fedcal.datasets._blocks import BLOCKS
@@ -184,7 +185,6 @@ def load(
     labels_required: bool = True,
     classes: Sequence[str] | None = None,
     positive: str | None = None,
-    others: bool = False,
     csv: str | None = None,
 ) -> Dataset:
     """Read a shipped data set by name, or a file.
@@ -212,9 +212,6 @@ def load(
         False lets the labels be missing (`Dataset.labelled` is then False).
     classes, positive
         (c,) names of the classes, and which of two is column 1: see `from_arrays`.
-    others
-        Ignore columns with other names in a `.csv`, with a warning, and read `patient`,
-        `customer` or `person` as `subject`.
     csv
         Form of a `.csv` or `.csv.gz`: "en" (commas between columns, decimal points; the default)
         or "de" (semicolons between columns, decimal commas). InputError for "de" and other data.
@@ -254,7 +251,7 @@ def load(
     read = _READERS[suffix]
     order = {"labels_required": labels_required, "classes": classes, "positive": positive}
     with located(shown):
-        more: Any = {"others": others, "form": form} if read is read_csv else {}
+        more: Any = {"form": form} if read is read_csv else {}
         return from_columns(read(path, labels_required, **more), name=path.name, **order)
 
 

@@ -8,7 +8,6 @@ Reader of `.parquet`: columns of record batches as arrays.
 import csv
 import gzip
 import re
-import warnings
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import number_in, one_of, same, whole
-from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError, located
+from fedcal.core.labels import ids_of
 from fedcal.core.optional import need
 from fedcal.core.scores import MOST_CLASSES
 from fedcal.datasets._dataset import IDS, Given
@@ -42,7 +41,9 @@ _ALLOWED = (
     "of a second model other_logit_0.., other_prob_0.. or other_score"
 )
 _ALLOWED_LISTS = f"{_ALLOWED}; or a list in logits or probs, other_logits or other_probs"
-_SINGLE = ("label", *IDS, "split")
+SINGLE = ("label", *IDS, "split")
+"""Columns that hold no scores."""
+
 _SUBJECTS = ("patient", "customer", "person")
 _INDEX = ("", "Unnamed: 0", "__index_level_0__")  # names of a pandas index in a file
 
@@ -121,7 +122,7 @@ def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = F
     by_kind: dict[str, dict[str, dict[int, str]]] = {"": {}, _OTHER: {}}  # model -> kind -> class
     single = []
     for name in names:
-        if name in _SINGLE:
+        if name in SINGLE:
             single.append(name)
             continue
         model = _OTHER if name.startswith(_OTHER) else ""
@@ -141,7 +142,7 @@ def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = F
     models = {"scores": _scores("", by_kind[""], allowed)}
     if by_kind[_OTHER]:
         models["other"] = _scores(_OTHER, by_kind[_OTHER], allowed)
-    ordered = [name for name in _SINGLE if name in single]
+    ordered = [name for name in SINGLE if name in single]
     return Columns(models, ordered, tuple(classes) or None)
 
 
@@ -151,7 +152,7 @@ def study_columns(names: Sequence[str]) -> tuple[list[str], list[str]]:
     A column `patient`, `customer` or `person` is `subject` if `subject` is missing; case is
     ignored.
     """
-    own = (*_SINGLE, *_SUBJECTS, "score")
+    own = (*SINGLE, *_SUBJECTS, "score")
     names = [n.lower() if n.lower() in own and n.lower() not in names else n for n in names]
     stands = next((name for name in _SUBJECTS if name in names), None)
     _, subject, _ = IDS
@@ -160,7 +161,7 @@ def study_columns(names: Sequence[str]) -> tuple[list[str], list[str]]:
 
     def is_known(name: str) -> bool:
         plain = name.removeprefix(_OTHER)
-        return name in _SINGLE or plain == "score" or plain.startswith(("logit_", "prob_"))
+        return name in SINGLE or plain == "score" or plain.startswith(("logit_", "prob_"))
 
     return list(names), [name for name in names if not is_known(name)]
 
@@ -265,7 +266,7 @@ _SWAPPED = str.maketrans(".,", ",.")
 MAX_LINE = 2**24
 """Characters in a line; a packed file without line ends must not fill the memory."""
 
-_DAMAGE: dict[tuple[type[Exception], ...], str] = {
+DAMAGE: dict[tuple[type[Exception], ...], str] = {
     (gzip.BadGzipFile,): "is not a gzip file",
     (EOFError, zlib.error): "is a truncated or damaged gzip file",
     (UnicodeDecodeError,): "is not UTF-8 text (save it as CSV UTF-8)",
@@ -273,9 +274,7 @@ _DAMAGE: dict[tuple[type[Exception], ...], str] = {
 _TEXT_BYTES = 64  # about the memory of one short string
 
 
-def read_csv(
-    path: Path, labels_required: bool, *, others: bool = False, form: str = "en"
-) -> dict[str, Any]:
+def read_csv(path: Path, labels_required: bool, *, form: str = "en") -> dict[str, Any]:
     """Return arguments for `from_arrays` from a `.csv` or `.csv.gz` file.
 
     Columns, in any order: `label`; optional `client`, `subject`, `group` and `split`; and `logit_0
@@ -284,30 +283,25 @@ def read_csv(
     the scores' columns have those names: `prob_cat`, `prob_dog`. Blank lines are skipped. `client`,
     `subject` and `group` are numeric if all cells of the column are integers. With the form "de"
     semicolons separate columns and decimals have a comma; a point is an error, for it may separate
-    thousands. With `others`, columns with other names are ignored, with a warning.
+    thousands.
 
     Raises InputError, one line; with the line number (from 1) if a single line is invalid.
     """
     opened = gzip.open if path.name.lower().endswith(".gz") else open
-    with intact(_DAMAGE), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-        return _read(file, labels_required, others, form)
+    with intact(DAMAGE), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+        return _read(file, labels_required, form)
 
 
-def _read(file: TextIO, labels_required: bool, others: bool, form: str) -> dict[str, Any]:
+def _read(file: TextIO, labels_required: bool, form: str) -> dict[str, Any]:
     reader = csv.reader(_lines(file), delimiter=CSV_FORMS[form], strict=True)
     value = number_in if form == "en" else _with_comma
     numbers, lines, most = array("d"), array("q"), room(Path(file.name))
     try:
         header = next((row for row in reader if row), [])
-        names, strange = [name.strip() for name in header], list[str]()
+        names = [name.strip() for name in header]
         with located(f"line {reader.line_num}"):
             _check_delimiter(header)
-            if others:
-                names, strange = study_columns(names)
-            if ignored := set(strange):
-                listed = ", ".join(name[:40] for name in strange)[:200]
-                warnings.warn(f"columns that are ignored: {listed}", stacklevel=2)
-            columns = find_columns([n for n in names if n not in ignored], labels_required)
+            columns = find_columns(names, labels_required)
         models = columns.models
         at = {name: place for place, name in enumerate(names)}
         places = {name: at[name] for scores in models.values() for name in scores.names}

@@ -24,9 +24,8 @@ from fedcal.clients.site.party import Party
 from fedcal.clients.site.store import SiteRecords
 from fedcal.core.errors import InputError
 from fedcal.secure_aggregation import keys, messages
-from fedcal.secure_aggregation.committee import Committee, hidden, stream_sum
+from fedcal.secure_aggregation.committee import SEED_BYTES, Committee, hidden, stream_sum
 from fedcal.secure_aggregation.keys import SigningKey, new_exchange_key, seal, shared_key, unseal
-from fedcal.secure_aggregation.masking import SEED_BYTES
 from fedcal.secure_aggregation.roster import Member, Roster
 
 SHAPES = ((3, 2), (3, 3), (4, 3), (5, 4), (7, 5))

@@ -11,6 +11,7 @@ from refusals import each_is_refused
 from fedcal.clients.site.guard import _check_inputs
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import InputError
+from fedcal.datasets.site_csv import Reading
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows, shards_of, site_rows
 from fedcal.training import networks as network
@@ -39,18 +40,18 @@ def module(tmp_path, monkeypatch):
 
 
 def test_rows_come_from_a_function(module, tmp_path):
-    rows = read_rows(f"{module}:pair", None)
+    rows = read_rows(f"{module}:pair", None)[0]
     assert np.array_equal(rows.logits, LOGITS)
     described = of_scores(rows, ["well", "sick"]).described()
     assert described == "own_rows:pair: 6 rows, 2 classes (well, sick), logits"
-    assert read_rows(f"{module}:named", ["well", "sick"]).labels.tolist() == LABELS
-    other = shards_of(read_rows(f"{module}:mapping", None))
+    assert read_rows(f"{module}:named", ["well", "sick"])[0].labels.tolist() == LABELS
+    other = shards_of(read_rows(f"{module}:mapping", None)[0])
     assert (other.input, other.clients) == ("probs", 1)
     assert other.subjects is not None
     assert sys.path[0] != str(Path.cwd())
     for name, clients in (("one", [7] * 6), ("two", [7] * 5 + [8])):
         np.savez(tmp_path / f"{name}.npz", logits=LOGITS, labels=LABELS, client=clients)
-    assert shards_of(read_rows("one.npz", None)).rows.tolist() == [6]
+    assert shards_of(read_rows("one.npz", None)[0]).rows.tolist() == [6]
     table = [
         (f"{module}:more", "must return"),
         (f"{module}:wrong", "must return"),
@@ -60,8 +61,8 @@ def test_rows_come_from_a_function(module, tmp_path):
         ("two.npz", "must be 1, got 2"),
     ]
     each_is_refused(table, lambda source: read_rows(source, None))
-    with pytest.raises(InputError, match=f"csv has no effect here: {module}:pair is a function"):
-        read_rows(f"{module}:pair", None, csv="de")
+    with pytest.raises(InputError, match=f"are for CSV files, not {module}:pair"):
+        read_rows(f"{module}:pair", None, Reading(drop_missing=True))
 
 
 def test_class_names_say_which_column_a_label_means(tmp_path):
@@ -72,11 +73,11 @@ def test_class_names_say_which_column_a_label_means(tmp_path):
     plain.write_text(f"logit_0,logit_1,label\n{rows}")
     own.write_text(f"logit_well,logit_sick,label\n{rows}")
     for file in (plain, own):
-        assert read_rows(str(file), ["well", "sick"]).labels.tolist() == LABELS
-        turned = read_rows(str(file), ["sick", "well"])
+        assert read_rows(str(file), ["well", "sick"])[0].labels.tolist() == LABELS
+        turned = read_rows(str(file), ["sick", "well"])[0]
         assert turned.labels.tolist() == [1 - y for y in LABELS]
     np.testing.assert_array_equal(turned.scores, np.array(LOGITS)[:, ::-1])  # columns are named
-    with pytest.raises(InputError, match="for the classes well, sick, not sick, cured"):
+    with pytest.raises(InputError, match="3 with a label that is none of 'sick', 'cured'"):
         read_rows(str(own), ["sick", "cured"])
     with pytest.raises(InputError, match=r"the labels of .* are names: give --class-names"):
         read_rows(str(plain), None)
