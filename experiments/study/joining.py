@@ -197,11 +197,11 @@ def _point_masses(shards: Shards) -> str:
     )
 
 
-def _must_agree(question: str) -> None:
+def _must_agree(folder: Path, question: str) -> None:
     """Ask a person on this site's screen; InputError unless they type yes."""
     console().print(f"{question} Type yes:")
     if sys.stdin.readline().strip() != "yes":
-        raise InputError("nothing is changed: a person must type yes")
+        raise InputError(f"{folder} stays as it is: a person must type yes")
 
 
 def join(
@@ -249,11 +249,13 @@ def join(
         reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else Reading()
     rows, warnings = rows_of(kit.study, data, kit.site, reading)
     if reversed_order := against_outcomes(rows.shards):
-        _must_agree(f"{reversed_order} They make this site's results wrong. Go on with them?")
+        _must_agree(
+            folder, f"{reversed_order} They make this site's results wrong. Go on with them?"
+        )
     if adopt and (strange := sorted({path.name for path in folder.iterdir()} - known)):
         what = f"{folder} holds {named(strange)}, which no kit brings. Whoever made these could"
         what += " read what this site sends. Did this site itself, by fedcal 0.2 or elsewhere"
-        _must_agree(f"{what}? Its keys then move to {own}.")
+        _must_agree(folder, f"{what}? Its keys then move to {own}.")
     with system_errors(f"cannot write {own}"):
         for place in (*reversed(own.parents[:3]), own):
             place.mkdir(0o700, parents=True, exist_ok=True)
