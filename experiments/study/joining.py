@@ -249,9 +249,7 @@ def join(
         reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else Reading()
     rows, warnings = rows_of(kit.study, data, kit.site, reading)
     if reversed_order := against_outcomes(rows.shards):
-        _must_agree(
-            folder, f"{reversed_order} They make this site's results wrong. Go on with them?"
-        )
+        _must_agree(folder, f"{reversed_order} This site's results would be wrong. Go on?")
     if adopt and (strange := sorted({path.name for path in folder.iterdir()} - known)):
         what = f"{folder} holds {named(strange)}, which no kit brings. Whoever made these could"
         what += " read what this site sends. Did this site itself, by fedcal 0.2 or elsewhere"
