@@ -8,17 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.clients.site.records.job_facts import spent_by_unit, spent_in_all
-from fedcal.clients.site.records.records import RECORDS, SiteRecords, records_in
+from fedcal.clients.site.account import BudgetCaps, spent_in_all
+from fedcal.clients.site.policy import Policy
+from fedcal.clients.site.prepared import POLICY
+from fedcal.clients.site.store import RECORDS, SiteRecords, records_in
 from fedcal.core.checks import needed
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import Json
 from fedcal.experiments.report import terminal
-from fedcal.experiments.report.page import said, write_text
+from fedcal.experiments.report.page import said
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import Roster, in_groups
-from fedcal.storage.atomic import must_exist
+from fedcal.storage.atomic import must_exist, write_whole
 
 STATE = Path("fedcal-site")
 
@@ -43,7 +45,7 @@ def ledger(*, state: Path = STATE, json: Json = False) -> None:
     fedcal site ledger --state state --json
     """
     with opened_records(state) as records:
-        record, refusal = _record(records), records.refusal
+        record, refusal = _record(records, state / POLICY), records.refusal
     told = _shown(record) if record["jobs"] else ["Nothing was answered yet."]
     terminal.show([*told, f"These records {refusal}."] if refusal else told, record, json=json)
 
@@ -54,27 +56,28 @@ def opened_records(state: Path) -> SiteRecords:
     return records_in(state)
 
 
-def _record(records: SiteRecords) -> dict[str, Any]:
-    booked, limits = records.booked(), records.limits
+def _record(records: SiteRecords, policy: Path) -> dict[str, Any]:
+    booked = records.booked()
+    limits = BudgetCaps.of(Policy.read(policy)).total if policy.exists() else None
     jobs = [
         {
-            "job": job.job,
-            "when": _time(job.when),
-            **vars(job.about),
-            "epsilon": None if job.about.exact else job.about.epsilon,
-            "expires": None if math.isinf(job.about.expires) else _time(job.about.expires),
+            "when": _time(job.booked or 0.0),
+            **{name: value for name, value in vars(job).items() if name != "booked"},
+            "epsilon": None if job.exact else job.epsilon,
+            "expires": None if math.isinf(job.expires) else _time(job.expires),
             "answered": list(job.answered),
-            "closed": job.closed,
+            "closed": job.closed or "",
         }
         for job in booked
     ]
-    spent = spent_by_unit(booked).items()
-    all_of = spent_in_all([job.about for job in booked])
+    units = dict.fromkeys(job.unit for job in booked if not job.exact)
+    spent = (spent_in_all([job for job in booked if job.unit == unit]) for unit in units)
+    all_of = spent_in_all(booked)
     return {
         "jobs": jobs,
-        "totals": {unit: dict(zip(_BUDGET, sums, strict=True)) for unit, sums in spent},
+        "totals": {one[0]: dict(zip(_BUDGET, one[1:], strict=True)) for one in spent if one},
         "account": all_of and dict(zip(("unit", *_BUDGET), all_of, strict=True)),
-        "limits": None if limits is None else vars(limits),
+        "limits": limits and dict(zip(_BUDGET, limits, strict=True)),
         "restored": records.refusal != "",
     }
 
@@ -205,5 +208,5 @@ def _sign(file: Path, roster: Roster, key: Path) -> Roster:
         )
     signed = roster.signed(read_key(key))
     text = file.read_text("utf-8").rstrip() + "\n" + signed.signature_toml()
-    write_text(file, text)
+    write_whole(file, text)
     return Roster.read(file)

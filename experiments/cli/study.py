@@ -6,10 +6,11 @@ from fedcal.core import checks, errors
 from fedcal.core.classes import names_in
 from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import Json, Quiet
-from fedcal.experiments.report.page import said, write_text
+from fedcal.experiments.report.page import said
 from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import Stopped, console, progress, show
 from fedcal.experiments.study import kits, study_file
+from fedcal.storage.atomic import write_whole
 
 _WAY = (
     ("coordinator", "study init"),
@@ -106,7 +107,7 @@ def init(
         per_year=per_year,
         epsilon=epsilon,
     )
-    write_text(file, study.to_toml())
+    write_whole(file, study.to_toml())
     console().print(*said("study", "begun", file=file))
 
 

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from fedcal.core import errors
 from fedcal.core.checks import needed, one_of, same
 from fedcal.experiments.deploy.fleet import check_control, plain_key, read_address, trusted
-from fedcal.experiments.report.page import write_text
 from fedcal.experiments.runs import folders, jobs, load
 from fedcal.experiments.runs.config import Config, load_config
 from fedcal.experiments.runs.engines import superlink as flower
@@ -28,7 +27,7 @@ from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.artifact import Holdout
-from fedcal.storage.atomic import must_exist, must_not_exist, path_of
+from fedcal.storage.atomic import must_exist, must_not_exist, path_of, write_whole
 from fedcal.strategies.server import run_folder
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
@@ -178,8 +177,8 @@ def _start(
     # the outcome of an earlier run must not be taken for this one's
     run_folder.forget(work, checkpoint=not resume)
     number = superlink.flower.submit()
-    write_text(out / CONFIG, config.to_toml())
-    write_text(out / STARTED, json.dumps({"flower_run": number}))
+    write_whole(out / CONFIG, config.to_toml())
+    write_whole(out / STARTED, json.dumps({"flower_run": number}))
 
 
 def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:

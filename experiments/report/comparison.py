@@ -13,7 +13,7 @@ from fedcal.experiments.report.figures import curves
 from fedcal.experiments.report.figures.drawing import LEFT, RIGHT, Sheet, save_sheets
 from fedcal.experiments.report.simulation import meanings, more, run_again
 from fedcal.experiments.runs.comparison.table import as_table
-from fedcal.metrics.names import heading, named
+from fedcal.metrics.names import named
 
 
 def finished(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -105,7 +105,7 @@ def comparison_page(comparison: Mapping[str, Any], *where: Path) -> page.Page:
     lines: list[page.Shown] = [Text("", tuple(told), "plain"), replace(as_table(cells), title="")]
     if failures := tuple(_failures(every)):
         lines.append(Text("Runs that failed", failures))
-    lines.append(meanings((heading(m), named(m).meaning) for m in columns_of(cells)))
+    lines.append(meanings(columns_of(cells)))
     statement = Text("", tuple(comparison.get("statement", ())))
     return page.Page(
         "Comparison: " + ", ".join(sets.values()),
@@ -114,7 +114,7 @@ def comparison_page(comparison: Mapping[str, Any], *where: Path) -> page.Page:
             *comparison_sheets(cells),
             page.Section("All lines", lines),
             page.Section("Privacy", [statement, more(comparison.get("more", ()))]),
-            page.Section("Run it again", run_again(*sets, tool="fedcal compare")[:3]),
+            page.Section("Run it again", run_again(*sets, tool="fedcal compare", config={})[:3]),
         ],
         versions=comparison.get("versions", {}),
     )

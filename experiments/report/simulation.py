@@ -1,24 +1,30 @@
 """The report of a run, from its folder."""
 
 import json
-import math
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.filesize import decimal
+
+from fedcal.conformal.coverage import FEW_CLASSES
 from fedcal.core import errors, pages
 from fedcal.core.pages import Part, Table, Text
+from fedcal.datasets import is_shipped
 from fedcal.evaluation.by_group import change_table
+from fedcal.evaluation.intervals import from_json
+from fedcal.evaluation.page import whole
 from fedcal.experiments.report import labels, page
 from fedcal.experiments.report.figures import diagrams
 from fedcal.experiments.report.figures.curves import rounds_sheet
-from fedcal.experiments.report.headline import headline
+from fedcal.experiments.report.headline import headline, measured
 from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
 from fedcal.experiments.runs.files import PAGE
 from fedcal.experiments.runs.statement import adjacency, meaning
 from fedcal.metrics import Reliability, names
+from fedcal.metrics.bootstrap import FEWEST
 from fedcal.strategies.server import participation
 
 PARTS = ("before", "after")
@@ -38,67 +44,59 @@ def result_page(result: dict[str, Any], folder: Path, home: Path) -> page.Page:
     if "verdict" in result:  # of a recalibration at home
         return reading_page(result, folder)
     if (folder / PAGE).is_file():
-        parts: Sequence[page.Section | page.Shown] = read_parts(folder / PAGE)
-        numbers = next((of for key, of in _TILES.items() if key in result), numbers_of)(result)
-    else:
-        with page.reading(folder, "reliability.json"):
-            records = page.read_json(folder / "reliability.json")
-            reliability = {k: Reliability.from_json(records[k]) for k in PARTS}
-        with page.reading(folder, "rounds.jsonl"):
-            rounds = page.read_json_lines(folder / "rounds.jsonl")
-            parts = calibrator_sections(result, reliability, rounds)
-        numbers = []
-        for metric in ("ece", "classwise_ece"):
-            ends = (labels.with_interval(result, part, metric)[0] for part in PARTS)
-            title = names.named(metric, *names.about(result)).title
-            numbers.append((title, f"{' → '.join(ends)}\u00a0%"))
-    return run_page(result, parts, numbers[:3], home)
+        return run_page(result, read_parts(folder / PAGE), home)
+    with page.reading(folder, "reliability.json"):
+        records = page.read_json(folder / "reliability.json")
+        reliability = {k: Reliability.from_json(records[k]) for k in PARTS}
+    with page.reading(folder, "rounds.jsonl"):
+        rounds = page.read_json_lines(folder / "rounds.jsonl")
+        sections = calibrator_sections(result, reliability, rounds)
+    return run_page(result, sections, home, judged=True)
 
 
 def run_page(
     result: dict[str, Any],
     parts: Sequence[page.Section | page.Shown],
-    numbers: Sequence[tuple[str, str]],
     home: Path,
     tool: str = "fedcal simulate",
+    *,
+    judged: bool = False,
 ) -> page.Page:
     """Return the page of any run: its own parts, then privacy, cost, and how `tool` runs it again.
 
     Parameters
     ----------
-    numbers
-        the most important ones by name
+    judged
+        the parts are a calibrator's, of test rows
     """
     privacy, config, took_part = result["privacy"], result["config"], ""
     if result.get("sites"):
         took_part = participation.in_short(result["sites"], labels.of_clients(config["engine"]))
-    how: Any = {"meaning": meaning, "adjacency": adjacency, "bytes": _bytes, "app": APP}
-    facts = page.words("run", result=result, privacy=privacy, took_part=took_part, **how)
-    told: list[page.Shown] = [Text("", tuple(privacy["statement"])), _pairs(facts["privacy"])]
+    facts = page.words(
+        "run",
+        **{"result": result, "privacy": privacy, "took_part": took_part, "judged": judged},
+        **{"meaning": meaning, "adjacency": adjacency, "bytes": _bytes, "entry": labels.entry},
+        **{"estimate": _estimate, "app": APP, "common": COMMON, "few_classes": FEW_CLASSES},
+    )
+    told: list[page.Shown] = [
+        Text("", tuple(privacy["statement"])),
+        Table("", (), _split(facts["privacy"])),
+    ]
     if privacy.get("sees"):
         told.append(Table("Who sees what", (), [(o["who"], o["what"]) for o in privacy["sees"]]))
     told.append(more(privacy.get("more", privacy.get("not_protected", ()))))  # of 0.2
-    real = "control" in config
-    again = run_again(
-        config["data"],
-        tool="fedcal deploy run" if real else tool,
-        real=real,
-        in_app=config.get("engine") == APP,
-    )
+    again = run_again(config["data"], tool=tool, config=config)
     full = Text("", tuple(command(config, home, tool)), "code")
-    epsilon = privacy["epsilon"]
-    spent = "none" if epsilon is None else f"{epsilon:g} per {privacy['unit']}"
-    sent = _bytes(result["communication"]["bytes_up_per_client"])
     return page.Page(
         f"{result['method']} on {_data_of(config)}",
         headline(result),
         [
             *parts,
             page.Section("Privacy", told),
-            page.Section("Communication and time", [_pairs(facts["costs"])]),
+            page.Section("Communication and time", [Table("", (), _split(facts["costs"]))]),
             page.Section("Run it again", [*again, full]),
         ],
-        tiles=[*numbers, ("epsilon", spent), ("sent by a client", sent)],
+        tiles=_split(facts["tiles"][:3] + facts["spent"]),
         warnings=result.get("coverage_warnings", ()),
         versions=result["versions"],
         about=title_of(result),
@@ -124,8 +122,8 @@ def calibrator_sections(
     told = page.words(
         "simulation",
         rows=before.rows,
-        few=labels.few_rows(result, before.rows),
-        noise=labels.noise_sentence(result),
+        result=result,
+        enough=FEWEST,
         classes=before.classes,
         shown=len(classes.panels),
         named=bool(classes_named),
@@ -133,7 +131,7 @@ def calibrator_sections(
     )
     text = {name: Text("", lines, "plain") for name, lines in told.items()}
     metrics: list[page.Shown] = [text["exact"], labels.metric_table(result), text["fine"]]
-    metrics.append(meanings(labels.meanings(result)))
+    metrics.append(meanings(names.TEST_ROWS, *names.about(result)))
     each: list[page.Shown] = [text["classes"], classes]
     if diagrams.SHOWN_CLASSES < before.classes <= MOST_GAPS:
         each.insert(1, diagrams.gaps_sheet(before, after, f"{title}: every class"))
@@ -151,27 +149,15 @@ def calibrator_sections(
     return sections
 
 
-def meanings(pairs: Iterable[tuple[str, str]]) -> Text:
-    """Return what the metrics mean, by their headings, for who asks."""
-    lines = tuple(f"{name}: {text}" for name, text in pairs if text)
+def meanings(metrics: Iterable[str], *about: str) -> Text:
+    """Return what metrics mean, by their headings, for who asks; `about` as `names.named`."""
+    each = {names.heading(m, *about): names.named(m, *about).meaning for m in metrics}
+    lines = tuple(f"{heading}: {text}" for heading, text in each.items() if text)
     return Text("What the metrics mean", lines, "fold")
 
 
-_TILES = {"metrics": labels.metric_tiles, "sets": labels.set_tiles}
-"""Key of a result -> its most important numbers."""
-
 COMMON = ("schema", "method", "config", "privacy", "communication", "seconds", "versions")
 """Keys of `result.json` of every run; the others are what its artifact says of itself."""
-
-
-def numbers_of(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the plain numbers of an artifact's result, and those `after` it on test rows."""
-    numbers = {**result, **(result.get("after") or {})}
-    return [
-        (key.replace("_", " "), pages.number(value))
-        for key, value in numbers.items()
-        if key not in COMMON and isinstance(value, (int, float)) and not isinstance(value, bool)
-    ]
 
 
 def read_parts(path: Path) -> list[Part]:
@@ -195,8 +181,15 @@ def _data_of(config: Mapping[str, Any]) -> str:
     return Path(str(config["data"])).name or labels.of_clients(config.get("engine"))
 
 
-def _pairs(lines: Iterable[str]) -> Table:
-    return Table("", (), [tuple(line.split(": ", 1)) for line in lines])
+def _split(lines: Iterable[str]) -> list[tuple[str, str]]:
+    return [(name, fact) for name, _, fact in (line.partition(": ") for line in lines)]
+
+
+def _estimate(metric: str, estimate: Mapping[str, Any]) -> str:
+    """Return a released value with its interval, or what is known of it under noise."""
+    if estimate["value"] is None:
+        return whole(metric, from_json(estimate))
+    return measured(metric, estimate)
 
 
 def more(sentences: Iterable[str]) -> Text:
@@ -204,18 +197,16 @@ def more(sentences: Iterable[str]) -> Text:
     return Text("More", tuple(sentences), "fold")
 
 
-def run_again(*names: str, tool: str, real: bool = False, in_app: bool = False) -> list[Text]:
+def run_again(*names: str, tool: str, config: Mapping[str, Any]) -> list[Text]:
     """Return how a run is repeated; data sets that were passed in Python no command can load."""
-    lost = labels.handed_over(*filter(None, names))
-    told = page.words("again", lost=lost, tool=tool, real=real, in_app=in_app)
+    given = (name for name in dict.fromkeys(names) if name and not is_shipped(name))
+    lost = [name for name in given if not Path(name).is_absolute()]
+    told = page.words("again", lost=lost, tool=tool, config=config, app=APP)
     return [Text("", lines, "code" if k == "short" else "plain") for k, lines in told.items()]
 
 
 def _bytes(count: int) -> str:
-    if count < 10_000:
-        return f"{count:,} bytes"
-    power = min(int(math.log10(count)) // 3, 4)
-    return f"{count / 1000**power:,.1f} {('bytes', 'kB', 'MB', 'GB', 'TB')[power]} ({count:,})"
+    return f"{decimal(count)} ({count:,})" if count >= 10_000 else f"{count:,} bytes"
 
 
 def command(
@@ -277,5 +268,4 @@ def training_page(training: dict[str, Any], folder: Path, home: Path) -> page.Pa
     """Return the page of a `training.json`."""
     test = training["test"]
     result = {**training, "method": training["config"]["method"], "after": test}
-    numbers = [(names.named(m).title, labels.percent(test[m])) for m in ("accuracy", "ece")]
-    return run_page(result, read_parts(folder / PAGE), numbers, home, "fedcal train")
+    return run_page(result, read_parts(folder / PAGE), home, "fedcal train")

@@ -1,6 +1,5 @@
 """The resolved configuration of a run: one set of names for command line, TOML and Python."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,8 @@ from fedcal import __version__, datasets, partition, trust
 from fedcal.core import classes, fields, optional
 from fedcal.core.checks import needed, one_of, same, unused
 from fedcal.core.errors import InputError
-from fedcal.core.options import DATA, PRIVACY, RUNNING, SITES, VERSION, layered, option, options_of
+from fedcal.core.options import DATA, PRIVACY, RUNNING, SITES, VERSION, option, options_of
+from fedcal.experiments.runs.layers import layered
 from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.privacy.privacy import Privacy
 from fedcal.secure_aggregation.committee import read_committee
@@ -268,22 +268,9 @@ def read_options(path: Path) -> dict[str, Any]:
 def load_config(path: str | Path, *overrides: Mapping[str, Any]) -> Config:
     """Return a Config from a TOML file and overriding values.
 
-    The file of a run holds the given options; the others are resolved again. What belongs to an
-    overridden value in the file goes with it: a method's rounds and `set` (but for
-    `rows_per_client`, which is about the clients), a trust model's quorum, and, where privacy is
-    switched on or off, the trust model.
+    The file of a run holds the given options; the others are resolved again.
     """
-    base, overriding = read(read_options(atomic.path_of(path))), read(*overrides)
-    changed = {key for key in base.keys() & overriding if base[key] != overriding[key]}
-    stale = {"rounds"} if "method" in changed else set[str]()
-    if "trust" in changed:
-        stale |= {"quorum"}
-    if "epsilon" in changed and math.isinf(base["epsilon"]) != math.isinf(overriding["epsilon"]):
-        stale |= {"trust", "quorum"}
-    if "method" in changed and "set" in base:
-        known = settings.settings_of(overriding["method"]).keys() & {"rows_per_client"}
-        base["set"] = {k: v for k, v in base["set"].items() if k in known}
-    return merge({k: v for k, v in base.items() if k not in stale}, overriding)
+    return merge(read_options(atomic.path_of(path)), *overrides)
 
 
 def merge(*layers: Mapping[str, Any]) -> Config:

@@ -16,12 +16,13 @@ import numpy as np
 from fedcal import calibrators, datasets
 from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
-from fedcal.core.options import options_of, takes_options
+from fedcal.core.options import options_of
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.experiments.runs import folders, jobs, load, record, statement
 from fedcal.experiments.runs.config import APP, POOLED, Config, load_config, merge, read_options
 from fedcal.experiments.runs.engines import run
+from fedcal.experiments.runs.layers import takes_options
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.partition import DEALT
 from fedcal.storage.artifact import Holdout
@@ -104,8 +105,8 @@ def simulate(
     """
     if config is not None and options:
         raise InputError(f"give config or options, not both; got {', '.join(options)}")
-    config_given = merge(options) if config is None else config
-    asked = config_given if isinstance(config_given, Config) else load_config(config_given, {})
+    read = merge(options) if config is None else config
+    asked = read if isinstance(read, Config) else load_config(read)
     if asked.engine == APP:
         raise InputError("engine 'app' is a Flower app's own: its server runs fedcal.AfterTraining")
     if model is not None:  # all that follows needs is what it says
@@ -256,9 +257,8 @@ def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> 
     """
     job = Job.from_fields(outcome.job)
     fields = {key.replace("-", "_"): value for key, value in outcome.job.items()}
-    known = {n: v for n, v in fields.items() if n in options_of(Config) and v not in ("", 0)}
-    for name in ("committee", "timeout", "grace"):  # another thing there, or of no use any more
-        known.pop(name, None)
+    names = options_of(Config).keys() - {"committee", "timeout", "grace"}  # others there, or unused
+    known = {n: v for n, v in fields.items() if n in names and v not in ("", 0)}
     data, partition = str(fields.get("data", "")), str(fields.get("partition", ""))
     known |= {"data": data, "set": job.settings, **given}
     known["engine"] = fields.get("engine") or ("flower" if data else "grpc")
@@ -328,7 +328,8 @@ def evaluate(
         Anything the user gave that is not allowed; nothing was released.
     """
     wanted = {"threshold": threshold, "score": score, "bins": bins, "estimand": estimand}
-    asked = jobs.settings(by, calibrator, only=only, rows_per_subject=rows_per_subject, **wanted)
+    wanted |= {"only": only, "rows_per_subject": rows_per_subject}
+    asked = jobs.settings(by, calibrator, **wanted)
     return simulate(data, config=config, **_run(jobs.METHOD, asked, config, options))
 
 

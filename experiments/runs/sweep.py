@@ -15,9 +15,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import importlib
 import json
 import os
+import pickle
 import shutil
 import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
@@ -36,8 +36,9 @@ from fedcal.core.errors import FedcalError, InputError, Interrupted, system_erro
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.engines.processes import LineProcess
+from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.runs.result import versions
-from fedcal.storage.atomic import locked, whole_file
+from fedcal.storage.atomic import locked
 from fedcal.strategies.server.outcome import Progress
 
 Run = dict[str, Any]
@@ -79,21 +80,16 @@ def key_of(run: Run) -> str:
     return json.dumps(run, sort_keys=True, allow_nan=False)
 
 
-def arrays_of(data: Dataset) -> Mapping[str, np.ndarray[Any, Any]]:
-    """Return the arrays of a data set by the names of its fields, without those that are None."""
-    every = {f.name: getattr(data, f.name) for f in fields(data)}
-    return {name: value for name, value in every.items() if isinstance(value, np.ndarray)}
-
-
 def digest_of(data: Dataset) -> str:
     """SHA-256 of everything that a run reads.
 
     Not to be published: who knows all rows but one can find the last one by it.
     """
     digest = hashlib.sha256(repr([getattr(data, fact) for fact in _FACTS]).encode())
-    for name, array in arrays_of(data).items():
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data)
+    for name, array in ((f.name, getattr(data, f.name)) for f in fields(data)):
+        if isinstance(array, np.ndarray):
+            digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
@@ -121,10 +117,8 @@ def pool_of(
     """
     if jobs is not None:
         checks.whole("jobs", jobs, 1)
-    if (
-        checks.one_of("engine", engine or ("ray" if ray_address else "inline"), ("inline", "ray"))
-        == "ray"
-    ):
+    engine = engine or ("ray" if ray_address else "inline")
+    if checks.one_of("engine", engine, ("inline", "ray")) == "ray":
         return on_ray(jobs, ray_address)
     checks.unused("the engine is not ray", ray_address=ray_address)
     return contextlib.nullcontext(partial(here, jobs=jobs or parallel.usable_cores()))
@@ -185,13 +179,10 @@ def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -
 
 def hand_over(folder: Path, work: Work, sources: Sources) -> None:
     """Write what workers need into an empty folder, each array in a file that they can map."""
-    facts = {n: {fact: getattr(d, fact) for fact in ("name", *_FACTS)} for n, d in sources.items()}
-    for k, data in enumerate(sources.values()):
-        (folder / str(k)).mkdir()
-        for name, array in arrays_of(data).items():
-            np.save(folder / str(k) / name, np.ascontiguousarray(array), allow_pickle=False)
-    known = {"module": work.__module__, "function": work.__name__, "facts": facts}
-    (folder / "work.json").write_text(json.dumps(known), "utf-8")
+    arrays: list[pickle.PickleBuffer] = []
+    known = pickle.dumps((work, dict(sources)), protocol=5, buffer_callback=arrays.append)
+    for k, content in enumerate([known, *(array.raw() for array in arrays)]):
+        (folder / f"{k}").write_bytes(content)
 
 
 def serve(folder: str) -> None:
@@ -204,14 +195,9 @@ def serve(folder: str) -> None:
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a package prints is no answer
-    known = json.loads(Path(folder, "work.json").read_text("utf-8"))
-    work = getattr(importlib.import_module(known["module"]), known["function"])
-    sources: dict[str, Dataset] = {}
-    for k, (name, facts) in enumerate(known["facts"].items()):
-        read: dict[str, Any] = {f: tuple(v) if isinstance(v, list) else v for f, v in facts.items()}
-        for path in Path(folder, str(k)).glob("*.npy"):
-            read[path.stem] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-        sources[name] = Dataset(**read)
+    paths = [Path(folder, f"{k}") for k in range(len(os.listdir(folder)))]
+    arrays = [np.memmap(path, mode="r") for path in paths[1:]]
+    work, sources = pickle.loads(paths[0].read_bytes(), buffers=arrays)
     with contextlib.suppress(BrokenPipeError):
         for line in sys.stdin:
             run = json.loads(line)
@@ -246,27 +232,6 @@ def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
 
 
 # --- where rows are kept --------------------------------------------------------------------------
-
-
-def check_same(
-    what: str, now: Mapping[str, Any], then: Mapping[str, Any], growing: Sequence[str] = ()
-) -> None:
-    """InputError that begins with `what` and says in which plain values now differs from then.
-
-    Lists of the names in `growing` may have grown. What is missing is a default.
-    """
-
-    def grown(key: str) -> bool:
-        new, old = now.get(key), then.get(key)
-        return bool(new == old or (key in growing and new and old and {*old} <= {*new}))
-
-    differs = [
-        f"{key} was {then.get(key, 'the default')} and is {now.get(key, 'the default')}"
-        for key in sorted({*now, *then})
-        if not grown(key)
-    ]
-    if differs:
-        raise InputError(f"{what}: {'; '.join(differs)}")
 
 
 class Journal(dict[str, Row]):
@@ -357,15 +322,15 @@ class Journal(dict[str, Row]):
             if self._resume:
                 self._read(inputs, known)
             self._path = self._place / ROWS
-            with system_errors(f"cannot write {self._path}"):  # the rows last: by them it is found
-                self._place.mkdir(exist_ok=True)
-                with whole_file(self._place / INPUTS) as f:
-                    os.chmod(f.name, 0o600)
-                    f.write(json.dumps({"data": inputs}).encode())
-                with whole_file(self._place / CONFIG) as f:
-                    f.write(config.encode())
-                with whole_file(self._path) as f:
-                    f.writelines(map(_line, self.values()))
+
+            def begin(folder: Path) -> None:
+                (folder / INPUTS).touch(0o600)
+                rows = "".join(map(line_of, self.values()))
+                texts = {INPUTS: json.dumps({"data": inputs}), CONFIG: config, ROWS: rows}
+                for name, content in texts.items():
+                    (folder / name).write_text(content, "utf-8")
+
+            write_folder(self._place, begin)  # the rows last: by them it is found
             try:
                 with self._path.open("ab", buffering=0) as self._file:
                     yield self
@@ -378,21 +343,26 @@ class Journal(dict[str, Row]):
 
     def _read(self, inputs: Mapping[str, str], runs: Collection[str]) -> None:
         """Take the rows that are there, or refuse them."""
-        path, rows, lines = self._from / ROWS, dict[str, Row](), _lines(self._from / ROWS)
+        path, rows = self._from / ROWS, dict[str, Row]()
+        lines, now = _lines(path), versions()
         for number, line in enumerate(lines, 1):
             try:
                 row = json.loads(line)
                 self._check(row)
-                _line(row)  # no NaN, no infinity
+                line_of(row)  # no NaN, no infinity
                 rows[key_of(row["run"])] = row
             except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
                 raise InputError(f"{path}, line {number} is not a row") from None
         checks.same(f"number of runs that differ in {path}", len(rows), len(lines))
         for key, row in rows.items():
             if key not in runs:
-                raise InputError(f"a row that is kept is not of this grid: {key[:300]}")
-            other = f"{path} was made by other versions; start anew, with another --out"
-            check_same(other, versions(), row["versions"])
+                raise InputError(
+                    f"{self.out} was begun with another grid, which may grow and not change: a row "
+                    f"that is kept is not of this one: {key[:300]}"
+                )
+            for name in now:
+                what = f"{name} that {path} was made by (start anew, with another --out)"
+                checks.same(what, now[name], row["versions"].get(name))
         changed = {row["run"]["data"] for row in rows.values()}
         with contextlib.suppress(OSError, ValueError, RecursionError, TypeError, LookupError):
             then = json.loads((self._from / INPUTS).read_bytes())["data"]
@@ -406,7 +376,7 @@ class Journal(dict[str, Row]):
 
     def __setitem__(self, key: str, row: Row) -> None:
         """Keep a finished run: it is on the disk when this returns."""
-        line = _line(row)
+        line = line_of(row).encode()
         with system_errors(f"cannot write {self._path}"):
             if self._file.write(line) != len(line):  # a disk that is just full takes a part
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -424,8 +394,9 @@ class Journal(dict[str, Row]):
             shutil.rmtree(self._place, ignore_errors=True)
 
 
-def _line(row: Row) -> bytes:
-    return json.dumps(row, allow_nan=False).encode() + b"\n"
+def line_of(row: Row) -> str:
+    """Return a row as a line; ValueError for NaN and infinity."""
+    return json.dumps(row, allow_nan=False) + "\n"
 
 
 def _lines(path: Path) -> list[bytes]:

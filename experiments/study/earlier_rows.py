@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from fedcal.core.shards import Shards
-from fedcal.experiments.report.page import read_json, write_text
+from fedcal.experiments.report.page import read_json
+from fedcal.storage.atomic import write_whole
 
 FILE = "earlier-rows.json"
 _HASHES = 256
@@ -56,7 +57,7 @@ def compared(own: Path, shards: Shards, ids: Sequence[str], answered: Sequence[f
     if rows and rows[-1]["digest"] == now["digest"]:
         now = rows.pop()
     rows = [one for one in [*rows, now] if one["answered"] or one is now]
-    write_text(path, json.dumps({"schema": 1, "key": kept["key"], "rows": rows}))
+    write_whole(path, json.dumps({"schema": 1, "key": kept["key"], "rows": rows}))
     path.chmod(0o600)
     found = [(_same(now, one), one["answered"]) for one in rows if one["answered"]]
     share, when = max(found, default=(0.0, 0.0))

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from fedcal.clients.site.prepared import SITE, alone
-from fedcal.clients.site.records.records import RECORDS, records_in
+from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import needed, one_of, same, whole
 from fedcal.core.errors import InputError, system_errors
 from fedcal.core.shards import Shards
@@ -25,7 +25,7 @@ from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.deploy.fleet import public_key
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows
 from fedcal.experiments.deploy.site import check_federation
-from fedcal.experiments.report.page import said, write_text
+from fedcal.experiments.report.page import said
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.study import kits
@@ -34,7 +34,7 @@ from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
-from fedcal.storage.atomic import path_of
+from fedcal.storage.atomic import path_of, write_whole
 from fedcal.units import Subject
 
 FEW, FEW_OF_A_CLASS = 100, 10
@@ -46,7 +46,7 @@ MASS = 0.1
 MISREAD = 0.02
 """Mean score, as buckets are read, further off than this is warned of: it looks like a gap."""
 
-FEDERATION, POLICY = "federation.toml", "site.toml"
+FEDERATION, POLICY, TERMS = "federation.toml", "site.toml", "terms.json"
 """In a kit: what the site writes there of the study that it has accepted."""
 
 
@@ -126,7 +126,7 @@ class Kit:
 
         state = self.folder / STATE
         with records_in(state) if (state / RECORDS).exists() else nullcontext() as records:
-            answered = [] if records is None else [job.when for job in records.booked()]
+            answered = [] if records is None else [job.booked or 0.0 for job in records.booked()]
         doubts = compared(self.own, rows.shards, rows.ids, answered)
         advice = (
             "The other sites' results can give this site a calibrator: after a release, fedcal "
@@ -135,7 +135,7 @@ class Kit:
         told: Any = {"advice": [advice, *rows.notes, *doubts], "who": self.study.subjects}
         page = as_it_is(rows.shards, rows.name, f": {self.site}, for its own eyes", **told)
         page.save(self.folder / HOME)
-        write_text(self.own / ROWS, to_json({"data": data, "reading": asdict(reading)}))
+        write_whole(self.own / ROWS, to_json({"data": data, "reading": asdict(reading)}))
         return doubts
 
 
@@ -241,7 +241,7 @@ def join(
     kit = Kit.read(folder, joins=True)
     own, files = kit.own, partial(kits.kit_files, kit.study, kit.site, one_machine=kit.one_machine)
     signing, connection = own / SIGNING, own / CONNECTION
-    made = {STATE, HOME, FEDERATION, POLICY, ACCEPTED, ROWS, f"{kit.site}{JOIN}"}
+    made = {STATE, HOME, FEDERATION, POLICY, TERMS, ACCEPTED, ROWS, f"{kit.site}{JOIN}"}
     known = {*files(), kits.AUTHORITY} | (made if kit.has_joined else set())
     check_kit(folder, known | made | {KEYS} if adopt else known)
     data = os.path.abspath(data) if Path(data).exists() else data
@@ -270,7 +270,7 @@ def join(
                 old.unlink(missing_ok=True)
             make_site_key(own, connection.stem, kit.site)
             make_key(signing)
-    write_text(own / MADE_IN, "\n".join(kit.marks))
+    write_whole(own / MADE_IN, "\n".join(kit.marks))
     warnings += kit.use(data, rows, reading)
     # what a kit has that could be run is not the coordinator's any more
     paths: Any = {"folder": folder.resolve(), "beside": Path.cwd(), "own": own}
@@ -278,7 +278,7 @@ def join(
     write_folder(folder, lambda draft: kits.write_files(draft, unit))
     study, out = kit.study, Path(f"{kit.site}{JOIN}")
     joined = Join(study.study, study.digest, kit.site, *kit.own_keys, study.class_digest)
-    write_text(out, joined.to_text(read_key(signing)))
+    write_whole(out, joined.to_text(read_key(signing)))
     return rows, [*rows.notes, *warnings], out
 
 
@@ -310,6 +310,9 @@ class Offer:
                 f"{path} has another key for {site} than this site's own: not accepted. Ask the "
                 f"coordinator whose key it is, and send {site}{JOIN} again"
             )
+        sealed.asked.check()
+        federation = sealed.asked.job["roster"]
+        same(f"federation of what {path} asks", federation, sealed.roster.to_text())
         own = (folder / kits.AUTHORITY).read_text("ascii", "replace")
         same(f"server's authority in {path} (else ask for a new kit)", sealed.authority, own)
         return cls(kit, sealed, path.read_text("utf-8"))
@@ -349,13 +352,14 @@ class Offer:
             (folder / ACCEPTED).write_text(self.text, "utf-8")
 
         write_folder(self.kit.folder, write)
-        write_text(self.kit.own / ACCEPTED, self.text)
+        write_whole(self.kit.own / ACCEPTED, self.text)
 
 
 def write_rules(folder: Path, sealed: Sealed) -> None:
-    """Write federation, policy and authority of an accepted study, whatever lies in the kit."""
+    """Write federation, policy, terms and authority of an accepted study over those in the kit."""
     (folder / FEDERATION).write_text(sealed.roster.to_toml(), "utf-8")
     (folder / POLICY).write_text(kits.policy_text(sealed.study, sealed.roster.digest), "utf-8")
+    (folder / TERMS).write_text(to_json(sealed.asked.to_plain()), "utf-8")
     (folder / kits.AUTHORITY).write_text(sealed.authority, "ascii")
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.clients.site import prepared, results, site_log
-from fedcal.clients.site.records.job_facts import spent_in_all
-from fedcal.clients.site.records.records import RECORDS, records_in
+from fedcal.clients.site.account import BudgetCaps, account
+from fedcal.clients.site.policy import Policy
+from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import needed
 from fedcal.core.errors import InputError
 from fedcal.experiments.deploy import fleet, site
@@ -18,6 +19,7 @@ from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.report.page import said
 from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study import joining, kits
+from fedcal.storage.toml_files import record_of
 
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")
 
@@ -64,6 +66,7 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
         state=folder / joining.STATE,
         wait=math.inf,
         policy=folder / joining.POLICY,
+        terms=sealed.asked,
         federation=folder / joining.FEDERATION,
         sign_key=kit.own / joining.SIGNING,
         watched=Path(rows),
@@ -77,15 +80,21 @@ def status(folder: Path) -> dict[str, Any]:
     """
     kit, state = joining.Kit.read(folder), folder / joining.STATE
     study = kit.study if kit.accepted is None else kit.accepted.study
-    jobs, spent, refusal = [], 0.0, ""
+    jobs, costs, refusal = [], [], ""
+    caps = BudgetCaps.of(record_of(Policy, study.policy("0" * 64), "a site's policy"))
+    year = caps.year(time.time())
     if (state / RECORDS).exists():
         with records_in(state) as records:
             booked, refusal = records.booked(), records.refusal
-        spent = (spent_in_all([job.about for job in booked]) or ("", 0.0, 0.0))[1]
-        for job in booked:
-            epsilon = None if job.about.exact else job.about.epsilon
-            asked = {"answered": _time(job.when), "asked by": job.about.server}
-            jobs.append({**asked, "epsilon": epsilon, "state": job.closed or "open"})
+        for job, (epsilon, _) in zip(booked, account(booked)[1], strict=True):
+            costs.append((caps.year(job.booked or 0.0), epsilon))
+            asked = {"answered": _time(job.booked or 0.0), "asked by": job.server}
+            of = {"epsilon": None if job.exact else job.epsilon, "state": job.closed or "open"}
+            jobs.append(asked | of)
+    this_year = math.fsum(epsilon for its, epsilon in costs if its == year)
+    spent = math.fsum(epsilon for _, epsilon in costs)
+    left = max(study.epsilon_total - spent, 0.0)
+    left_this_year = min(max(study.epsilon - this_year, 0.0), left)
     log = state / site_log.LOG
     lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
     last = last_release(folder)
@@ -100,8 +109,8 @@ def status(folder: Path) -> dict[str, Any]:
         "rows": kit.rows[0] if has_joined else None,
         "read": _time((state / prepared.SITE).stat().st_mtime) if is_read else None,
         "epsilon": {
-            "spent": spent,
-            "left": max(study.epsilon_total - spent, 0.0),
+            "this year": {"spent": this_year, "left": left_this_year},
+            "in all": {"spent": spent, "left": left},
             "a release": study.epsilon_release,
         },
         "records": refusal or None,
@@ -110,9 +119,10 @@ def status(folder: Path) -> dict[str, Any]:
         "refused": [line for line in lines if any(w in line for w in _REFUSALS)][-3:],
         "answered": jobs,
     }
-    over, left = content["until"] < _time(time.time())[:10], content["epsilon"]["left"]
-    over |= left < study.epsilon_release * (1 - 1e-9)
-    (step,) = said("study", "next", kit=kit, told=content, state=state, over=over)
+    enough = study.epsilon_release * (1 - 1e-9)
+    over = content["until"] < _time(time.time())[:10] or left < enough
+    wait = caps.in_words(year) if left_this_year < enough else ""
+    (step,) = said("study", "next", kit=kit, told=content, state=state, over=over, wait=wait)
     return content | {"next": step}
 
 

@@ -10,8 +10,9 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,12 +26,13 @@ from fedcal.core.checks import interval, like, needed, one_of, positive, unused,
 from fedcal.core.classes import class_names, digest_of
 from fedcal.core.errors import InputError
 from fedcal.core.printable import plain_names
-from fedcal.evaluation.sites.effects import CUTS
+from fedcal.evaluation.sites.effects import FINE
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.report.page import render
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.jobs import METHOD, job_of
 from fedcal.metrics import buckets, encodings
+from fedcal.privacy.agreement import Terms
 from fedcal.privacy.noise_plan import Plan
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
@@ -58,7 +60,8 @@ def check_file_name(name: str) -> None:
 
 
 _NEAR = 0.4  # log odds by which a cut is moved to a threshold
-_MOST_THRESHOLDS = 5
+_OF_TWO = {"thresholds": 5, "points": 39}  # of two classes alone, and at most so many
+_POINT, _APART = 1e-6, 1e-5  # half a point's bucket, least distance
 _MOST_EPSILON = 20  # beyond it promises nothing, and the arithmetic of exact noise gives out
 
 
@@ -67,7 +70,8 @@ class Model:
     """Model whose probabilities are evaluated: table `[model]`.
 
     `classes` are names in the order of the columns; of two the `positive` one is that of the
-    probabilities, "" = the last. `thresholds` of its probability are of interest. Rows of another
+    probabilities, "" = the last. `thresholds` of its probability are of interest; `points` are
+    values that many rows share, such as those of a points score (of two classes). Rows of another
     `version` are another study's. `rate`: about how often the positive class occurs (of more
     classes: how often a prediction is right), in public; the forecast alone uses it.
     """
@@ -77,6 +81,7 @@ class Model:
     version: str = "1"
     positive: str = ""
     thresholds: tuple[float, ...] = ()
+    points: tuple[float, ...] = ()
     rate: float = 0.5
 
 
@@ -130,11 +135,15 @@ class Study:
         class_names(model.classes, whole("the number of classes", classes, 2))
         if classes != 2:
             why = "it is for two classes"
-            unused(why, positive=model.positive or None, thresholds=model.thresholds or None)
+            named = {name: getattr(model, name) or None for name in ("positive", *_OF_TWO)}
+            unused(why, **named)
         one_of("positive of [model]", model.positive or model.classes[-1], model.classes)
-        whole("the number of thresholds", len(model.thresholds), 0, _MOST_THRESHOLDS)
-        for at in (*model.thresholds, model.rate):
-            interval("(0, 1)")("each of thresholds and rate of [model]", at)
+        for name, most in _OF_TWO.items():
+            whole(f"the number of {name}", len(getattr(model, name)), 0, most)
+        for at in (*model.thresholds, *model.points, model.rate):
+            interval("(0, 1)")("each of thresholds, points and rate of [model]", at)
+        for low, high in pairwise((0.0, *model.points, 1.0)):
+            interval(f"[{_APART}, 1]")("the distance of points of [model], in order,", high - low)
         self._resolve("away", sites - 2, max(1, sites // 5))
         self._resolve("colluding", max(min(self.committee.colluding, self.quorum - 2), 0), 1)
 
@@ -273,12 +282,20 @@ class Study:
 
     @property
     def cuts(self) -> tuple[float, ...]:
-        """Inner edges of the buckets: nine for the least noise, moved to thresholds near them."""
-        cuts = CUTS[self.score]
-        for at in map(logit, self.model.thresholds):
+        """Inner edges of the buckets: few for little noise, moved to thresholds and points near.
+
+        Each of the model's points has a bucket of its own.
+        """
+        cuts, exact = FINE[self.score], {*self.model.thresholds}
+        if self.score == "positive" and not exact:
+            exact = {0.5}
+        for at in map(logit, (*exact, *self.model.points)):
             near = np.abs(cuts - at)
-            cuts = np.delete(cuts, near.argmin()) if near.min() < _NEAR else cuts
-        return tuple(sorted({*self.model.thresholds, *np.round(expit(cuts), 6).tolist()}))
+            cuts = np.delete(cuts, near.argmin()) if near.min(initial=np.inf) < _NEAR else cuts
+        for at in self.model.points:  # a score of 1/2 counts as below, one at a threshold above
+            exact |= {at if at in self.model.thresholds and at != 0.5 else round(at - _POINT, 9)}
+            exact |= {0.5 if at == 0.5 else round(at + _POINT, 9)}
+        return tuple(sorted({*exact, *np.round(expit(cuts), 6).tolist()}))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -312,6 +329,12 @@ class Study:
         """Plan of a release, as the server and each site make it."""
         return job_of(self.config(), None).plan
 
+    def asked(self, roster: Roster) -> Terms:
+        """Return what each site of a roster is asked to agree to."""
+        job = job_of(self.config(), None)
+        facts: Any = {"roster": roster.to_text(), "class_digest": self.class_digest}
+        return replace(job, input="probs", **facts).terms()
+
     def policy(self, federation: str) -> dict[str, Any]:
         """Return the tables of a site's `site.toml`: all that the study asks, and nothing else.
 
@@ -337,8 +360,10 @@ class Study:
             "adjacency": [units.UNITS[self.unit].adjacency(False)],
             "rounds": 1,
             "epsilon-per-run": self.epsilon_release,
+            "epsilon-a-year": self.epsilon,
             "epsilon-total": self.epsilon_total,
             "delta-per-run": DELTA,
+            "delta-a-year": DELTA * self.per_year,
             "delta-total": DELTA * self.per_year * self.years,
             "secure-aggregation": REQUIRED,
             "answers": self.quorum,

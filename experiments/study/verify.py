@@ -228,8 +228,14 @@ def _around(
         if not same or not all(np.array_equal(arrays[key], wanted[key]) for key in wanted):
             raise InputError(f"{folder / file} is not the release of {there}")
         yield f"{file} is the release of {name}/ beside it{'' if signed else ', not signed'}."
-    for name, (_, content) in beside.items():  # of one day, either may be the earlier one
-        if not (name in earlier or content["date"] > facts.date or facts.name in content["since"]):
+    # of one day, either may be the earlier one
+    before = {
+        name: one
+        for name, one in beside.items()
+        if one[1]["date"] <= facts.date and facts.name not in one[1]["since"]
+    }
+    for name, (_, content) in quarter.ends_of(before).items():
+        if name not in earlier:
             yield f"{name} beside this folder is of {content['date']}, and is left out here."
 
 

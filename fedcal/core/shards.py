@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedcal.core.checks import needed
 from fedcal.core.errors import InputError
-from fedcal.core.scores import Kind, probs_of, refuse_probs
+from fedcal.core.kinds import Kind, probs_of, refuse_probs
 from fedcal.core.streams import in_unit_interval, mixed, row_hashes
 from fedcal.core.types import Floats, Integers, Words
 

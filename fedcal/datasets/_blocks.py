@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import needed, one_of, same, unused, whole
-from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError, located
+from fedcal.core.kinds import Kind
+from fedcal.core.labels import ids_of
 from fedcal.core.optional import need
 from fedcal.core.parallel import in_threads, usable_cores
 from fedcal.core.printable import plain_names
 from fedcal.core.removed import check_kept
-from fedcal.core.scores import Kind
 from fedcal.core.shards import Shards, Task
 from fedcal.core.types import Integers
 from fedcal.datasets._arrays import from_arrays

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from fedcal.core.checks import one_of, same, whole
 from fedcal.core.classes import class_names
 from fedcal.core.errors import InputError
+from fedcal.core.kinds import Kind, logits_of
 from fedcal.core.numerics import softmax
-from fedcal.core.printable import plain_name
-from fedcal.core.scores import Kind, key_of, logits_of
+from fedcal.core.printable import key_of, plain_name
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers

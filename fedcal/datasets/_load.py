@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import near, one_of, unused
-from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError, located, system_errors
+from fedcal.core.kinds import Kind
+from fedcal.core.labels import ids_of
 from fedcal.core.removed import check_kept
-from fedcal.core.scores import Kind, numbers
+from fedcal.core.scores import numbers
 from fedcal.core.types import Floats
 from fedcal.datasets._arrays import from_arrays, from_columns
 from fedcal.datasets._blocks import BLOCKS

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import number_in, one_of, same, whole
-from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError, located
+from fedcal.core.labels import ids_of
 from fedcal.core.optional import need
 from fedcal.core.scores import MOST_CLASSES
 from fedcal.datasets._dataset import IDS, Given

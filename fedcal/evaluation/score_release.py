@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from fedcal.core.checks import interval, one_of
 from fedcal.core.fields import array
+from fedcal.core.kinds import KINDS, Kind
 from fedcal.core.pages import Part
 from fedcal.core.printable import listed
-from fedcal.core.scores import KINDS, Kind
 from fedcal.core.types import Floats
 from fedcal.evaluation import findings
 from fedcal.evaluation.by_group import group_parts
@@ -210,7 +210,8 @@ class ScoreRelease(Artifact):
         """Return tables and figures of metrics, curves and groups."""
         shown = parts(self.found, self.histograms, self.class_names)
         shown += group_parts(self.found, self.histograms)
-        return [*shown, effects.next_site_table(self._next_site)] if self._next_site else shown
+        tables = (effects.next_site_table, effects.spread_table)
+        return [*shown, *(table(self._next_site) for table in tables if self._next_site)]
 
     # -- what is read from it -------------------------------------------------------------
 

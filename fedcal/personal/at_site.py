@@ -14,7 +14,7 @@ from scipy.special import logsumexp, ndtri
 
 from fedcal.calibrators import Calibrator, Identity, TemperatureScaling, VectorScaling
 from fedcal.core import numerics
-from fedcal.core.scores import Kind
+from fedcal.core.kinds import Kind
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers

@@ -9,15 +9,17 @@ from dataclasses import replace
 from hashlib import sha256
 
 import pytest
+from policies import policy_text
 
-from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, BudgetCaps, JobFacts
-from fedcal.clients.site.records.records import RECORDS, SiteRecords
+from fedcal.clients.site.account import CLAIMED, OWN_NOISE, JobFacts
+from fedcal.clients.site.prepared import POLICY
+from fedcal.clients.site.store import RECORDS, SiteRecords
 from fedcal.experiments.cli.main import _run
 from fedcal.secure_aggregation.keys import read_key
 from fedcal.secure_aggregation.roster import Roster
 
 FACTS = JobFacts(
-    *("fedtemp", "user", "distributed", "zero-out", "gaussian", 1.0, 1e-6, 9, OWN_NOISE),
+    *("0" * 64, "fedtemp", "user", "distributed", "zero-out", "gaussian", 1.0, 1e-6, 9, OWN_NOISE),
     *("hub.example:9092", math.inf),
 )
 
@@ -42,19 +44,20 @@ def state(tmp_path):
         replace(FACTS, trust="central", verified=CLAIMED, epsilon=0.5, unit="example"),
         replace(FACTS, trust="secagg", epsilon=math.inf, delta=0.0),
     )
-    with SiteRecords(folder / RECORDS, limits=BudgetCaps(4.0, 1e-5)) as records:
+    (folder / POLICY).write_text(policy_text(epsilon_total=4.0, delta_total=1e-5))
+    with SiteRecords(folder / RECORDS) as records:
         for about in (FACTS, *others):
-            job = sha256(repr(about).encode()).hexdigest()
+            about = replace(about, job=sha256(repr(about).encode()).hexdigest())
             for round in (1, 2):
-                records.answer(job, about, round, "q", lambda: b"words")
-        records.finish(job)
+                records.answer(about, round, "q", lambda: b"words")
+        records.finish(about.job)
     return folder
 
 
 def test_what_a_server_or_a_file_says_controls_no_terminal(state, says):
     bad = replace(FACTS, method="fed\x1b[2Jtemp\n[red]", server="hub\u202e.example", epsilon=0.1)
     with SiteRecords(state / RECORDS) as records:
-        records.answer("0" * 64, bad, 1, "q", lambda: b"words")
+        records.answer(bad, 1, "q", lambda: b"words")
     code, out, _ = says("site", "ledger", "--state", state)
     assert code == 0
     assert "fed\\x1b[2Jtemp\\n[red]" in out
@@ -96,7 +99,8 @@ def test_a_restored_site_says_so_until_its_jobs_are_closed(tmp_path, state, says
 
 def spend(state, epsilon, job):
     with SiteRecords(state / RECORDS) as records:
-        records.answer(job * 64, replace(FACTS, epsilon=epsilon), 1, "q", lambda: b"words")
+        about = replace(FACTS, job=job * 64, epsilon=epsilon)
+        records.answer(about, 1, "q", lambda: b"words")
 
 
 def put_back_the_records(state, backup):

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from refusals import refused
 
+from fedcal.clients.site.account import OWN_NOISE, JobFacts
 from fedcal.clients.site.prepared import FEDERATION
-from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
-from fedcal.clients.site.records.records import RECORDS, SiteRecords
 from fedcal.clients.site.site_log import LOGGER
+from fedcal.clients.site.store import RECORDS, SiteRecords
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import FedcalError
 from fedcal.experiments.cli.main import _run
@@ -55,11 +55,11 @@ def test_a_site_with_unfinished_jobs_stays_in_its_federation(tmp_path):
     new = tmp_path / FEDERATION
     check_federation(state, new)  # it has done nothing yet
     about = JobFacts(
-        *("fedtemp", "example", "distributed", "add-remove", "gaussian", 1.0, 1e-6, 1),
+        *("a" * 64, "fedtemp", "example", "distributed", "add-remove", "gaussian", 1.0, 1e-6, 1),
         *(OWN_NOISE, "hub", time.time() + 3600),
     )
     with SiteRecords(state / RECORDS) as records:
-        records.enrol("a" * 64, about, lambda: (b"secret", b"signed"))
+        records.enrol(about, lambda: (b"secret", b"signed"))
     check_federation(state, state / FEDERATION)
     for changed in (new, None):
         refused(f"1 jobs at this site .* digest {first.digest}", check_federation, state, changed)

@@ -13,9 +13,9 @@ from quarters import connection
 from refusals import each_is_refused, refused
 from studies import study
 
+from fedcal.clients.site.account import OWN_NOISE, JobFacts
 from fedcal.clients.site.policy import Policy
-from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
-from fedcal.clients.site.records.records import SiteRecords, records_in
+from fedcal.clients.site.store import SiteRecords, records_in
 from fedcal.datasets.site_csv import Reading
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.jobs import job_of
@@ -23,12 +23,11 @@ from fedcal.experiments.study.joining import Kit, join, rows_of
 from fedcal.experiments.study.sealed import Join
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.secure_aggregation.roster import in_words
-from fedcal.strategies.server.job import terms_of_job
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 ONE = study(",".join(SITES))
 FACTS = JobFacts(
-    *("evaluate", "subject", "distributed", "add-remove", "laplace", 1.0, 0.0, 1),
+    *("a" * 64, "evaluate", "subject", "distributed", "add-remove", "laplace", 1.0, 0.0, 1),
     *(OWN_NOISE, "host:9092", float("inf")),
 )
 
@@ -321,7 +320,7 @@ def test_other_terms_are_shown_and_accepted_anew(there):
     old = (there.kit() / "federation.toml").read_text("utf-8")
     (there.kit() / "state" / "federation.toml").write_text(old)
     with records_in(there.kit() / "state") as records:
-        records.enrol("a" * 64, FACTS, lambda: (b"secret", b"signed"))
+        records.enrol(FACTS, lambda: (b"secret", b"signed"))
     refused("1 jobs at this site are unfinished", there.offer().accept)
     refused("1 jobs at this site", join, there.kit(), "rows.csv", new_keys=True)
     assert (there.kit() / "site.toml").read_text("utf-8") == first
@@ -348,8 +347,8 @@ def test_the_policy_takes_the_studys_own_release_and_nothing_else(there):
             federation=str(there.kit() / "federation.toml"),
         )
         settings = {k: v for k, v in (config.set | change.pop("set", {})).items() if v is not None}
-        fields = job_of(replace(config, clients=3, set=settings, **change), None).to_fields()
-        policy.check(fields, terms_of_job(fields, 2, "probs"), 100, sealed.roster)
+        job = job_of(replace(config, clients=3, set=settings, **change), None)
+        policy.check(job.to_fields(), job.terms(), 100, sealed.roster)
 
     ask()
     wrong = [

@@ -1,5 +1,6 @@
 """A site of a study while it runs: its rows, its rules, and what it shows of itself."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -7,10 +8,10 @@ from hospitals import Hospitals, table, write_rows
 from quarters import release_of
 from refusals import refused
 
+from fedcal.clients.site.account import OWN_NOISE, JobFacts
 from fedcal.clients.site.prepared import alone, prepared
-from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
-from fedcal.clients.site.records.records import records_in
 from fedcal.clients.site.results import keep_result
+from fedcal.clients.site.store import records_in
 from fedcal.core.errors import FedcalError
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import site
@@ -20,7 +21,7 @@ from fedcal.privacy.agreement import Terms
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 FACTS = JobFacts(
-    *("evaluate", "subject", "distributed", "add-remove", "laplace", 1.0, 0.0, 1),
+    *("1" * 64, "evaluate", "subject", "distributed", "add-remove", "laplace", 1.0, 0.0, 1),
     *(OWN_NOISE, "host:9092", float("inf")),
 )
 
@@ -86,7 +87,7 @@ def test_the_printed_command_recalibrates_as_it_stands(there, capsys):
     release.write(there.folder, "release")
     content = {"release.npz": (there.folder / "release.npz").read_bytes()}
     for _ in range(2):  # a message that comes twice
-        own, terms = prepared(kit / "state"), Terms(of.plan, (), "release")
+        own, terms = prepared(kit / "state"), Terms({}, of.plan, (), "release")
         keep_result(own, "run", "release", content, terms)
     with alone(kit / "state"):
         _, _, command = status(kit)["next"].partition("recalibrate at home, fedcal ")
@@ -111,7 +112,7 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
     there.offer().accept()
     started(there)
     with records_in(kit / "state") as records:
-        records.answer("1" * 64, FACTS, 1, "question", lambda: b"answer")
+        records.answer(FACTS, 1, "question", lambda: b"answer")
         records.finish("1" * 64)
     join(kit, "rows.csv", new_keys=True)
     refused("has accepted nothing, or has other keys", start, kit, None, print)
@@ -120,7 +121,7 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
     there.offer().accept()
     started(there)
     found = status(kit)
-    assert (found["epsilon"]["spent"], found["records"]) == (1.0, None)
+    assert (found["epsilon"]["in all"]["spent"], found["records"]) == (1.0, None)
     for when in (found["read"], found["answered"][0]["answered"]):  # no finer than minutes
         assert datetime.strptime(when, "%Y-%m-%dT%H:%M%z").tzinfo == UTC
     same = (
@@ -132,6 +133,6 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
     assert started(there, str(write_rows(there.folder / "new.csv", table(300, 9)))) == []
     copy = (kit / "state" / "records.sqlite").read_bytes()
     with records_in(kit / "state") as records:
-        records.answer("2" * 64, FACTS, 1, "question", lambda: b"answer")
+        records.answer(replace(FACTS, job="2" * 64), 1, "question", lambda: b"answer")
     (kit / "state" / "records.sqlite").write_bytes(copy)
     assert status(kit)["next"].startswith("fedcal site restored --state")
