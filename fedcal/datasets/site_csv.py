@@ -19,8 +19,9 @@ from typing import Any, Self
 import numpy as np
 
 from fedcal.core.checks import number_in, one_of
-from fedcal.core.classes import MISSING, quoted
+from fedcal.core.classes import quoted
 from fedcal.core.errors import InputError
+from fedcal.core.labels import MISSING
 from fedcal.core.printable import listed, plain_name, value_of
 from fedcal.datasets._arrays import from_columns
 from fedcal.datasets._dataset import Dataset

@@ -88,6 +88,11 @@ def test_rows_that_look_wrong_are_warned_of(tmp_path):
                 "have the same score, 0.25 (50 %), 0.45 (50 %): if",
             ],
         ),
+        (
+            study(",".join(SITES), model={"points": (0.25, 0.45)}),
+            changed(score=[0.25, 0.45] * (n // 2)),
+            [],
+        ),
         (ONE, few, ["warning: 40 patients: below 100 the noise"]),
         (study(groups=("v",)), changed(group=["v"] + ["w"] * (n - 1)), ["not counted apart: w"]),
         (study(protect="record"), changed(patient=None), []),
