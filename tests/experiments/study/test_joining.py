@@ -84,7 +84,7 @@ def test_rows_that_look_wrong_are_warned_of(tmp_path):
             ONE,
             changed(score=[0.25, 0.45] * (n // 2)),
             [
-                "the study reads these scores 4 points too low",
+                "the study reads these scores 3 points too low",
                 "have the same score, 0.25 (50 %), 0.45 (50 %): if",
             ],
         ),
