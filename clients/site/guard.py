@@ -13,7 +13,7 @@ from fedcal.clients.answers import check_columns
 from fedcal.clients.site.prepared import WITH_POLICY, Prepared
 from fedcal.core.checks import like, needed, same, whole
 from fedcal.core.errors import InputError
-from fedcal.core.shards import NO_SUBJECTS
+from fedcal.core.shards import NO_SUBJECTS, text_of
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.request import RUN, Asked, Request
 
@@ -80,7 +80,7 @@ def check(fields: Mapping[str, Any], asked: Asked, site: Prepared) -> tuple[Requ
     if reads is None and site.shards.inputs is not None:
         raise InputError("the question is about scores, this site has rows to train on")
     if reads is not None:
-        from fedcal.training.networks import need_torch, text_of
+        from fedcal.training.networks import need_torch
 
         same("shape of the network's inputs", text_of(reads), text_of(site.shards.input_shape))
         need_torch()

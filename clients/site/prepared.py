@@ -24,7 +24,7 @@ from fedcal.core.shards import Shards
 from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.storage.atomic import locked, whole_file
+from fedcal.storage.atomic import locked, whole_file, write_whole
 
 SITE, LOCK = "site.json", "lock"
 FEDERATION, POLICY, TERMS = "federation.toml", "site.toml", "terms.json"
@@ -221,13 +221,11 @@ def prepare(
         for name in (FEDERATION, POLICY, TERMS):
             (folder / name).unlink(missing_ok=True)
         for name, text in texts.items():
-            with whole_file(folder / name) as file:
-                file.write(text)
+            write_whole(folder / name, text)
         for name, array in arrays.items():
             with whole_file(folder / f"{name}.npy") as file:
                 np.save(file, array, allow_pickle=False)
-        with whole_file(folder / SITE) as file:  # last: whoever reads it finds the arrays
-            file.write(json.dumps(site).encode())
+        write_whole(folder / SITE, json.dumps(site))  # last: whoever reads it finds the arrays
 
 
 def count_beside(key: Path) -> Path:

@@ -73,6 +73,5 @@ def keep_result(folder: Path, run: str, form: str, files: Mapping[str, Any], ter
         if before != [path] or path.read_bytes() != content:
             raise errors.InputError("another result of this run came before")
     else:
-        with atomic.whole_file(path) as file:
-            file.write(content)
+        atomic.write_whole(path, content)
     return path

@@ -101,6 +101,8 @@ def command(
     _write(out, rows, done)
     test = rows.judged.sum()
     parts = "" if rows.judged.all() else f" (metrics: the {test} of its test part)"
+    if "subject" in rows.ids:
+        parts = f" of {len(np.unique(rows.ids['subject'])):,} subjects{parts}"
     first = f"{len(rows.logits):,} rows{parts} {done.verb}, written to {out}"
     record = {"rows": len(rows.logits), "out": str(out), **done.content}
     show([first, *(line for line in done.lines if line)], record, json=json, quiet=quiet)

@@ -43,10 +43,10 @@ Before = Mapping[str, Earlier]
 
 KEPT = ("terms", "digest", "rehearsal", "took_part", "date")
 _METRICS = {
-    "positive": ("prevalence", "roc_auc", "brier"),
-    "confidence": ("accuracy", "confidence_auc", "confidence_brier"),
+    "positive": ("prevalence", "brier"),
+    "confidence": ("accuracy", "confidence_brier"),
 }
-_AGREED = ("question", "contributors", "plural", "epsilon_release", "quorum", "score", "classes")
+_AGREED = ("contributors", "plural", "epsilon_release", "quorum", "score", "classes")
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,8 @@ def quarter_summary(
 ) -> dict[str, Any]:
     """Return the content of `study.json`, strict JSON; `earlier` are quarters by name.
 
-    Raises InputError if the facts are not of the study, or the release does not have its sites.
+    What is said of all sites leaves out those whose rows cannot be right (`left_out`). Raises
+    InputError if the facts are not of the study, or the release does not have its sites.
     """
     facts.check(study)
     here, score = present(release, facts.took_part), study.score
@@ -107,14 +108,17 @@ def quarter_summary(
     for name, before in both.items():  # of that release alone: this one needs no other's word
         then = verdicts_of(before, {}, level=level)["sites"]
         since[name]["faults"] = [site for site, one in then.items() if one["named"]]
+    usable = present(here, [s for s in facts.took_part if s not in verdicts["left_out"]])
     histograms = {site or "all sites": h for (_, site, _), h in here.histograms.items()}
-    each, (counts, root), edges = histograms.items(), here.by_site, here.question.edges_read
+    histograms["all sites"] = next(iter(usable.histograms.values()))
+    each, (counts, root), edges = histograms.items(), usable.by_site, here.question.edges_read
     content: dict[str, Any] = {
         "schema": 1,
         "study": study.study,
         "terms": json.loads(study.terms),
         "digest": study.digest,
         **asdict(facts),
+        "question": study.question.text,
         **{name: getattr(study, name) for name in _AGREED},
         "about": study.sites,
         "until": study.until.isoformat(),
@@ -137,7 +141,8 @@ def quarter_summary(
         "curves": pages.to_json(_curves(histograms, score)),
     }
     if len(counts) > 2:
-        content["next_site"] = effects.next_site(counts, edges, root, facts.took_part)
+        names = usable.question.group_names
+        content["next_site"] = effects.next_site(counts, edges, root, names)
     content = json.loads(
         json.dumps(content), parse_constant=lambda _: None
     )  # NaN is none of JSON's
@@ -164,6 +169,12 @@ def earlier_of(out: Path, study: Study) -> dict[str, Earlier]:
         except InputError as e:
             warnings.warn(f"passed over: {e}", stacklevel=2)
     return {name: one for _, name, one in sorted(quarters, key=lambda one: one[:2])}
+
+
+def ends_of(earlier: Mapping[str, Earlier]) -> dict[str, Earlier]:
+    """Return the first and the last of earlier quarters by day: a report compares with these."""
+    names = [*earlier]
+    return {name: earlier[name] for name in [*names[:1], *names[1:][-1:]]}
 
 
 def present(release: ScoreRelease, sites: Sequence[str]) -> ScoreRelease:
@@ -240,6 +251,7 @@ def write_quarter(
     if a file cannot be written.
     """
     made: dict[str, Any] = {}
+    earlier = ends_of(earlier)
 
     def write(draft: Path) -> None:
         digest = ""

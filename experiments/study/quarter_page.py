@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from fedcal.core import pages, printable
 from fedcal.evaluation.intervals import from_json
 from fedcal.evaluation.page import whole
 from fedcal.evaluation.sites import effects
-from fedcal.evaluation.sites.verdicts import ALL, MOST, ORDER, least_points
+from fedcal.evaluation.sites.verdicts import ALL, ONE_CLASS, ORDER, is_hidden, least_points
 from fedcal.experiments.report import page
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.figures.parts import drawn
@@ -21,17 +22,45 @@ Told = Mapping[str, Any]
 """The content of `study.json`."""
 
 _MOST_NAMED = 5
+_NO_RANKING, _WIDE = 0.6, 0.5
+"""AUC below which scores hardly tell outcomes apart; interval of one that is unknown."""
 
 
 def in_words(quarter: Told) -> dict[str, Any]:
     """Return the sentences of `study.json`; commands in them are between backquotes."""
-    off, changed = faults(quarter), _changed(quarter)
-    each = [f"{site} {quarter['sites'][site]['words']}" for site in off]
-    turned = sum(ORDER in quarter["sites"][site]["named"] for site in off)
-    facts: dict[str, Any] = {"told": quarter, "off": off, "unseen": hidden(quarter), "some": some}
-    facts |= {"swapped": off[:turned], "fit": off[turned:], "changed": changed, "all": ALL}
-    told = page.words("steps", **facts, each=printable.listed(each, "; ", 3), most=MOST)
+    sites, off, unseen = quarter["sites"], faults(quarter), hidden(quarter)
+    each = [f"{site} {sites[site]['words']}" for site in off]
+    rows = [site for site in off if {ORDER, ONE_CLASS} & {*sites[site]["named"]}]
+    swapped = [site for site in rows if ORDER in sites[site]["named"]]
+    most = [100 * sites[site]["most"] for site in unseen or sites]
+    gaps = " to ".join(dict.fromkeys(f"{x:.0f}" for x in (min(most), max(most))))
+    told = page.words(
+        "steps",
+        told=quarter,
+        some=some,
+        all=ALL,
+        each=printable.listed(each, "; ", 3),
+        ranks=_ranks(quarter),
+        off=off,
+        rows=rows,
+        swapped=swapped,
+        fit=[site for site in off if site not in rows],
+        single=[site for site, one in sites.items() if one["one_class"] and site not in swapped],
+        unseen=unseen,
+        crowded=hidden(quarter, "range"),
+        gaps=f"a gap of {gaps} points",
+        changed=_changed(quarter),
+    )
     return {"headline": told["headline"][0], "next": list(told["next"])}
+
+
+def _ranks(quarter: Told) -> str:
+    """Return whether the scores of all sites together rank outcomes: yes, not, maybe."""
+    auc = quarter["all"]["auc"]
+    best = max(one["auc"]["low"] for one in quarter["sites"].values())
+    if max(auc["high"], best) < _NO_RANKING:
+        return "not"
+    return "yes" if auc["low"] > 0.5 else "maybe"
 
 
 def some(names: Sequence[str]) -> str:
@@ -46,9 +75,9 @@ def faults(quarter: Told) -> list[str]:
     return sorted(off, key=lambda site: ORDER not in quarter["sites"][site]["named"])
 
 
-def hidden(quarter: Told) -> list[str]:
-    """Sites without a named fault where noise hides gaps above `MOST`."""
-    return [s for s, one in quarter["sites"].items() if not one["named"] and one["limit"] > MOST]
+def hidden(quarter: Told, by: str = "noise") -> list[str]:
+    """Sites without a named fault where noise, or the range of scores, hides larger ones."""
+    return [site for site, one in quarter["sites"].items() if is_hidden(one, by)]
 
 
 def _changed(quarter: Told) -> dict[str, tuple[list[str], list[str]]]:
@@ -73,6 +102,7 @@ MOST_LINES = 10
 """Sites in the table of page 1: those with a fault come first."""
 
 _COLUMNS = ("site", "verdict", "gap, points", "slope")
+_EVERY = "all sites"
 _GUIDES = ("TRIPOD+AI", "TRIPOD-Cluster", "item", "here")
 _SHARES = {
     "recall": "sensitivity, %",
@@ -84,7 +114,11 @@ _SHARES = {
 
 def quarter_page(quarter: Told, *where: Path) -> page.Page:
     """Return the page of a quarter; KeyError or TypeError for another content."""
-    lines = list(_verdicts(quarter, 0))
+    lines = [_line(site, words, quarter) for site, words in _verdicts(quarter)]
+    first_lines = [*lines[:MOST_LINES], _line(_EVERY, "", quarter)]
+    rate = "prevalence" if quarter["score"] == "positive" else "accuracy"
+    names = quarter["plural"], f"{rate}, %", "AUC", "O:E"
+    columns = ("site", "verdict", *names, "gap, points")
     told = page.words(
         "quarter",
         told=quarter,
@@ -94,17 +128,18 @@ def quarter_page(quarter: Told, *where: Path) -> page.Page:
         some=some,
         points=least_points,
         next_site=effects.next_site_sentence,
+        at_home=partial(_at_home, quarter),
     )
     facts = [tuple(fact.split(": ", 1)) for fact in told["facts"] if ": " in fact]
     first: list[page.Shown] = [
-        pages.Table("", _COLUMNS, lines[:MOST_LINES], told["verdicts"][0], left=(0, 1)),
+        pages.Table("", columns, first_lines, told["verdicts"][0], left=(0, 1)),
         pages.Text("What to do next", tuple(quarter["next"])),
         pages.Text("What may be published", told["publish"], "plain"),
         pages.Table("The study", (), facts),
     ]
     privacy = [
         pages.Text("", told["privacy"]),
-        pages.Text("More", tuple(quarter.get("more", ())), "fold"),
+        pages.Text("More", told["more"], "fold"),
         pages.Text("", told["verify"], "plain"),
     ]
     guides = pages.Table("", _GUIDES, _items(told["items"]), told["guidelines"][0])
@@ -119,18 +154,45 @@ def quarter_page(quarter: Told, *where: Path) -> page.Page:
             pages.Text("Methods, to paste", told["methods"], "plain"),
             page.Section("Privacy", privacy),
             page.Section("Items of reporting guidelines", [guides], "items"),
+            *([effects.spread_table(quarter["next_site"])] if quarter["next_site"] else []),
         ],
         versions=quarter["versions"],
         banner=" ".join(told["banner"]),
     )
 
 
-def _verdicts(quarter: Told, digits: int) -> Iterator[tuple[str, ...]]:
-    """Yield a line for each site: faults first, then sites that noise hides."""
+def _verdicts(quarter: Told) -> Iterator[tuple[str, str]]:
+    """Yield each site and its verdict: faults first, then sites that noise hides."""
     for site in dict.fromkeys([*faults(quarter), *hidden(quarter), *quarter["sites"]]):
-        one = quarter["sites"][site]
-        yield site, one["words"], _interval(one["gap"], 100, digits), _interval(one["slope"])
-    yield from ((site, "absent", "", "") for site in quarter["absent"])
+        yield site, quarter["sites"][site]["words"]
+    yield from ((site, "absent") for site in quarter["absent"])
+
+
+def _line(site: str, words: str, quarter: Told) -> tuple[str, ...]:
+    """Return a line of page 1; "" in place of what is not known of a site."""
+    one = quarter["all"] if site == _EVERY else quarter["sites"].get(site)
+    if one is None:
+        return site, words, *[""] * 5
+    measured = quarter["metrics"][site]
+    rate = measured["of"].get("prevalence") or measured["of"].get("accuracy")
+    shown = _interval(rate, 100, 0) if rate else "too few"
+    both = _auc(one["auc"]), _interval(one["observed_expected"], 1, 1) or "unknown"
+    return site, words, _number(measured), shown, *both, _interval(one["gap"], 100, 0)
+
+
+def _at_home(quarter: Told, sentence: str) -> str:
+    """Return a sentence of a run in the words of a study: sites, and those whom it protects."""
+    protect, plural = quarter["terms"]["protect"], quarter["plural"]
+    words = {"client": "site", "clients": "sites"}
+    if protect != "record":
+        words |= {"subject": protect, "subjects": plural}
+
+    def said(found: re.Match[str]) -> str:
+        old = found[0]
+        new = words.get(old.lower(), old)
+        return new.capitalize() if old[0].isupper() else new
+
+    return re.sub(r"`[^`]*`|\w+", said, sentence)
 
 
 def _interval(estimate: Mapping[str, Any], scale: float = 1, digits: int = 2) -> str:
@@ -144,6 +206,10 @@ def _interval(estimate: Mapping[str, Any], scale: float = 1, digits: int = 2) ->
     return "{} ({} to {})".format(*shown)
 
 
+def _auc(estimate: Mapping[str, Any]) -> str:
+    return _interval(estimate) if estimate["high"] - estimate["low"] < _WIDE else "unknown"
+
+
 def _p_value(p: float) -> str:
     return f"{p:.3f}" if p >= 1e-3 else "<\xa00.001"
 
@@ -151,36 +217,43 @@ def _p_value(p: float) -> str:
 def parts(quarter: Told) -> Iterator[pages.Part]:
     """Tables of the details, from top to bottom."""
     rows: Any = []
-    for site, words, gap, slope in _verdicts(quarter, 1):
+    for site, words in _verdicts(quarter):
         if one := quarter["sites"].get(site):
+            each = _interval(one["gap"], 100, 1), _interval(one["slope"])
             more = _interval(one["intercept"]), _p_value(one["adjusted"])
-            rows.append((site, gap, slope, *more, least_points(one["limit"]), words))
+            rows.append((site, *each, *more, least_points(one["limit"]), words))
     note = (
-        "p-values are of an offset of 0 and a slope of 1 together, corrected for all tests of this "
-        f'release (Holm): below {quarter["level"]:.3g} a site is named. Gaps of "seen from", '
-        "rounded up, and more are found with a probability of 80 %."
+        "A slope below 1: scores are too extreme. p-values are of an offset of 0 and a slope of 1 "
+        "together, corrected for all tests of this release (Holm): below "
+        f'{quarter["level"]:.3g} a site is named. Gaps of "seen from", rounded up, and more are '
+        "found with a probability of 80 %."
     )
     columns = ("intercept", "p-value", "seen from", "verdict")
     yield pages.Table("Calibration", ("site", *_COLUMNS[2:], *columns), tuple(rows), note)
     note = "Numbers with the standard deviation of their noise; metrics with 95 % intervals."
-    yield _measured("By site", quarter["metrics"], quarter, note)
+    of = {_EVERY: quarter["all"]} | quarter["sites"]
+    more = {
+        "AUC": {site: _auc(one["auc"]) for site, one in of.items()},
+        "O:E": {site: _interval(one["observed_expected"]) or "unknown" for site, one in of.items()},
+    }
+    yield _measured("By site", quarter["metrics"], quarter, note, more)
     for name, one in quarter["since"].items():
         tests = quarter["changes"].get(name, {}).items()
         rows = []
         for site, c in tests:
             moved = _interval(c["gap_change"], 100, 1), _interval(c["slope_change"])
-            rows.append((site or "all sites", c["words"], *moved, _p_value(c["adjusted"])))
-        rows = rows or [("all sites", f"not comparable: {one['why']}", "", "", "")]
+            rows.append((site or _EVERY, c["words"], *moved, _p_value(c["adjusted"])))
+        rows = rows or [(_EVERY, f"not comparable: {one['why']}", "", "", "")]
         columns = ("calibration", "gap, points: change", "slope: change", "p-value")
         yield pages.Table(f"Change since {name}", ("site", *columns), tuple(rows))
     for at, each in quarter["thresholds"].items():
-        yield _measured(f"Threshold {at} of the {outcome(quarter)}", each, quarter, "")
+        yield _measured(f"Threshold {at} of the {outcome(quarter)}", each, quarter, "", {})
     if quarter["groups"]:
         note = "With 95 % intervals, each alone, where there are not too few; no verdicts."
         rows = []
         for one in quarter["groups"]:
             both = _interval(one["gap"], 100, 1), _interval(one["slope"])
-            rows.append((one["site"] or "all sites", one["group"], _number(one), *both))
+            rows.append((one["site"] or _EVERY, one["group"], _number(one), *both))
         yield pages.Table(
             "Groups", ("site", "group", quarter["plural"], *_COLUMNS[2:]), tuple(rows), note
         )
@@ -192,15 +265,17 @@ def _number(one: Told) -> str:
     return f"{max(one['rows'], 0):,.0f} ± {one['noise']:,.0f}"
 
 
-def _measured(title: str, each: Told, quarter: Told, note: str) -> pages.Table:
-    """Return a table of numbers and metrics of each site."""
+def _measured(title: str, each: Told, quarter: Told, note: str, more: Told) -> pages.Table:
+    """Return a table of numbers and metrics of each site, `more` of them in words."""
     names = max((list(one["of"]) for one in each.values()), key=len)
     rows = []
     for site, one in each.items():
         of = ((n, "accuracy" if n in _SHARES else n, from_json(e)) for n, e in one["of"].items())
         whole_metrics = {name: whole(kind, estimate) for name, kind, estimate in of}
-        rows.append((site, _number(one), *(whole_metrics.get(name, "too few") for name in names)))
+        cells = (whole_metrics.get(name, "too few") for name in names)
+        rows.append((site, _number(one), *cells, *(own[site] for own in more.values())))
     headings = [_SHARES.get(name) or heading(name, quarter["score"]) for name in names]
+    headings += more
     return pages.Table(title, ("site", quarter["plural"], *headings), tuple(rows), note)
 
 

@@ -23,13 +23,13 @@ from typing import Any, Self
 from fedcal.core.checks import different, one_of, same, whole
 from fedcal.core.errors import InputError, damaged
 from fedcal.experiments.deploy.fleet import plain_key
-from fedcal.experiments.report.page import read_json, write_text
+from fedcal.experiments.report.page import read_json
 from fedcal.experiments.study.study_file import Study
 from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Roster, check_digest, check_key
-from fedcal.storage.atomic import must_exist
+from fedcal.storage.atomic import must_exist, write_whole
 from fedcal.storage.toml_files import check_keys
 
 MOST_BYTES = 1 << 22
@@ -221,13 +221,13 @@ _PURPOSE = "study-quarter"
 def write_signature(folder: Path, signer: SigningKey) -> None:
     """Sign all files of a quarter in a folder."""
     fields = {"schema": 1, "files": _hashes(folder)}
-    write_text(folder / SIGNATURE, signed_text(fields, _PURPOSE, signer))
+    write_whole(folder / SIGNATURE, signed_text(fields, _PURPOSE, signer))
 
 
 def check_signature(folder: Path, coordinator: bytes) -> None:
     """InputError unless this key has signed all files of a quarter in a folder as they are."""
     path, now = folder / SIGNATURE, _hashes(folder)
-    must_exist(path, f"not signed. fedcal study sign {folder} --key coordinator.pem makes it")
+    must_exist(path, f"not signed. fedcal study verify {folder} --key coordinator.pem signs it")
     fields = read_fields(path)
     check_signed(path, fields, _PURPOSE, coordinator, ["files"])
     for name in sorted({*now, *fields["files"]}):

@@ -12,8 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import tomli_w
@@ -24,18 +25,22 @@ from fedcal.core.checks import interval, like, needed, one_of, positive, unused,
 from fedcal.core.classes import class_names, digest_of
 from fedcal.core.errors import InputError
 from fedcal.core.printable import plain_names
-from fedcal.evaluation.sites.effects import CUTS
+from fedcal.evaluation.sites.effects import FINE
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.report.page import render
-from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.jobs import METHOD, job_of
+from fedcal.experiments.runs.config import STUDY, Config
+from fedcal.experiments.runs.jobs import METHOD, is_personal, job_of
 from fedcal.metrics import buckets, encodings
+from fedcal.privacy import AUTO
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.noise_plan import Plan
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
 from fedcal.secure_aggregation.roster import Member, Roster, check_name
 from fedcal.storage.toml_files import parse_toml, read_as, record_of
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.settings import settings_of
 
 MOST_BYTES = 1 << 20
 PROTECTED = {
@@ -48,6 +53,8 @@ PLURAL = {"person": "people"}
 DELTA = 1e-9
 """Of a release, at most: what the arithmetic of exact noise may add to a pure epsilon."""
 
+_Setting: TypeAlias = bool | int | float | str | tuple[str, ...] | tuple[float, ...]
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 """Of a study, a site, a quarter."""
 
@@ -58,7 +65,8 @@ def check_file_name(name: str) -> None:
 
 
 _NEAR = 0.4  # log odds by which a cut is moved to a threshold
-_MOST_THRESHOLDS = 5
+_OF_TWO = {"thresholds": 5, "points": 39}  # of two classes alone, and at most so many
+_POINT, _APART = 1e-6, 1e-5  # half a point's bucket, least distance
 _MOST_EPSILON = 20  # beyond it promises nothing, and the arithmetic of exact noise gives out
 
 
@@ -67,7 +75,8 @@ class Model:
     """Model whose probabilities are evaluated: table `[model]`.
 
     `classes` are names in the order of the columns; of two the `positive` one is that of the
-    probabilities, "" = the last. `thresholds` of its probability are of interest. Rows of another
+    probabilities, "" = the last. `thresholds` of its probability are of interest; `points` are
+    values that many rows share, such as those of a points score (of two classes). Rows of another
     `version` are another study's. `rate`: about how often the positive class occurs (of more
     classes: how often a prediction is right), in public; the forecast alone uses it.
     """
@@ -77,26 +86,46 @@ class Model:
     version: str = "1"
     positive: str = ""
     thresholds: tuple[float, ...] = ()
+    points: tuple[float, ...] = ()
     rate: float = 0.5
 
 
 @dataclass(frozen=True)
-class Study:
-    """Terms of a study: questions, sites and budget.
+class StudyQuestion:
+    """What a release asks: table `[question]`.
 
-    `study` is its name, and that of its files; `question` and `contributors` are as the report has
+    `text` is as the report has it. `method` is one of `fedcal simulate --method`, `settings` are
+    its own (`--set`) and `rounds` how many it has (None = its own number). `delta` is of a release,
+    for methods whose noise is Gaussian. A site's rows take part in each round with the probability
+    `sampling_rate`, by the site's own secret coin.
+    """
+
+    text: str = ""
+    method: str = METHOD
+    rounds: int | None = None
+    delta: float = 1e-6
+    sampling_rate: float = 1.0
+    settings: Mapping[str, _Setting] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Terms of a study: its question, sites and budget.
+
+    `study` is its name, and that of its files; `contributors` are as the report has
     them; sites find the server at `server`, HOST:PORT. `sites` has about how many of those
     protected each has in a release, in public (0 = not said); `protect` is one of `PROTECTED`.
     `epsilon` is of one of those, in a year from `since` on, for so many `years`, with `per_year`
-    releases. `groups` of rows (column `group`) are counted apart at each site. So many sites may be
-    `away` in a release; so many may work with whoever runs the server (`colluding`).
+    releases. `groups` of rows (column `group`) are counted apart at each site. Rows without an
+    outcome or a score are left out at a site, at most a share `missing` of its rows. So many sites
+    may be `away` in a release; so many may work with whoever runs the server (`colluding`).
     """
 
     study: str
     model: Model
     sites: Mapping[str, int]
     server: str
-    question: str = ""
+    question: StudyQuestion = field(default_factory=StudyQuestion)
     contributors: tuple[str, ...] = ()
     protect: str = "patient"
     epsilon: float = 4.0
@@ -104,6 +133,7 @@ class Study:
     since: datetime.date = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).date())
     years: int = 1
     groups: tuple[str, ...] = ()
+    missing: float = 0.05
     away: int | None = None
     colluding: int | None = None
 
@@ -112,6 +142,7 @@ class Study:
             check_file_name(name)
         read_address("server", self.server)
         one_of("protect", self.protect, PROTECTED)
+        one_of("method of [question]", self.question.method, STRATEGIES, "fedcal simulate --help")
         positive("epsilon", self.epsilon)
         whole("per-year", self.per_year, 1, 366)
         interval(f"(0, {_MOST_EPSILON}]")("epsilon of a release", self.epsilon_release)
@@ -123,15 +154,20 @@ class Study:
         for group in self.groups:
             check_name("a group's name", group)
         plain_names("groups", self.groups)
+        interval("[0, 1)")("missing", self.missing)
         model, classes = self.model, len(self.model.classes)
         class_names(model.classes, whole("the number of classes", classes, 2))
         if classes != 2:
             why = "it is for two classes"
-            unused(why, positive=model.positive or None, thresholds=model.thresholds or None)
+            named = {name: getattr(model, name) or None for name in ("positive", *_OF_TWO)}
+            unused(why, **named)
         one_of("positive of [model]", model.positive or model.classes[-1], model.classes)
-        whole("the number of thresholds", len(model.thresholds), 0, _MOST_THRESHOLDS)
-        for at in (*model.thresholds, model.rate):
-            interval("(0, 1)")("each of thresholds and rate of [model]", at)
+        for name, most in _OF_TWO.items():
+            whole(f"the number of {name}", len(getattr(model, name)), 0, most)
+        for at in (*model.thresholds, *model.points, model.rate):
+            interval("(0, 1)")("each of thresholds, points and rate of [model]", at)
+        for low, high in pairwise((0.0, *model.points, 1.0)):
+            interval(f"[{_APART}, 1]")("the distance of points of [model], in order,", high - low)
         self._resolve("away", sites - 2, max(1, sites // 5))
         self._resolve("colluding", max(min(self.committee.colluding, self.quorum - 2), 0), 1)
 
@@ -155,7 +191,9 @@ class Study:
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Self:
-        """Return the study of the tables of a file."""
+        """Return the study of the tables of a file; fedcal 0.2 had a text as the question."""
+        if isinstance(text := table.get("question"), str):
+            table = {**table, "question": {"text": text}}
         return record_of(cls, table, "a study")
 
     def to_toml(self) -> str:
@@ -170,6 +208,7 @@ class Study:
         terms = {name: getattr(self, name) for name in _TERMS}
         terms["model"] = {k: v for k, v in vars(self.model).items() if k != "rate"}
         terms |= {"since": self.since.isoformat(), "sites": list(self.sites)}
+        terms["question"] = {k: v for k, v in vars(self.question).items() if k != "text"}
         return json.dumps(terms, sort_keys=True, separators=(",", ":"))
 
     @property
@@ -221,6 +260,11 @@ class Study:
         return PLURAL.get(self.protect, f"{self.protect}s")
 
     @property
+    def subjects(self) -> str:
+        """Word for the subjects of rows, in the plural."""
+        return self.plural if self.unit == units.Subject.name else "subjects"
+
+    @property
     def epsilon_release(self) -> float:
         """Epsilon of one release: epsilons add up over a year."""
         return self.epsilon / self.per_year
@@ -265,33 +309,59 @@ class Study:
 
     @property
     def cuts(self) -> tuple[float, ...]:
-        """Inner edges of the buckets: nine for the least noise, moved to thresholds near them."""
-        cuts = CUTS[self.score]
-        for at in map(logit, self.model.thresholds):
+        """Inner edges of the buckets: few for little noise, moved to thresholds and points near.
+
+        Each of the model's points has a bucket of its own.
+        """
+        cuts, exact = FINE[self.score], {*self.model.thresholds}
+        if self.score == "positive" and not exact:
+            exact = {0.5}
+        for at in map(logit, (*exact, *self.model.points)):
             near = np.abs(cuts - at)
-            cuts = np.delete(cuts, near.argmin()) if near.min() < _NEAR else cuts
-        return tuple(sorted({*self.model.thresholds, *np.round(expit(cuts), 6).tolist()}))
+            cuts = np.delete(cuts, near.argmin()) if near.min(initial=np.inf) < _NEAR else cuts
+        for at in self.model.points:  # a score of 1/2 counts as below, one at a threshold above
+            exact |= {at if at in self.model.thresholds and at != 0.5 else round(at - _POINT, 9)}
+            exact |= {0.5 if at == 0.5 else round(at + _POINT, 9)}
+        return tuple(sorted({*exact, *np.round(expit(cuts), 6).tolist()}))
+
+    @property
+    def evaluates(self) -> bool:
+        """True if a release has a verdict for each site: a quarter's report."""
+        return self.question.method == METHOD
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings of the method; each is named by a run and fixed by a policy."""
-        asked: dict[str, Any] = {"by": "site", "cuts": list(self.cuts), "encoding": encodings.FLAT}
-        asked["groups"] = list(self.sites)
-        asked |= {"within": list(self.groups)} if self.groups else {}
-        if self.score == "positive":
-            asked["threshold"] = (*self.model.thresholds, 0.5)[0]
-        return asked
+        """Settings of the method; sites accept each of them."""
+        asked, sites = dict(self.question.settings), list(self.sites)
+        own: dict[str, Any] = {}
+        if self.evaluates:
+            own = {"by": "site", "cuts": list(self.cuts), "encoding": encodings.FLAT}
+            own |= {"groups": sites} | ({"within": list(self.groups)} if self.groups else {})
+            if self.score == "positive":
+                own["threshold"] = (*self.model.thresholds, 0.5)[0]
+        elif is_personal(self.question.method) or asked.get("groups") == "site":
+            own = {"groups": sites}
+        elif self.groups and "groups" in settings_of(self.question.method):
+            own = {"groups": list(self.groups)}
+        for name in own:
+            why = "it follows from the study's sites, groups and thresholds"
+            unused(why, **{name: None if asked.get(name) == "site" else asked.get(name)})
+        return asked | own
 
     def config(self, **more: Any) -> Config:
         """Return the run of one release."""
+        question = self.question
         return Config(
-            method=METHOD,
+            method=question.method,
             class_names=",".join(self.classes),
             clients=len(self.sites),
+            rounds=question.rounds,
+            sampling_rate=question.sampling_rate,
             epsilon=self.epsilon_release,
+            delta=question.delta,
             unit=self.unit,
             trust=trust.Distributed.name,
-            mechanism=mechanisms.Laplace.name,
+            mechanism=mechanisms.Laplace.name if self.evaluates else AUTO,
             secure_aggregation="protocol",
             quorum=(self.quorum - 0.5) / len(self.sites),
             colluding=self.colluding,
@@ -299,16 +369,27 @@ class Study:
             **more,
         )
 
+    def job(self, roster: Roster | None = None, **more: Any) -> Job:
+        """Return what the server runs in a release, among the sites of a roster; see `config`.
+
+        Sites with logits and sites with probabilities are asked the same.
+        """
+        job = job_of(self.config(engine=STUDY, **more), None)
+        return replace(job, roster="" if roster is None else roster.to_text(), input="probs")
+
     @cached_property
     def plan(self) -> Plan:
-        """Plan of a release, as the server and each site make it."""
-        return job_of(self.config(), None).plan
+        """Plan of a release, as the coordinator and each site make it."""
+        return self.job().plan
+
+    @property
+    def delta_release(self) -> float:
+        """Delta of one release, which for exact Laplace noise is that of its arithmetic."""
+        return max(self.plan.delta, DELTA)
 
     def asked(self, roster: Roster) -> Terms:
         """Return what each site of a roster is asked to agree to."""
-        job = job_of(self.config(), None)
-        facts: Any = {"roster": roster.to_text(), "class_digest": self.class_digest}
-        return replace(job, input="probs", **facts).terms()
+        return self.job(roster).terms()
 
     def policy(self, federation: str) -> dict[str, Any]:
         """Return the tables of a site's `site.toml`: for how long, with whom, how much in all.
@@ -325,15 +406,18 @@ class Study:
             "expires": self.until,
             "epsilon-a-year": self.epsilon,
             "epsilon-total": self.epsilon_total,
-            "delta-a-year": DELTA * self.per_year,
-            "delta-total": DELTA * self.per_year * self.years,
+            "delta-a-year": self.delta_release * self.per_year,
+            "delta-total": self.delta_release * self.per_year * self.years,
             "answers": self.quorum,
             "colluding": self.colluding,
             "committee": [[len(committee.members), committee.threshold]],
         }
 
 
-_TERMS = ("study", "protect", "epsilon", "per_year", "years", "groups", "away", "colluding")
+_TERMS = (
+    *("study", "protect", "epsilon", "per_year", "years", "groups", "missing", "away"),
+    "colluding",
+)
 
 
 def _in_toml(value: Any) -> str:

@@ -58,8 +58,6 @@ from fedcal.metrics.binning import (
     tables,
 )
 
-Negatives = Literal["cut", "merged", "norm-sub"]
-
 
 def norm_sub(counts: Floats) -> Floats:
     """Return non-negative counts with each row's total (Norm-Sub; Wang et al. 2020, section 4).
@@ -89,19 +87,6 @@ def norm_sub(counts: Floats) -> Floats:
     return np.where(negative, np.where(total > 0, moved, 0.0), counts)
 
 
-def cleaned(counts: Floats, negatives: Negatives) -> Floats:
-    """Return fine bins as they go into merging; "merged" leaves them unchanged."""
-    if negatives == "norm-sub":
-        return norm_sub(counts)
-    return counts if negatives == "merged" else np.maximum(counts, 0.0)
-
-
-def merged(fine: Floats, bins: int) -> Floats:
-    """Join neighbouring bins, (tables, fine) -> (tables, bins), and cut negative sums at 0."""
-    counts: Floats = fine.reshape(len(fine), bins, -1).sum(axis=2)
-    return np.maximum(counts, 0.0)
-
-
 Rows = Literal["all", "changed"]
 Estimate = Literal["posterior", "share"]
 
@@ -124,18 +109,15 @@ class _Binning(Calibrator):
         positive: Floats,
         negative: Floats,
         classes: int,
-        negatives: Negatives = "cut",
         estimate: Estimate = "posterior",
     ) -> Self:
         """Return the calibrator for (tables, bins) counts, which may be noisy or negative.
 
         (1, bins) counts, pooled over classes, make one table that every class uses.
-        `negatives` is the treatment of negative counts, see `norm_sub`: by default they are cut
-        before bins are merged, so that the sparse bins of noise look alike, and BBQ's evidence
-        cannot mistake one for signal. `estimate` is BBQ's.
+        Negative counts are cut before bins are merged, so that the sparse bins of noise look
+        alike, and BBQ's evidence cannot mistake one for signal. `estimate` is BBQ's.
         """
-        positive, negative = cleaned(positive, negatives), cleaned(negative, negatives)
-        table = cls._table(positive, negative, estimate)
+        table = cls._table(np.maximum(positive, 0.0), np.maximum(negative, 0.0), estimate)
         if len(table) == 1:
             table = np.repeat(table, tables(classes), axis=0)
         return cls(table, classes)
@@ -143,7 +125,7 @@ class _Binning(Calibrator):
     @staticmethod
     @abstractmethod
     def _table(positive: Floats, negative: Floats, estimate: Estimate) -> Floats:
-        """Return the table of counts, which only "merged" may leave negative."""
+        """Return the table of counts >= 0."""
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Count the pooled rows and make the table."""
@@ -172,10 +154,8 @@ class HistogramBinning(_Binning):
 
     @staticmethod
     def _table(positive: Floats, negative: Floats, estimate: Estimate) -> Floats:
-        """Return the table: without merging, "merged" cuts negative counts like "cut"; no prior."""
-        bins = positive.shape[1]
-        p, n = merged(positive, bins), merged(negative, bins)
-        return _ratio(p, p + n)
+        """Return the table; no prior."""
+        return _ratio(positive, positive + negative)
 
 
 def _ratio(part: Floats, total: Floats) -> Floats:
@@ -201,54 +181,29 @@ class BBQ(_Binning):
     @staticmethod
     def _table(positive: Floats, negative: Floats, estimate: Estimate) -> Floats:
         """Return the mixture of all models, in the fine bins."""
+        from scipy.special import gammaln
+
         fine = positive.shape[1]
         if 2 ** (fine.bit_length() - 1) != fine or fine < 2:
             raise InputError(f"BBQ needs a power of two of bins, got {fine}")
         scores, means = [], []
         for e in range(1, fine.bit_length()):
             bins = 2**e
-            p, n = merged(positive, bins), merged(negative, bins)
-            score, mean = binning_model(p, n, (np.arange(bins) + 0.5) / bins)
-            scores.append(score)
-            if estimate == "share":
-                mean = _ratio(p, p + n)
+            p, n = (x.reshape(len(x), bins, -1).sum(axis=2) for x in (positive, negative))
+            prior, midpoint = 2.0 / bins, (np.arange(bins) + 0.5) / bins
+            alpha, beta = prior * midpoint, prior * (1.0 - midpoint)
+            evidence = (
+                (gammaln(prior) - gammaln(p + n + prior))
+                + (gammaln(p + alpha) - gammaln(alpha))
+                + (gammaln(n + beta) - gammaln(beta))
+            )
+            scores.append(evidence.sum(axis=1))
+            mean = _ratio(p, p + n) if estimate == "share" else (p + alpha) / (p + n + prior)
             means.append(np.repeat(mean, fine // bins, axis=1))
-        return by_evidence(np.stack(scores), np.stack(means))
-
-
-def binning_model(p: Floats, n: Floats, midpoint: Floats) -> tuple[Floats, Floats]:
-    """Return evidence and posterior mean of one of BBQ's binning models, see `BBQ`.
-
-    Parameters
-    ----------
-    p, n
-        (tables, bins) counts >= 0
-    midpoint
-        (bins,) of each bin
-
-    Returns
-    -------
-    tuple[Floats, Floats]
-        logarithm of the marginal likelihood, (tables,), and means, (tables, bins)
-    """
-    from scipy.special import gammaln
-
-    prior = 2.0 / len(midpoint)
-    alpha, beta = prior * midpoint, prior * (1.0 - midpoint)
-    evidence = (
-        (gammaln(prior) - gammaln(p + n + prior))
-        + (gammaln(p + alpha) - gammaln(alpha))
-        + (gammaln(n + beta) - gammaln(beta))
-    )
-    return evidence.sum(axis=1), (p + alpha) / (p + n + prior)
-
-
-def by_evidence(scores: Floats, means: Floats) -> Floats:
-    """Weight models by evidence, (models, tables), (models, tables, bins) -> a table."""
-    weight = np.exp(scores - scores.max(axis=0))
-    weight /= weight.sum(axis=0)
-    mixture = (weight[:, :, None] * means).sum(axis=0)
-    return np.asarray(np.minimum(mixture, 1.0))  # weights may sum to 1 + an ulp
+        weight = np.exp(np.stack(scores) - np.max(scores, axis=0))
+        weight /= weight.sum(axis=0)
+        mixture = (weight[:, :, None] * np.stack(means)).sum(axis=0)
+        return np.asarray(np.minimum(mixture, 1.0))  # weights may sum to 1 + an ulp
 
 
 class WeightedBinning(Calibrator):

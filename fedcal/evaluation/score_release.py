@@ -210,7 +210,8 @@ class ScoreRelease(Artifact):
         """Return tables and figures of metrics, curves and groups."""
         shown = parts(self.found, self.histograms, self.class_names)
         shown += group_parts(self.found, self.histograms)
-        return [*shown, effects.next_site_table(self._next_site)] if self._next_site else shown
+        tables = (effects.next_site_table, effects.spread_table)
+        return [*shown, *(table(self._next_site) for table in tables if self._next_site)]
 
     # -- what is read from it -------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from fedcal.clients.site.site_log import LOGGER
 from fedcal.clients.site.store import answer_once, finish, records_of
 from fedcal.core import checks, types
 from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
+from fedcal.core.shards import text_of
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.request import Asked
 from fedcal.secure_aggregation.messages import SAID
@@ -57,7 +58,7 @@ def site_app(folder: Path) -> ClientApp:
             own: dict[str, int | str] = {"classes": shards.classes, "input": shards.input}
             own |= {"names": site.digest, "version": __version__}
             if shards.inputs is not None:
-                own["inputs"] = "x".join(map(str, shards.input_shape))
+                own["inputs"] = text_of(shards.input_shape)
             places = {"site": site.number, "place": site.place}
             own |= {key: number for key, number in places.items() if number is not None}
         log.info("asked which classes it has: answered with their digest %s", site.digest[:12])
@@ -136,7 +137,7 @@ def site_app(folder: Path) -> ClientApp:
             site = prepared(folder)
             terms = own_terms(context.run_config, run, site)
             job = JobFacts.of(terms, run, site.server)
-            with records_of(site) as known:
+            with records_of(site) as known, known.transaction():
                 if job.job not in {one.job for one in known.booked()}:
                     raise InputError("this site has not answered in the run of this result")
             keep_result(folder, run, form, files, terms)

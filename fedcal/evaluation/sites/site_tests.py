@@ -15,9 +15,9 @@ from scipy.linalg import block_diag
 from scipy.special import erfc, expit, ndtri
 
 from fedcal.calibrators.histogram_binning import norm_sub
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.histogram import divide
-from fedcal.evaluation.sites.effects import fractions, inverse, within_buckets
+from fedcal.evaluation.sites.effects import SPIKE, fractions, inverse, within_buckets
 from fedcal.mechanisms import NoiseLaw
 
 _STEPS, _TINY = 60, 1e-300
@@ -108,6 +108,9 @@ So at 300 to 20,000 calibrated rows of each of them, as they are and with half t
 UNRANKED = 0.1
 """Std of the AUC within a bucket about 1/2: the root mean square is .08 where both outcomes' scores
 are normal, of spreads that differ up to three times, about the same mean."""
+
+_ORDERED = 0.3
+"""Distance from 1/2 of the AUC within a bucket, at most."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
 _CALIBRATED, _PRIOR = np.array([0.0, 1.0]), np.array([3.0, 1.0])
@@ -242,9 +245,11 @@ def calibration(sites: Sites) -> tuple[Floats, Floats, Floats]:
 def ranking(sites: Sites) -> tuple[Floats, Floats, Floats]:
     """Return each site's AUC, its std, and the p-value of one of .5 or more, (...) each.
 
-    By the sum of outcomes less their rate, weighted by the mean rank of a bucket; ties are halves.
-    Its variance at an AUC of .5 is that of outcomes which do not depend on the score, or DeLong's,
-    if that is larger: the rarer outcome may be at both ends. See `UNRANKED`, too.
+    By the sum of outcomes less their rate, weighted by the mean rank of a bucket. The test takes
+    ties as halves. Its variance at an AUC of .5 is that of outcomes which do not depend on the
+    score, or DeLong's, if that is larger: the rarer outcome may be at both ends. In the estimate
+    rows of a bucket are ordered as the site's slope says, and its variance is DeLong's. See
+    `UNRANKED`, too.
     """
     total, unsure = sites.total, np.sqrt((sites.root**2).sum())  # std of noise in a number of rows
     rows = sites.rows + unsure / sites.rows.shape[-1]
@@ -253,15 +258,27 @@ def ranking(sites: Sites) -> tuple[Floats, Floats, Floats]:
     rate = (events + 1) / (total + 2)
     share = rate[..., None] + 0 * sites.rows
     ranks, own = (_mean_ranks(part)[..., None, :] for part in (rows, each))
-    law, sums = sites.law_of(share, ranks), sites.score(share, ranks)
+    law, sums = sites.law_of(share, ranks), sites.score(share, ranks)[..., 0]
     parts, size = fractions(each), total * rate * (1 - rate)
     other = (parts * own[..., ::-1, 0, :] ** 2).sum(axis=-1)  # of outcome 0, and 1
     apart = sites.most * size * (rate * other[..., 0] + (1 - rate) * other[..., 1])
     alike = sites.most * rate * (1 - rate) * (sites.rows * ranks[..., 0, :] ** 2).sum(axis=-1)
-    ties = UNRANKED**2 * size**2 * (parts.prod(axis=-2) ** 2).sum(axis=-1)
+    both = parts.prod(axis=-2)
+    loose = both * (np.ptp(sites.points, axis=-1) > SPIKE)
+    ties = UNRANKED**2 * size**2 * (loose**2).sum(axis=-1)
     law = replace(law, power=law.power + (np.maximum(apart - alike, 0.0) + ties)[..., None, None])
-    p, std = p_value(law, sums) / 2, np.sqrt(law.variance[..., 0, 0]) / size
-    return 0.5 + sums[..., 0] / size, std, np.where(sums[..., 0] < 0, p, 1 - p)
+    p = p_value(law, sums[..., None]) / 2
+    lead = sums / size  # an AUC less 1/2
+    spread = np.abs(sites.points[..., :, None] - sites.points[..., None, :])
+    spread = np.einsum("...bi,...bij,...bj->...b", sites.within, spread, sites.within)
+    order = np.clip(sites.fit()[..., 1, None] * spread / 4, -_ORDERED, _ORDERED)
+    weights = own[..., ::-1, 0, :] * _SIDES[:, None] - lead[..., None, None]  # DeLong's
+    noise = ((weights @ sites.root) ** 2).sum(axis=-1)
+    of = total[..., None] * np.stack([1 - rate, rate], axis=-1)
+    variance = (sites.most * (parts * weights**2).sum(axis=-1) / of + noise / of**2).sum(axis=-1)
+    std = np.sqrt(variance + UNRANKED**2 * (loose**2).sum(axis=-1))
+    auc = np.clip(0.5 + lead + (both * order).sum(axis=-1), 0.0, 1.0)
+    return auc, std, np.where(sums < 0, p, 1 - p)
 
 
 def _mean_ranks(rows: Floats) -> Floats:
@@ -279,6 +296,15 @@ def gaps(sites: Sites, truth: Floats, share: Floats | None = None) -> tuple[Floa
     gap = -sites.score(share, one)[..., 0] / sites.total
     variance = sites.law_of(share - gap[..., None], one, truth).variance[..., 0, 0]
     return gap, np.where(sites.rows.sum(axis=-1) < 1, 1.0, np.sqrt(variance) / sites.total)
+
+
+def observed_expected(sites: Sites, truth: Floats) -> tuple[Floats, Floats]:
+    """Return outcomes over the sum of scores at each site, and its std; `truth` as in `gaps`."""
+    share, one = sites.shares(), sites.ways[..., :1, :]
+    expected = np.maximum((sites.counts.sum(axis=-2) * share).sum(axis=-1), 1.0)
+    ratio = np.maximum(sites.counts[..., 1, :].sum(axis=-1), 0.0) / expected
+    variance = sites.law_of(ratio[..., None] * share, one, truth).variance[..., 0, 0]
+    return ratio, np.sqrt(variance) / expected
 
 
 def spans(sites: Sites, of: int) -> tuple[Floats, Floats, Floats]:
@@ -337,12 +363,16 @@ def _first(holds: Callable[[Floats], Any], far: float, shape: tuple[int, ...]) -
     return first
 
 
-def changes(earlier: Sites, later: Sites) -> tuple[Floats, Moved, Moved]:
-    """Return p-values of an unchanged offset and slope, and changes of gap and slope, (..., S + 1).
+def changes(
+    earlier: Sites, later: Sites, alike: Integers | None = None
+) -> tuple[Floats, Moved, Floats]:
+    """Return p-values of an unchanged offset and slope, changes of gaps, and p-values of slopes.
 
     Scores of two releases of the same sites (..., S) are contrasted at a fit to both, which what
-    they share leaves at 0; last come all sites, if they change alike.
+    they share leaves at 0; last of (..., S + 1) come all sites of the places `alike` (None = each),
+    if they change alike.
     """
+    alike = np.arange(earlier.rows.shape[-2]) if alike is None else alike
     pair, half = _side_by_side(earlier, later), earlier.rows.shape[-1]
     truth, ways, parts = pair.shares(pair.fit()), pair.ways, (np.s_[..., :half], np.s_[..., half:])
     weight = pair.rows * truth * (1 - truth)
@@ -351,21 +381,23 @@ def changes(earlier: Sites, later: Sites) -> tuple[Floats, Moved, Moved]:
     each = (-second @ lever @ ways[parts[0]], first @ lever @ ways[parts[1]])
     weights = np.concatenate(each, axis=-1)
     law, contrast = pair.law_of(truth, weights), pair.score(truth, weights)
-    alike = p_value(_over_sites(law), contrast.sum(axis=-2))
-    p_values = np.concatenate([p_value(law, contrast), alike[..., None]], axis=-1)
-    apart = inverse(_plus(first @ lever @ second, -3), _LITTLE)
-    slope = (apart @ _plus(contrast, -2)[..., None])[..., 1, 0]
-    spread = apart @ (_plus(law.variance, -3) + _LITTLE * np.eye(2)) @ apart.mT
+    every = p_value(_over_sites(law, alike), contrast[..., alike, :].sum(axis=-2))
+    p_values = np.concatenate([p_value(law, contrast), every[..., None]], axis=-1)
+
+    def plus(part: Floats, axis: int) -> Floats:
+        """Return the sites followed by the sum of those that may change alike, along `axis`."""
+        total = part.take(alike, axis).sum(axis=axis, keepdims=True)
+        return np.concatenate([part, total], axis=axis)
+
+    apart = inverse(plus(first @ lever @ second, -3), _LITTLE)
+    slope = (apart @ plus(contrast, -2)[..., None])[..., 1, 0]  # to first order
+    spread = apart @ (plus(law.variance, -3) + _LITTLE * np.eye(2)) @ apart.mT
     (before, a), (after, b) = gaps(earlier, truth[parts[0]]), gaps(later, truth[parts[1]])
     size = earlier.total * later.total / (earlier.total + later.total)
-    gap = _plus(size * (after - before), -1) / _plus(size, -1)
-    std = np.sqrt(_plus(size**2 * (a**2 + b**2), -1)) / _plus(size, -1)
-    return p_values, (gap, std), (slope, np.sqrt(spread[..., 1, 1]))
-
-
-def _plus(part: Floats, axis: int) -> Floats:
-    """Return the sites followed by their sum, along `axis`."""
-    return np.concatenate([part, part.sum(axis=axis, keepdims=True)], axis=axis)
+    whole = np.maximum(plus(size, -1), _LITTLE)
+    gap = plus(size * (after - before), -1) / whole
+    std = np.sqrt(plus(size**2 * (a**2 + b**2), -1)) / whole
+    return p_values, (gap, std), erfc(np.abs(slope) / np.sqrt(2 * spread[..., 1, 1]))
 
 
 def _side_by_side(a: Sites, b: Sites) -> Sites:
@@ -379,8 +411,10 @@ def _side_by_side(a: Sites, b: Sites) -> Sites:
     return Sites(root=root, law=law, points=points, within=within, most=max(a.most, b.most), **each)
 
 
-def _over_sites(law: Law) -> Law:
-    """Return the distribution of the sum over the sites of (..., S)."""
-    parts = (law.rows, law.share, np.moveaxis(law.weights, -3, -2), np.moveaxis(law.noise, -3, -2))
-    rows, share, weights, noise = (np.reshape(part, (*part.shape[:-2], -1)) for part in parts)
-    return Law(rows, share, weights, noise, law.power.sum(axis=-3), law.most, law.each)
+def _over_sites(law: Law, places: Integers) -> Law:
+    """Return the distribution of the sum over the sites at these places of (..., S)."""
+    flat = (law.rows[..., places, :], law.share[..., places, :])
+    flat += tuple(np.moveaxis(x[..., places, :, :], -3, -2) for x in (law.weights, law.noise))
+    rows, share, weights, noise = (np.reshape(part, (*part.shape[:-2], -1)) for part in flat)
+    power = law.power[..., places, :, :].sum(axis=-3)
+    return Law(rows, share, weights, noise, power, law.most, law.each)

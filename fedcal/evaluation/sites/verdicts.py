@@ -10,6 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,7 +23,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.evaluation.drift import few
 from fedcal.evaluation.estimators.metrics import Gap
-from fedcal.evaluation.intervals import DROWNED
+from fedcal.evaluation.intervals import DROWNED, FIRM
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.site_tests import Sites
@@ -33,16 +34,23 @@ from fedcal.metrics.gap_change import GapChange, gap_change, holm
 SEEN = 0.8
 """Smallest probability that a gap is named which counts as detectable at a site."""
 
-MOST = 0.1
-"""Largest detectable gap of a site with the verdict of no fault; beyond, it cannot tell."""
+MOST, MOST_SHARE = 0.1, 0.5
+"""Largest detectable gap of a site with the verdict of no fault, and that as a share of its mean
+score, or of 1 less it: a ratio of observed to expected of 1.5 is detectable. Beyond, it cannot
+tell."""
 
 ALL = ""
 """Key of changes common to all sites."""
 
-ORDER = "order"
-"""Name of the fault that scores run against outcomes, as with swapped labels."""
+ORDER, ONE_CLASS = "order", "one class"
+"""Names of faults of rows: scores run against outcomes, as with swapped labels; and all outcomes
+but a few at most are of one class, which calibrated scores exclude. Such sites are left out of what
+is said of all sites."""
 
 Record: TypeAlias = dict[str, Any]
+
+_FEW = 0.05
+"""Share of rows below which a class that noise alone explains is said to be missing."""
 
 _SPREAD = 0.03
 """Std of what buckets misread of a site's offset, where none has more than a fourth of its rows."""
@@ -70,11 +78,14 @@ def verdicts_of(
         `level`; `tests`, their number. Each has `p_value` (calibrated, or unchanged), `adjusted`,
         that in the family, `named`: "gap", "slope" or both; "joint" = neither shows by itself; none
         = nothing found, and `words`. `ORDER` alone is named where the AUC is below 1/2: a test of
-        its own, whose p-values stand there. Estimates with single 95 % intervals (`value`, `low`,
-        `high`; None = unknown, or no end): a site's `auc`, `gap` (mean score less outcome), `slope`
+        its own, whose p-values stand there; `ONE_CLASS` in place of the others at a site that has
+        `one_class`. Estimates with single 95 % intervals (`value`, `low`, `high`; None = unknown,
+        or no end): a site's `auc`, `observed_expected`, `gap` (mean score less outcome), `slope`
         and `intercept` of outcomes on the score's log odds, and `gap_change` and `slope_change`,
         later less earlier. A gap of `limit` (1 = none) is named at a site with the chance `SEEN` at
-        least
+        least; above `most` it cannot tell: what `hides` is "noise", or "range", the bucket with
+        most scores. `all` has the same estimates of all sites together, without those that
+        `left_out` names
 
     Raises
     ------
@@ -82,22 +93,31 @@ def verdicts_of(
         A release does not count by site, or an earlier one counts other sites, or differently.
     """
     (names, now), score = _sites(release, "the release"), release.question.score
+    former = {when: _sites(one, when) for when, one in earlier.items()}
+    shared = {when: [n for n in names if n in there] for when, (there, _) in former.items()}
+    for when, one in earlier.items():
+        if _asked(one) != _asked(release) or not shared[when]:
+            raise InputError(f"{when} counts other sites, or differently: it cannot be compared")
+    single = level / (2 * len(names) + sum(len(same) + 1 for same in shared.values()))
     joint, *own = (part.tolist() for part in site_tests.calibration(now))
-    auc, auc_std, reversed_order = (part.tolist() for part in site_tests.ranking(now))
+    reversed_order = site_tests.ranking(now)[2].tolist()
+    one_class = _one_class(now, release)
     alone: dict[tuple[str, ...], float] = {("", name): joint[k] for k, name in enumerate(names)}
     alone |= {("", name, ORDER): reversed_order[k] for k, name in enumerate(names)}
-    moved: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for when, former in earlier.items():
-        there, then = _sites(former, when)
-        same = [name for name in names if name in there]
-        if _asked(former) != _asked(release) or not same:
-            raise InputError(f"{when} counts other sites, or differently: it cannot be compared")
-        pair = (s[[*map(n.index, same)]] for n, s in ((there, then), (names, now)))
-        p_values, *parts = site_tests.changes(*pair)
+    moved: dict[tuple[str, str], tuple[float, float, float]] = {}
+    turns: dict[tuple[str, str], Record] = {}
+    for when, same in shared.items():
+        pair = [s[[*map(n.index, same)]] for n, s in (former[when], (names, now))]
+        usable = ~np.array([bool(words) for words in _one_class(pair[0], release)])
+        usable &= [not one_class[names.index(name)] for name in same]
+        for of in pair:
+            usable &= site_tests.ranking(of)[2] > single
+        p_values, (gap, std), slope = site_tests.changes(*pair, np.flatnonzero(usable))
+        turned = _slope_changes(*(_spans(of, release, usable) for of in pair))
         for k, name in enumerate((*same, ALL)):
-            alone[when, name] = float(p_values[k])
-            moved[when, name] = [(v[k], std[k]) for v, std in parts]
-    adjusted, single = holm(alone), level / len(alone)
+            alone[when, name], turns[when, name] = float(p_values[k]), turned[k]
+            moved[when, name] = (float(gap[k]), float(std[k]), float(slope[k]))
+    adjusted = holm(alone)
 
     def judged(key: tuple[str, str], gap: float, slope: float) -> Record:
         parts = ["gap"] * (gap <= single) + ["slope"] * (slope <= single) or ["joint"]
@@ -105,29 +125,105 @@ def verdicts_of(
         return {"p_value": alone[key], "adjusted": adjusted[key], "named": named}
 
     verdicts: Record = {"sites": {}, "changes": {when: {} for when in earlier}}
-    gaps = [*map(_around, *site_tests.gaps(now, now.shares(now.fit())))]
-    slopes, offsets = ([*map(_interval, *site_tests.spans(now, of))] for of in (1, 0))
-    limits = np.minimum(site_tests.least_gap(now, single, SEEN), 1.0).tolist()
-    for k, (name, limit) in enumerate(zip(names, limits, strict=True)):
-        one = judged(("", name), *(p[k] for p in own))
-        one |= {"gap": gaps[k], "slope": slopes[k], "intercept": offsets[k], "limit": limit}
-        one |= {"auc": _around(auc[k], auc_std[k])}
-        words = _words(one["named"], gaps[k], slopes[k], score, False) or _nothing(limit)
+    limits, exact = (
+        np.minimum(site_tests.least_gap(of, single, SEEN), 1.0)
+        for of in (now, replace(now, misread=0 * now.misread))
+    )
+    most = _most(now, score)
+    crowds = (exact <= most) | (exact < limits / 2)
+    for k, (name, one) in enumerate(zip(names, _estimates(now), strict=True)):
+        one = judged(("", name), *(p[k] for p in own)) | one
+        one |= {"limit": float(limits[k]), "most": float(most[k]), "one_class": bool(one_class[k])}
+        one |= {"hides": ("range" if crowds[k] else "noise") * bool(limits[k] > most[k])}
+        words = _words(one["named"], one["gap"], one["slope"], score, False)
+        words = words or _nothing(one, _crowd(now.rows[k], release))
+        if one_class[k]:
+            words, one["named"] = one_class[k], [ONE_CLASS] * bool(one["named"])
         if (order := adjusted["", name, ORDER]) <= level:
-            words = _REVERSED[score].format(auc[k])
+            words = _REVERSED[score].format(one["auc"]["value"])
             one |= {"p_value": alone["", name, ORDER], "adjusted": order, "named": [ORDER]}
         verdicts["sites"][name] = one | {"words": words}
-    for (when, name), each in moved.items():
-        one = judged((when, name), *(math.erfc(abs(v / std) / 2**0.5) for v, std in each))
-        gap, slope = (_around(*both) for both in each)
-        (moved_by, std), _ = each  # one interval alone shows which way a joint change went
+    for (when, name), (moved_by, std, slope_p) in moved.items():
+        gap_p = math.erfc(abs(moved_by / std) / 2**0.5)
+        gap, slope = _around(moved_by, std), turns[when, name]
+        one = judged((when, name), gap_p, slope_p)
+        # one interval alone shows which way a joint change went
         likely = one["named"] == ["joint"] and abs(moved_by) > 1.96 * std
         how = _words(["gap"] if likely else one["named"], gap, slope, score, True)
         how = f": {'most likely ' * likely}{how}" if how else ""
         words = f"changed since {when}{how}" if one["named"] else f"no change since {when} found"
         one |= {"gap_change": gap, "slope_change": slope, "words": words}
         verdicts["changes"][when][name] = one
-    return verdicts | {"level": level, "tests": len(alone)}
+    bad = [n for n, one in verdicts["sites"].items() if {ORDER, ONE_CLASS} & {*one["named"]}]
+    bad = bad if len(bad) < len(names) else []
+    (together,) = _estimates(_together(now, release, [name not in bad for name in names]))
+    return verdicts | {"all": together, "left_out": bad, "level": level, "tests": len(alone)}
+
+
+def _estimates(sites: Sites) -> list[Record]:
+    """Return the estimates of each site."""
+    truth = sites.shares(sites.fit())
+    auc, auc_std, _ = site_tests.ranking(sites)
+    each: dict[str, Any] = {"auc": map(_around, auc, auc_std, repeat(0.0), repeat(1.0))}
+    each["observed_expected"] = map(_of_ratio, *site_tests.observed_expected(sites, truth))
+    each["gap"] = map(_around, *site_tests.gaps(sites, truth))
+    each |= {k: map(_interval, *site_tests.spans(sites, of)) for of, k in _COEFFICIENTS.items()}
+    return [dict(zip(each, one, strict=True)) for one in zip(*each.values(), strict=True)]
+
+
+_COEFFICIENTS = {1: "slope", 0: "intercept"}
+
+
+def _most(sites: Sites, score: str) -> Floats:
+    """Return the largest detectable gap of each site with the verdict of no fault."""
+    mean = (sites.rows * sites.shares()).sum(axis=-1) / sites.total
+    share = np.minimum(mean, 1 - mean) if score == "positive" else np.ones_like(mean)
+    return np.asarray(np.minimum(MOST, MOST_SHARE * share))
+
+
+def _one_class(sites: Sites, release: ScoreRelease) -> list[str]:
+    """Return words on each site whose outcomes are all of one class, or nearly; "" for others."""
+    counts, std = sites.counts.sum(axis=-1), float(np.linalg.norm(sites.root.sum(axis=0)))
+    names = release.class_names or ("the first class", "the last class")
+    told = [""] * len(counts)
+    for k, own in enumerate(counts if release.question.score == "positive" else ()):
+        total, few, least = own.sum(), int(own.argmin()), max(float(own.min()), 0.0)
+        most = math.ceil(least + 1.96 * std)
+        if total > FIRM * std * 2**0.5 and own[few] <= 1.96 * std and most <= _FEW * total:
+            told[k] = "has one class only, or nearly: at most "
+            told[k] += f"{most:,} of {total:,.0f} have {names[few]}"
+    return told
+
+
+def _crowd(rows: Floats, release: ScoreRelease) -> str:
+    """Return the bucket with most rows in words."""
+    at, edges = int(rows.argmax()), release.question.edges_read
+    share = 100 * rows[at] / max(rows.sum(), 1.0)
+    return (
+        f"{share:.0f} % of scores lie between {edges[at]:.2g} and {edges[at + 1]:.2g}, which hides"
+    )
+
+
+def _together(sites: Sites, release: ScoreRelease, places: Any) -> Sites:
+    """Return the sum of the sites at places of (S,), (1,)."""
+    kept = sites.counts[places]
+    times = max(len(kept), 1)
+    counts, root = kept.sum(axis=0, keepdims=True), math.sqrt(times) * sites.root
+    return _read(release, counts, root, sites.law.times(times))
+
+
+def _spans(sites: Sites, release: ScoreRelease, places: Any) -> tuple[Floats, ...]:
+    """Return the slopes (value, low and high) of sites, and of some of them together, (S + 1,)."""
+    both = (site_tests.spans(of, 1) for of in (sites, _together(sites, release, places)))
+    return tuple(np.concatenate(parts) for parts in zip(*both, strict=True))
+
+
+def _slope_changes(before: tuple[Floats, ...], after: tuple[Floats, ...]) -> list[Record]:
+    """Return the differences of slopes, as `fedcal.evaluation.intervals.difference` does."""
+    (first, low, high), (second, least, most) = before, after
+    move = second - first
+    ends = np.hypot(second - least, high - first), np.hypot(most - second, first - low)
+    return [*map(_interval, move, move - ends[0], move + ends[1])]
 
 
 def _interval(*ends: float) -> Record:
@@ -136,9 +232,17 @@ def _interval(*ends: float) -> Record:
     return dict(zip(("value", "low", "high"), each, strict=True))
 
 
-def _around(value: float, std: float) -> Record:
-    """Return the interval of a normal estimate."""
-    return _interval(value, value - 1.96 * std, value + 1.96 * std)
+def _around(value: float, std: float, low: float = -math.inf, high: float = math.inf) -> Record:
+    """Return the interval of a normal estimate, between the lowest and the highest value."""
+    return _interval(value, max(value - 1.96 * std, low), min(value + 1.96 * std, high))
+
+
+def _of_ratio(value: float, std: float) -> Record:
+    """Return the interval of a ratio, normal in its logarithm; unknown where noise hides it."""
+    if value <= std:
+        return _interval(math.nan, math.nan, math.nan)
+    times = math.exp(1.96 * std / value)
+    return _interval(value, value / times, value * times)
 
 
 def detectable(
@@ -173,18 +277,19 @@ def misread(rows: Shards, score: str, edges: Floats, subject_rows: int) -> float
 
 
 def enough(release: ScoreRelease, judged: Record) -> int | None:
-    """Return the number of protected units with which undecided sites could see a gap of `MOST`.
+    """Return the number of protected units with which sites that noise hides could see enough.
 
-    It has two digits and rests on each site's own scores. None = such a number does not exist, or
-    all sites are decided. `judged` is the result of `verdicts_of` for the release.
+    That is a gap of `most`. It has two digits and rests on each site's own scores. None = such a
+    number does not exist, or noise hides nothing. `judged` is of `verdicts_of` for the release.
     """
     (_, now), single = _sites(release, "the release"), judged["level"] / judged["tests"]
     each = judged["sites"].values()
-    own = now[[k for k, v in enumerate(each) if not v["named"] and MOST < v["limit"] < 1]]
+    own = now[[k for k, v in enumerate(each) if is_hidden(v, "noise") and v["limit"] < 1]]
+    most = _most(own, release.question.score)
 
     def seen(number: int) -> bool:
         grown = replace(own, rows=own.rows * (number / own.total)[:, None])
-        return bool((site_tests.least_gap(grown, single, SEEN) <= MOST).all())
+        return bool((site_tests.least_gap(grown, single, SEEN) <= most).all())
 
     at = bisect_left(_NUMBERS, True, key=seen) if len(own.rows) else len(_NUMBERS)
     return _NUMBERS[at] if at < len(_NUMBERS) else None
@@ -295,8 +400,14 @@ def least_points(limit: float) -> str:
     return f"{number} point{'s' * (number != 1)}"
 
 
-def _nothing(limit: float) -> str:
-    points = least_points(limit)
-    if limit <= MOST:
+def is_hidden(one: Record, by: str) -> bool:
+    """Return whether noise, or the range of scores, hides a fault of a site."""
+    return not (one["named"] or one["one_class"]) and one["hides"] == by
+
+
+def _nothing(one: Record, crowd: str) -> str:
+    points, by = least_points(one["limit"]), {"noise": "noise hides", "range": crowd}
+    if not one["hides"]:
         return f"no fault above {points} found"
-    return f"cannot tell: noise hides {f'any fault below {points}' if limit < 1 else 'any fault'}"
+    below = f" below {points}" * (one["limit"] < 1)
+    return f"cannot tell: {by[one['hides']]} any fault{below}"

@@ -123,10 +123,9 @@ def test_another_run_takes_the_place_of_one_that_has_ended(link, tmp_path):
         first = deploy.deployed(config(tmp_path), out=out)
     assert (out / "result.json").exists()
     other = config(tmp_path, epsilon=2.0)
-    refused(r"holds a run over real sites of .*: --over", deploy.deployed, other, out=out)
+    refused(r"holds a run over real sites: --over", deploy.deployed, other, out=out)
     link.before = lambda sites: None
-    with pytest.warns(UserWarning, match="which is replaced"):
-        second = deploy.deployed(other, out=out, overwrite=True)
+    second = deploy.deployed(other, out=out, overwrite=True)
     assert second.privacy["epsilon"] == 2.0
     assert second.rounds != first.rounds
     assert values(out) == [one["values"] for one in second.rounds]

@@ -27,7 +27,7 @@ def test_faults_are_named_and_what_to_do_is_said(told):
         "cedar": ["gap"],
         "elm": ["gap", "slope"],
     }
-    assert told["headline"].startswith("2 of 5 sites show a fault: cedar predicts ")
+    assert told["headline"].startswith("2 of 5 sites show a fault of calibration: cedar ")
     first, *rest = told["next"]
     assert "`fedcal site recalibrate --release 2026Q4/release.npz rows.csv --site cedar`" in first
     assert "wait for the next quarter, or look at the site's own exact page" in rest[-1]
@@ -76,7 +76,7 @@ def test_a_site_of_too_few_patients_has_no_metrics():
     told = quarter_summary(of, release_of(of, 2), facts_of(of), {})
     assert told["metrics"]["alder"]["of"] == told["thresholds"]["0.2"]["alder"]["of"] == {}
     (table,) = (t for t in parts(told) if t.title == "By site")
-    assert table.rows[1] == ("alder", "0 ± 9", *["too few"] * 3)
+    assert table.rows[1] == ("alder", "0 ± 9", *["too few"] * 2, *["unknown"] * 2)
 
 
 def test_counts_of_an_absent_site_are_noise_and_say_nothing():

@@ -10,7 +10,8 @@ from studies import TODAY, study
 
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.study.kits import check
-from fedcal.experiments.study.study_file import Study
+from fedcal.experiments.study.study_file import Study, StudyQuestion
+from fedcal.metrics.buckets import BELOW_HALF, bucket_of
 
 
 def test_a_file_reads_as_it_was_written():
@@ -36,7 +37,7 @@ def test_a_file_reads_as_it_was_written():
 
 def test_what_binds_changes_the_digest_and_what_does_not_does_not():
     one = study()
-    for same in ({"question": "?"}, {"contributors": ("X",)}, {"server": "other:1"}):
+    for same in ({"question": StudyQuestion("?")}, {"contributors": ("X",)}, {"server": "other:1"}):
         assert replace(one, **same).digest == one.digest
     assert study("alder=1,birch,cedar,dogwood,elm").digest == one.digest
     changed = (
@@ -44,13 +45,15 @@ def test_what_binds_changes_the_digest_and_what_does_not_does_not():
         {"per_year": 3},
         {"years": 2},
         {"groups": ("f",)},
+        {"missing": 0.1},
         {"away": 2},
         {"colluding": 0},
         {"protect": "person"},
         {"since": TODAY + datetime.timedelta(1)},
+        *({"question": StudyQuestion(**q)} for q in ({"method": "fednewton"}, {"rounds": 1})),
         *({"model": replace(one.model, **m)} for m in ({"version": "2"}, {"thresholds": (0.2,)})),
     )
-    assert len({replace(one, **each).digest for each in changed} | {one.digest}) == 11
+    assert len({replace(one, **each).digest for each in changed} | {one.digest}) == 14
 
 
 @pytest.mark.parametrize(
@@ -64,12 +67,16 @@ def test_what_binds_changes_the_digest_and_what_does_not_does_not():
         ("epsilon = 400.0", r"in \(0, 20\], got"),
         ('protect = "ward"', "patient"),
         ("per-year = true", "per-year must be a whole number"),
+        ("missing = 1.0", r"missing must be in \[0, 1\)"),
         ("away = 4", "away"),
         ("colluding = 3", "colluding"),
         ('rate = "x"', "rate must be a number"),
         ("thresholds = [1.5]", r"in \(0, 1\)"),
         ('thresholds = ["x"]', "thresholds number 1 must be"),
         ('positive = "x"', r"positive of \[model\]"),
+        ("points = [0.2, 0.1]", "distance of points"),
+        ("points = [0.2, 1.0]", r"in \(0, 1\)"),
+        (f"points = {[k / 50 for k in range(1, 41)]}", "number of points"),
         ('classes = ["a"]', "classes"),
         ('aldr = "x"', "aldr must be a whole number"),
         ('quorum = "x"', "unknown key of a study"),
@@ -88,10 +95,23 @@ def test_what_cannot_be_is_one_line(change, word):
 
 def test_cuts_are_those_of_the_least_noise_and_the_thresholds():
     plain, two = study().cuts, study(model={"thresholds": (0.1, 0.5)}).cuts
-    assert len(plain) == len(two) == 9
+    assert len(plain) == len(two) == 11
     assert set(two) - set(plain) == {0.1}
-    assert len(study(model={"thresholds": (0.55, 0.58)}).cuts) == 10  # only one is near a cut
+    assert len(study(model={"thresholds": (0.55, 0.58)}).cuts) == 12  # only one is near a cut
     assert study(classes=("a", "b", "c")).cuts[-1] > 0.9999
+
+
+def test_each_point_of_a_model_has_a_bucket_of_its_own():
+    points, at = (0.02, 0.11, 0.2, 0.5, 0.68), (0.2, 0.5)
+    for of in (study(model={"points": points}), study(model={"points": points, "thresholds": at})):
+        edges = np.array([0.0, *of.cuts, 1.0])
+        own = bucket_of(np.where(np.array(points) == 0.5, BELOW_HALF, points), edges)
+        assert len({*own}) == 5
+        assert np.diff(edges)[own].max() < 3e-6
+        assert {*of.model.thresholds, 0.5} < {*of.cuts}
+        assert of.digest != replace(of, model=replace(of.model, points=())).digest
+        assert Study.from_text(of.to_toml()).cuts == of.cuts
+        job_of(of.config(), None)
 
 
 @pytest.mark.parametrize("sites", ["a,b", "a,b,c", "a,b,c,d,e", ",".join(map(str, range(20)))])

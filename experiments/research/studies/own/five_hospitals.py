@@ -1,7 +1,7 @@
 """Does a study of five hospitals name what is wrong at each, and nothing else? 1,000 years of it.
 
 A year is four releases at epsilon = 1, unit subject, trust `distributed` (quorum 4 of 5, one site
-that works with the server): patients of the question and the noise of the plan that `fedprior`
+that works with the server): patients of the question and the noise of the plan that a study
 makes. A patient has 1 to 8 rows; its log odds differ by row, and one uniform number decides the
 outcomes of all of them, so that rows are as dependent as calibration allows.
 
@@ -11,6 +11,7 @@ with a chance of 5 % at most.
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,19 +27,16 @@ from scipy.special import betaincinv, expit, ndtri
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.evaluation.sites import site_tests
-from fedcal.evaluation.sites.effects import edges_of
 from fedcal.evaluation.sites.verdicts import SEEN, detectable
 from fedcal.experiments.research.studies import rows as shared
 from fedcal.experiments.research.studies.rows import rng_of, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
+from fedcal.experiments.runs.jobs import job_of
+from fedcal.experiments.study.study_file import Model, Study
 from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.buckets import bucket_of
 from fedcal.metrics.gap_change import ERROR, holm
-from fedcal.privacy.federation import Federation
-from fedcal.strategies.methods.prior import FedPrior
 from fedcal.strategies.server.outcome import Progress
-from fedcal.trust import Distributed
-from fedcal.units import Subject
 
 NAME = "five hospitals"
 PATIENTS = {"alder": 300, "birch": 600, "cedar": 1000, "dogwood": 2000, "elm": 3000}
@@ -50,10 +48,11 @@ MOST_ROWS, GAP, SLOPE, MOVED = 8, -0.2, 0.35, -0.15
 FALSE, LIMIT, NAMED = 0.05, 0.07, 0.9
 """Targets: years with a false name, its upper limit, releases that name a fault."""
 PROMISES = ("promised before anything ran", "promised by a release")
-ALIKE, CROSSED = "all alike", ("1, 3", "2, 3", "1, 4", "2, 4")
+ALIKE, CROSSED = "all alike", ("1, 3", "2, 3", "1, 4")
+_SINCE = datetime.date(2026, 1, 1)
 FEATURES = (2, 4, 6, 10)
-TESTS = 2 * len(SITES) + (QUARTERS - 1) * (len(SITES) + 1)
-"""Of the last quarter, the largest family."""
+TESTS = 2 * len(SITES) + 2 * (len(SITES) + 1)
+"""Of the last quarter, the largest family: it is compared with the first one and the one before."""
 
 Booleans: TypeAlias = NDArray[np.bool_]
 Changed: TypeAlias = dict[tuple[int, int], Booleans]
@@ -122,10 +121,8 @@ def patients(truths: Sequence[Truth], rng: np.random.Generator) -> Shards:
 @cache
 def plan() -> tuple[Any, Any, float]:
     """Plan, question, and std of the noise of each count."""
-    trust: dict[str, Any] = {"trust": Distributed.name, "quorum": 0.8, "colluding": 1}
-    trust |= {"committee": 5, "threshold": 4}
-    federation = Federation(len(SITES), 2, epsilon=1.0, unit=Subject.name, seed=0, **trust)
-    strategy = FedPrior(federation, groups=SITES, secure_aggregation="protocol")
+    study = Study("five", Model(("no", "yes")), PATIENTS, "localhost:9092", since=_SINCE)
+    strategy: Any = job_of(study.config(), None).strategy()
     asked: Any = strategy.query(1)
     none = np.zeros(asked.counts)
     made = shared.release_of(strategy.plan, 1, asked, none, len(SITES), rng_of(NAME, 0))
@@ -133,7 +130,7 @@ def plan() -> tuple[Any, Any, float]:
 
 
 def release(truths: Sequence[Truth], rng: np.random.Generator) -> Floats:
-    """Return the released counts of a quarter, (S, 2, 10)."""
+    """Return the released counts of a quarter, (S, 2, buckets)."""
     planned, asked, _ = plan()
     total = asked.counts_of(patients(truths, rng)).sum(axis=0)
     made = shared.release_of(planned, 1, asked, total, len(SITES), rng)
@@ -141,20 +138,23 @@ def release(truths: Sequence[Truth], rng: np.random.Generator) -> Floats:
 
 
 def sites_of(counts: Floats) -> site_tests.Sites:
-    """Prepare counts (..., S, 2, 10) for the tests of `verdicts_of`."""
-    edges, root = edges_of("positive"), plan()[2] * np.eye(10)
-    return site_tests.Sites.of(counts, edges, root, NoiseLaw(tailed=True))
+    """Prepare counts (..., S, 2, buckets) for the tests of `verdicts_of`."""
+    _, asked, std = plan()
+    root = std * np.eye(asked.buckets)
+    return site_tests.Sites.of(counts, asked.bucket_edges, root, NoiseLaw(tailed=True))
 
 
 def named(counts: Floats) -> tuple[Booleans, Booleans, Booleans, Changed]:
-    """Test counts (Q, years, S, 2, 10), each quarter with all before it, as `verdicts_of` does.
+    """Test counts (Q, years, S, 2, buckets), as `verdicts_of` and a quarter's report do.
+
+    Each quarter is compared with the first and with the one before it.
 
     Not calibrated, gap and slope (Q, years, S); (earlier, later) -> changes (years, S + 1).
     """
     sites = sites_of(counts)
     joint, *own = site_tests.calibration(sites)
     reversed_order = site_tests.ranking(sites)[2]
-    pairs = [(a, b) for b in range(len(counts)) for a in range(b)]
+    pairs = [(a, b) for b in range(len(counts)) for a in sorted({0, b - 1} & {*range(b)})]
     changed = {pair: site_tests.changes(*(sites[q] for q in pair))[0] for pair in pairs}
     off, single, changes = [], [], Changed()
     for q in range(len(counts)):
@@ -237,7 +237,7 @@ def _five(value: Any) -> float:
 def promised(by: str) -> list[float]:
     """Gap that each hospital is said to see, in the largest family."""
     if by == PROMISES[0]:
-        facts: dict[str, Any] = {"edges": edges_of("positive"), "std": plan()[2]}
+        facts: dict[str, Any] = {"edges": plan()[1].bucket_edges, "std": plan()[2]}
         facts |= {"tests": TESTS, "level": LEVEL}
         return [detectable(n, **facts) for n in PATIENTS.values()]
     rng = rng_of(NAME, 2)
@@ -263,12 +263,13 @@ def few_rows(features: int, releases: int) -> Rows:
     """Measure how often calibrated sites are named if their score has only 2^features values."""
     rng, told = rng_of(NAME, 4, features), Rows()
     for name, n in PATIENTS.items():
-        counts = np.zeros((releases, 2, 10))
+        edges = plan()[1].bucket_edges
+        counts = np.zeros((releases, 2, len(edges) - 1))
         for one in counts:
             weights, share = rng.normal(0, 1.2, features), rng.uniform(0.1, 0.6, features)
             p = expit(-1.2 + ((rng.random((n, features)) < share) - share) @ weights)
             y = (rng.random(n) < p).astype(np.int64)
-            np.add.at(one, (y, bucket_of(p[:, None], edges_of("positive"))[:, 0]), 1.0)
+            np.add.at(one, (y, bucket_of(p, edges)), 1.0)
         noise = rng.laplace(0, plan()[2] / math.sqrt(2), counts.shape)
         hits = site_tests.calibration(sites_of(counts + noise))[0] <= LEVEL / TESTS
         told.append({"what": "few values", "site": name, "values": 2**features})
