@@ -27,6 +27,7 @@ from fedcal.experiments.study.study_file import Study, check_file_name, named
 from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.storage.atomic import must_exist, must_not_exist
+from fedcal.strategies.server.checkpoint import CHECKPOINT
 from fedcal.strategies.server.outcome import OUTCOME, Progress
 
 
@@ -169,7 +170,7 @@ def release(
     job = study.job(sealed.roster, **books)
     months = releases_of(path.parent, study.study).items()
     recent = [one for one, day in months if day[:7] == f"{today:%Y-%m}"]
-    if recent and confirm is not None and not (work / SERVER).exists():
+    if recent and confirm is not None and not (work / SERVER / CHECKPOINT).exists():
         question = f"{recent[-1]} was released this month: have the sites new rows since?"
         if not confirm(f"{question} This release costs epsilon {study.epsilon_release:g}."):
             raise InputError(f"{name} was not asked for: a person must say yes")

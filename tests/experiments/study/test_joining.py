@@ -348,6 +348,7 @@ def test_the_policy_takes_the_studys_own_release_and_nothing_else(there):
         config = of.config(engine="study")
         settings = {k: v for k, v in (config.set | change.pop("set", {})).items() if v is not None}
         job = job_of(replace(config, clients=3, set=settings, **change), None)
+        job = replace(job, roster=sealed.roster.to_text())
         policy.check(job.to_fields(), job.terms(), 100, sealed.roster)
 
     ask()
