@@ -5,7 +5,7 @@ that a question needs are read, and never parses the file that they came from.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,7 +29,7 @@ from fedcal.storage.atomic import locked, whole_file, write_whole
 SITE, LOCK = "site.json", "lock"
 FEDERATION, POLICY, TERMS = "federation.toml", "site.toml", "terms.json"
 WITH_POLICY = "secure aggregation needs --federation, --sign-key and --policy together"
-_VERSION = 3
+_VERSION = 4
 _OPTIONAL = ("subjects", "groups", "other", "inputs")
 _ARRAYS = ("logits", "labels", *_OPTIONAL, "test_logits", "test_labels", "test_inputs")
 
@@ -53,7 +53,9 @@ class Prepared:
     number
         of this client, from 0, where somebody knows it: in a simulation
     simulated
-        take the seed of coins and noise from the request
+        on one machine: a policy is not needed
+    seed
+        of a simulated site's coins and noise; None = they are the operating system's
     sign_key_file
         with the key that this site signs by; None = it is in no federation
     has_policy
@@ -68,7 +70,8 @@ class Prepared:
     test_inputs: NDArray[Any] | None
     names: tuple[str, ...]
     number: int | None
-    simulated: bool
+    simulated: bool = False
+    seed: int | None = None
     sign_key_file: Path | None = None
     has_policy: bool = False
     server: str = ""
@@ -121,17 +124,6 @@ class Prepared:
         mib = MEMORY_MIB if self.policy is None else self.policy.memory_mib
         return (mib << 20) + COPIES * sum(f.stat().st_size for f in self.folder.glob("*.npy"))
 
-    def check_policy(self, job: Mapping[str, Any], terms: Terms, length: int) -> None:
-        """Refuse a run that this site has not agreed to; see `Policy.check`.
-
-        Without a policy a site answers every run, but not under the protocol of secure
-        aggregation: a site that need not trust anyone must state its limits.
-        """
-        if terms.plan.committee and not self.simulated:
-            checks.needed("--policy", self.policy, WITH_POLICY)
-        if self.policy is not None:
-            self.policy.check(job, terms, length, self.roster)
-
 
 def prepare(
     folder: Path,
@@ -142,6 +134,7 @@ def prepare(
     names: Sequence[str] | None = None,
     number: int | None = None,
     simulated: bool = False,
+    seed: int | None = None,
     federation: Path | None = None,
     sign_key: Path | None = None,
     policy: Path | None = None,
@@ -166,8 +159,10 @@ def prepare(
     number
         of this client, from 0; None = the server numbers it
     simulated
-        take the seed of coins and noise from requests: only in a simulation on one machine,
-        for whoever sends a seed can subtract the noise
+        in a simulation on one machine, where a policy is not needed
+    seed
+        of a simulated site's coins and noise: whoever knows it can subtract the noise; None = they
+        are the operating system's
     federation, sign_key
         files of the roster and of this site's key in it, both or none; but in a simulation they
         need a policy
@@ -214,6 +209,7 @@ def prepare(
         "site_names": shards.names,
         "number": number,
         "simulated": simulated,
+        "seed": seed if simulated else None,
         "sign_key": None if sign_key is None else str(sign_key.absolute()),
         "has_policy": policy is not None,
         "server": server,
@@ -266,21 +262,19 @@ def _texts_of(
     simulated: bool,
 ) -> dict[str, bytes]:
     """Return the checked files on federation, key and policy, by their names in the folder."""
-    lacks_policy = federation is not None and policy is None and not simulated
-    if (federation is None) != (sign_key is None) or lacks_policy:
+    given = (federation, sign_key) if simulated else (federation, sign_key, policy)
+    if len({file is None for file in given}) > 1:
         raise InputError(WITH_POLICY)
-    roster, texts = None, dict[str, bytes]()
+    texts = dict[str, bytes]()
     if federation is not None and sign_key is not None:
         roster, key = Roster.read(federation), read_key(sign_key)
         what = f"a site with the public key of {sign_key}, {key.public.hex()},"
         checks.needed(what, roster.number_of(key.public), f"{federation} has none")
         checks.same(f"class digest of {federation}", roster.class_digest or classes, classes)
         texts[FEDERATION] = roster.to_toml().encode()
-    if policy is not None:
-        rules = Policy.read(policy)
-        rules.check_roster(roster)
-        checks.same(f"class digest of {policy}", rules.class_digest or classes, classes)
-        texts[POLICY] = policy.read_bytes()
+        if policy is not None:
+            Policy.read(policy).check_roster(roster)
+            texts[POLICY] = policy.read_bytes()
     return texts
 
 
@@ -334,6 +328,7 @@ def prepared(folder: Path) -> Prepared:
             names=tuple(site["names"]),
             number=site["number"],
             simulated=site["simulated"] is True,
+            seed=site["seed"],
             sign_key_file=None if site["sign_key"] is None else Path(site["sign_key"]),
             has_policy=site["has_policy"] is True,
             server=site["server"],

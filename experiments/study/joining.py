@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.prepared import SITE, alone
 from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import needed, one_of, same, whole
@@ -35,6 +36,7 @@ from fedcal.experiments.study.study_file import Study, named
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
 from fedcal.storage.atomic import path_of, write_whole
+from fedcal.storage.toml_files import record_of
 from fedcal.units import Subject
 
 FEW, FEW_OF_A_CLASS = 100, 10
@@ -312,8 +314,14 @@ class Offer:
                 f"coordinator whose key it is, and send {site}{JOIN} again"
             )
         sealed.asked.check()
-        federation = sealed.asked.job["roster"]
-        same(f"federation of what {path} asks", federation, sealed.roster.to_text())
+        asked, own = (one.to_plain() for one in (sealed.asked, study.asked(sealed.roster)))
+        for name, fact in own["job"].items():
+            same(f"{name} of what is asked, by the study itself,", asked["job"][name], fact)
+        same("questions that are asked, by the study itself,", asked["questions"], own["questions"])
+        bounds = asked["plan"]["bound"], own["plan"]["bound"]
+        same("bound of what is asked, by the study itself,", *bounds)
+        rules = record_of(Policy, study.policy(sealed.roster.digest), "a site's policy")
+        rules.check(sealed.asked, sealed.roster, study.since)
         own = (folder / kits.AUTHORITY).read_text("ascii", "replace")
         same(f"server's authority in {path} (else ask for a new kit)", sealed.authority, own)
         return cls(kit, sealed, path.read_text("utf-8"))

@@ -182,7 +182,8 @@ class Job(Running):
         result = strategy.result()
         size = sum(array.nbytes for array in result.arrays().values())
         facts = {name: fields[name] for name in agreement.AGREED}
-        return agreement.Terms(facts, plan, strategy.questions(), result.form, size)
+        asked = strategy.questions(), result.form, strategy.norms
+        return agreement.Terms(facts, plan, *asked, size)
 
     def unavailable(self, round_number: int) -> Integers:
         """Clients that miss the round: each with probability `dropout`, independently."""

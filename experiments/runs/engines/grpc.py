@@ -102,8 +102,10 @@ def run_grpc(
             site = folder / name
             own = shards.block(k, k + 1)
             place: dict[str, Any] = {}
+            if job.federation.noise_source == "seeded":
+                place["seed"] = job.plan.client_seed
             if signing:
-                place = {"federation": folder / FEDERATION, "sign_key": folder / f"{name}.pem"}
+                place |= {"federation": folder / FEDERATION, "sign_key": folder / f"{name}.pem"}
                 place["sign_key"].touch(0o600)
                 place["sign_key"].write_bytes(signing[k].to_pem())
             prepare(site, own, number=k, simulated=True, terms=terms, **place)

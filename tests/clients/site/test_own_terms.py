@@ -18,7 +18,7 @@ from fedcal.privacy.agreement import AGREED, Terms
 from fedcal.privacy.query import QUERIES
 from fedcal.strategies.server.job import Job
 
-FEDERATION = Federation(5, 2, epsilon=1.0, trust="distributed", noise_source="system")
+FEDERATION = Federation(5, 2, epsilon=1.0, trust="local", noise_source="system")
 FIELDS: dict[str, Any] = Job("fedbin", FEDERATION).to_fields()
 
 
@@ -53,7 +53,7 @@ def test_kept_terms_are_the_terms(name, tmp_path):
     assert again.plan == plan
     assert again.plan.key == plan.key
     assert again.plan.noise == plan.noise
-    assert (again.job, again.form, again.digest) == (terms.job, terms.form, terms.digest)
+    assert (again.job, again.form, again.key) == (terms.job, terms.form, terms.key)
     again.check()
 
 
