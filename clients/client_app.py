@@ -9,8 +9,7 @@ from flwr.clientapp import ClientApp
 
 from fedcal.clients.answers import contribute
 from fedcal.clients.site.process.limits import OverLimit
-from fedcal.clients.site.sources import dealt_to, site_rows
-from fedcal.core import errors, optional, types
+from fedcal.core import errors, types
 from fedcal.core.shards import Shards
 from fedcal.privacy.request import Request
 
@@ -51,6 +50,8 @@ def client_app(
     def reply_to(message: Message, context: Context) -> Message:
         method = str(context.run_config.get("method", ""))
         if simulated and ":" in method:  # of another package, perhaps with a question of its own
+            from fedcal.core import optional
+
             optional.named("method", method)
         request = request_in(message)
         try:
@@ -121,9 +122,17 @@ def answer_with(words: types.Words, message: Message, request: Request, site: in
     return Message(RecordDict({"answer": record}), reply_to=message)
 
 
-app = client_app(
-    lambda context: site_rows(context.run_config, context.node_config),
-    simulated=True,
-    dealt_to=lambda context: dealt_to(context.run_config, context.node_config),
-)
+def _rows(context: Context) -> Shards:
+    from fedcal.clients.site.sources import site_rows  # data sets are of simulations alone
+
+    return site_rows(context.run_config, context.node_config)
+
+
+def _clients(context: Context) -> int:
+    from fedcal.clients.site.sources import dealt_to
+
+    return dealt_to(context.run_config, context.node_config)
+
+
+app = client_app(_rows, simulated=True, dealt_to=_clients)
 """What Flower runs on each node of a simulation: `fedcal.clients.client_app:app`."""
