@@ -52,8 +52,9 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
                 f"{rows} cannot be used. Start the site on a terminal to see why"
             ) from None
         warnings += kit.use(rows, site_rows, reading)
-        for line in warnings if say is not None else ():
-            say(line)
+        if say is not None:
+            for line in warnings:
+                say(line)
         return site_rows
 
     write_folder(folder, lambda draft: joining.write_rules(draft, sealed))
@@ -108,8 +109,10 @@ def status(folder: Path) -> dict[str, Any]:
         "rows": kit.rows[0] if has_joined else None,
         "read": _time((state / prepared.SITE).stat().st_mtime) if is_read else None,
         "epsilon": {
-            "this year": {"spent": this_year, "left": left_this_year},
-            "in all": {"spent": spent, "left": left},
+            "spent this year": this_year,
+            "left this year": left_this_year,
+            "spent in all": spent,
+            "left in all": left,
             "a release": study.epsilon_release,
         },
         "records": refusal or None,

@@ -133,7 +133,7 @@ def site_app(folder: Path) -> ClientApp:
             about, files = records["run"], records["files"]
             run, form = checks.read(about, "run", str), checks.read(about, "form", str)
             site, fields = prepared(folder), context.run_config
-            with records_of(site) as known:
+            with records_of(site) as known, known.transaction():
                 if job_digest(fields, run) not in {one.job for one in known.booked()}:
                     raise InputError("this site has not answered in the run of this result")
             terms = own_terms(fields, run, site)
