@@ -29,7 +29,7 @@ from fedcal.clients.site.prepared import Prepared, count_file
 from fedcal.core.checks import needed, same, whole
 from fedcal.core.errors import InputError, damaged, system_errors
 from fedcal.core.types import Words
-from fedcal.privacy.ledger import check_caps
+from fedcal.privacy.privacy import check_caps
 from fedcal.privacy.request import Request
 from fedcal.storage.atomic import posix_locks, whole_file
 from fedcal.storage.database import Database
