@@ -1,7 +1,7 @@
 """Whether a site's rows are those that it has answered from before: for its own eyes alone.
 
-What is kept, in the site's own folder, are digests by a key that lies beside them: without this key
-they say nothing of a row. Neither leaves the site.
+What is kept, in the site's own folder, are digests by a key of its own, which lies with them:
+without it they say nothing of a row. Neither leaves the site.
 """
 
 import datetime
@@ -21,7 +21,7 @@ from fedcal.core.shards import Shards
 from fedcal.experiments.report.page import read_json
 from fedcal.storage.atomic import write_whole
 
-KEY, FILE = "rows.key", "earlier-rows.json"
+FILE = "earlier-rows.json"
 _HASHES = 256
 _TENTHS = {5: "half", 6: "six tenths", 7: "seven tenths", 8: "eight tenths", 9: "nine tenths"}
 _TENTHS |= {10: "almost all"}
@@ -46,10 +46,9 @@ def compared(own: Path, shards: Shards, ids: Sequence[str], answered: Sequence[f
     list of str
         nothing, or a warning: of those it has answered from, half or more are the same
     """
-    if not (own / KEY).exists():
-        write_whole(own / KEY, secrets.token_hex(32))
-    key, path = bytes.fromhex((own / KEY).read_text("ascii")), own / FILE
-    rows: list[dict[str, Any]] = read_json(path)["rows"] if path.exists() else []
+    path = own / FILE
+    kept = read_json(path) if path.exists() else {"key": secrets.token_hex(32), "rows": []}
+    key, rows = bytes.fromhex(kept["key"]), kept["rows"]
     ends = [*(one["since"] for one in rows[1:]), math.inf]
     for one, end in zip(rows, ends, strict=False):
         asked = [when for when in answered if one["since"] <= when < end]
@@ -58,7 +57,8 @@ def compared(own: Path, shards: Shards, ids: Sequence[str], answered: Sequence[f
     if rows and rows[-1]["digest"] == now["digest"]:
         now = rows.pop()
     rows = [one for one in [*rows, now] if one["answered"] or one is now]
-    write_whole(path, json.dumps({"schema": 1, "rows": rows}))
+    write_whole(path, json.dumps({"schema": 1, "key": kept["key"], "rows": rows}))
+    path.chmod(0o600)
     found = [(_same(now, one), one["answered"]) for one in rows if one["answered"]]
     share, when = max(found, default=(0.0, 0.0))
     if (tenths := round(10 * share)) < min(_TENTHS):
@@ -101,4 +101,4 @@ def _same(now: dict[str, Any], then: dict[str, Any]) -> float:
         return 0.0
     alike = float(np.mean(np.equal(now["least"], then["least"])))
     both = alike / (1 + alike) * (now["rows"] + then["rows"])
-    return min(both / now["rows"], 1.0)
+    return float(min(both / now["rows"], 1.0))

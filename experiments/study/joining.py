@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
@@ -169,7 +169,7 @@ def rows_of(
     off = misread(shards, study.score, edges, int(subjects is not None))
     way = f"{100 * abs(off):.0f} points too {'high' if off > 0 else 'low'}"
     others = ", ".join(sorted(groups - set(study.groups)))[:200]
-    masses = _point_masses(shards)
+    masses = _point_masses(shards, study.model.points)
     doubts = {
         f"{study.number(own)}: below {FEW} the noise hides all but the largest faults": own < FEW,
         f"the study reads these scores {way}: they have few values": abs(off) > MISREAD,
@@ -183,25 +183,26 @@ def rows_of(
     return site_rows, site_rows.doubts() + [f"warning: {k}" for k, so in doubts.items() if so]
 
 
-def _point_masses(shards: Shards) -> str:
-    """Return a warning if many rows have one and the same score; or ""."""
+def _point_masses(shards: Shards, named: Sequence[float]) -> str:
+    """Return a warning if many rows have one and the same score that the study does not name."""
     scores = shards.probs[:, 1] if shards.classes == 2 else shards.probs.max(axis=1)
     values, counts = np.unique(scores, return_counts=True)
-    share, first = counts / len(scores), np.argsort(-counts, kind="stable")[:6]
-    if share.max() < MASS or counts.max() < FEW_OF_A_CLASS:
+    first = np.argsort(-counts, kind="stable")[:50]
+    first = first[~np.isclose(values[first, None], np.array(named), 0, 1e-6).any(axis=1)][:6]
+    if not len(first) or counts[first[0]] < max(MASS * len(scores), FEW_OF_A_CLASS):
         return ""
-    most = [f"{values[k]:.4g} ({100 * share[k]:.0f} %)" for k in first]
+    most = [f"{values[k]:.4g} ({100 * counts[k] / len(scores):.0f} %)" for k in first]
     return (
         f"many rows have the same score, {', '.join(most)}: if these are the model's points, ask "
-        "the coordinator to name all of its values in the study, from the model and not from rows"
+        "the coordinator to name them all in the study (points), from the model and not from rows"
     )
 
 
-def _must_agree(question: str) -> None:
+def _must_agree(folder: Path, question: str) -> None:
     """Ask a person on this site's screen; InputError unless they type yes."""
     console().print(f"{question} Type yes:")
     if sys.stdin.readline().strip() != "yes":
-        raise InputError("nothing is changed: a person must type yes")
+        raise InputError(f"{folder} stays as it is: a person must type yes")
 
 
 def join(
@@ -249,11 +250,11 @@ def join(
         reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else Reading()
     rows, warnings = rows_of(kit.study, data, kit.site, reading)
     if reversed_order := against_outcomes(rows.shards):
-        _must_agree(f"{reversed_order} They make this site's results wrong. Go on with them?")
+        _must_agree(folder, f"{reversed_order} This site's results would be wrong. Go on?")
     if adopt and (strange := sorted({path.name for path in folder.iterdir()} - known)):
         what = f"{folder} holds {named(strange)}, which no kit brings. Whoever made these could"
         what += " read what this site sends. Did this site itself, by fedcal 0.2 or elsewhere"
-        _must_agree(f"{what}? Its keys then move to {own}.")
+        _must_agree(folder, f"{what}? Its keys then move to {own}.")
     with system_errors(f"cannot write {own}"):
         for place in (*reversed(own.parents[:3]), own):
             place.mkdir(0o700, parents=True, exist_ok=True)

@@ -52,8 +52,9 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
                 f"{rows} cannot be used. Start the site on a terminal to see why"
             ) from None
         warnings += kit.use(rows, site_rows, reading)
-        for line in warnings if say is not None else ():
-            say(line)
+        if say is not None:
+            for line in warnings:
+                say(line)
         return site_rows
 
     write_folder(folder, lambda draft: joining.write_rules(draft, sealed))

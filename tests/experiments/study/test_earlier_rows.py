@@ -8,7 +8,7 @@ import pytest
 
 from fedcal.core.shards import Shards
 from fedcal.experiments.study import earlier_rows
-from fedcal.experiments.study.earlier_rows import FILE, KEY, compared
+from fedcal.experiments.study.earlier_rows import FILE, compared
 
 DAY = 86_400.0
 MAY = datetime(2027, 5, 3, 12, tzinfo=UTC).timestamp()
@@ -26,7 +26,7 @@ def rows(n=1000, seed=0, values=None):
 
 @pytest.fixture
 def told(tmp_path, monkeypatch):
-    (tmp_path / KEY).write_text("2c" * 32)
+    (tmp_path / FILE).write_text(json.dumps({"key": "2c" * 32, "rows": []}))
 
     def told(given, day, answered=(), named=True):
         monkeypatch.setattr(earlier_rows.time, "time", lambda: MAY + day * DAY)
@@ -79,14 +79,15 @@ def test_points_that_other_patients_have_too_are_no_earlier_rows(told):
 
 
 def test_what_is_kept_says_nothing_without_the_key(told, tmp_path):
-    told(rows(), 0)
-    first, key = (tmp_path / FILE).read_text("utf-8"), (tmp_path / KEY).read_text("ascii")
-    (one,) = json.loads(first)["rows"]
-    assert set(one) == {"since", "answered", "digest", "rows", "least"}
-    assert (len(one["least"]), len(key)) == (256, 64)
-    (tmp_path / KEY).unlink()
-    (tmp_path / FILE).unlink()
-    told(rows(), 0)
-    (other,) = json.loads((tmp_path / FILE).read_text("utf-8"))["rows"]
-    assert other["digest"] != one["digest"]
-    assert not {*other["least"]} & {*one["least"]}
+    found = []
+    for _ in range(2):
+        (tmp_path / FILE).unlink()
+        told(rows(), 0)
+        assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+        found.append(json.loads((tmp_path / FILE).read_text("utf-8")))
+    (first,), (second,) = (one["rows"] for one in found)
+    assert set(first) == {"since", "answered", "digest", "rows", "least"}
+    assert len(first["least"]) == 256
+    assert [len(one["key"]) for one in found] == [64, 64]
+    assert first["digest"] != second["digest"]
+    assert not {*first["least"]} & {*second["least"]}

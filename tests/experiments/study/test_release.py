@@ -7,6 +7,7 @@ from hospitals import Hospitals
 from quarters import quarter
 
 from fedcal.core.errors import FedcalError
+from fedcal.experiments.study import kits
 from fedcal.experiments.study.run import release
 from fedcal.secure_aggregation.keys import read_key
 
@@ -15,8 +16,9 @@ pytestmark = pytest.mark.usefixtures("quick_figures")
 
 def test_a_second_release_in_one_month_is_asked_about(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(kits, "is_here", lambda host: True)
     there, asked = Hospitals(tmp_path), []
-    there.joined(server="127.0.0.1:9092")
+    there.joined()
     of = there.seal().study
     key = read_key(tmp_path / "sepsis-coordinator" / "coordinator.pem")
 

@@ -222,7 +222,7 @@ def made_by_fedcal_02(there, call):
     own, keys = there.own(), there.kit() / "keys"
     shutil.copy(own / "rows.json", there.kit())
     shutil.move(own, keys)
-    for name in ("rows.json", "study.sealed", "made-in"):
+    for name in ("rows.json", "earlier-rows.json", "study.sealed", "made-in"):
         (keys / name).unlink()
     told = there.kit() / "state" / "site.json"
     told.write_text(told.read_text("utf-8").replace(str(own), str(keys)), "utf-8")

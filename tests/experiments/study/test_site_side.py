@@ -136,7 +136,7 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
     with records_in(kit / "state") as records:
         records.answer(replace(FACTS, job="2" * 64), 1, "question", lambda: b"answer")
     (kit / "state" / "records.sqlite").write_bytes(copy)
-    assert status(kit)["next"].startswith("fedcal site restored --state")
+    assert status(kit)["next"].startswith(f"fedcal site restored {kit}")
 
 
 def test_a_year_whose_budget_is_spent_says_when_the_next_one_begins(tmp_path, monkeypatch):
