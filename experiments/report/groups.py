@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedcal.core.printable import listed
-from fedcal.evaluation.intervals import HIDES
 from fedcal.evaluation.sites.effects import next_site_sentence
 from fedcal.experiments.report import page
 from fedcal.metrics.gap_change import ERROR
@@ -20,5 +19,5 @@ def sentences(result: Mapping[str, Any]) -> tuple[str, ...]:
     result
         keys of `result.json`, or of a saved release
     """
-    said = page.words("groups", result=result, error=ERROR, hides=HIDES, listed=listed)["lines"]
+    said = page.words("groups", result=result, error=ERROR, listed=listed)["lines"]
     return (*said, next_site_sentence(result["next_site"])) if "next_site" in result else said

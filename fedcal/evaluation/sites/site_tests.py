@@ -298,13 +298,18 @@ def gaps(sites: Sites, truth: Floats, share: Floats | None = None) -> tuple[Floa
     return gap, np.where(sites.rows.sum(axis=-1) < 1, 1.0, np.sqrt(variance) / sites.total)
 
 
-def observed_expected(sites: Sites, truth: Floats) -> tuple[Floats, Floats]:
-    """Return outcomes over the sum of scores at each site, and its std; `truth` as in `gaps`."""
+def observed_expected(sites: Sites, truth: Floats) -> Floats:
+    """Return outcomes over the sum of scores at each site, and its 95 % interval, (3, ...).
+
+    It is normal on the logarithm's scale; NaN where noise hides it. `truth` as in `gaps`.
+    """
     share, one = sites.shares(), sites.ways[..., :1, :]
     expected = np.maximum((sites.counts.sum(axis=-2) * share).sum(axis=-1), 1.0)
     ratio = np.maximum(sites.counts[..., 1, :].sum(axis=-1), 0.0) / expected
     variance = sites.law_of(ratio[..., None] * share, one, truth).variance[..., 0, 0]
-    return ratio, np.sqrt(variance) / expected
+    std = np.sqrt(variance) / expected
+    times = np.where(ratio > std, np.exp(1.96 * std / np.maximum(ratio, std)), np.nan)
+    return ratio * np.stack([times / times, 1 / times, times])
 
 
 def spans(sites: Sites, of: int) -> tuple[Floats, Floats, Floats]:
