@@ -57,9 +57,9 @@ def _ranks(quarter: Told) -> str:
     """Return whether the scores of all sites together rank outcomes: yes, not, maybe."""
     auc = quarter["all"]["auc"]
     best = max(one["auc"]["low"] for one in quarter["sites"].values())
-    if max(auc["high"], best) < _NO_RANKING:
+    if max(auc["high"], best) < _NO_RANKING and auc["high"] >= 0.5:
         return "not"
-    return "yes" if auc["low"] > 0.5 else "maybe"
+    return "yes" if auc["low"] > 0.5 or auc["high"] < 0.5 else "maybe"
 
 
 def some(names: Sequence[str]) -> str:

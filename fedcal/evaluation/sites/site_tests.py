@@ -307,8 +307,8 @@ def observed_expected(sites: Sites, truth: Floats) -> Floats:
     expected = np.maximum((sites.counts.sum(axis=-2) * share).sum(axis=-1), 1.0)
     ratio = np.maximum(sites.counts[..., 1, :].sum(axis=-1), 0.0) / expected
     variance = sites.law_of(ratio[..., None] * share, one, truth).variance[..., 0, 0]
-    std = np.sqrt(variance) / expected
-    times = np.where(ratio > std, np.exp(1.96 * std / np.maximum(ratio, std)), np.nan)
+    off = divide(np.sqrt(variance) / expected, ratio, 1.0)
+    times = np.where(off < 1, np.exp(1.96 * np.minimum(off, 1.0)), np.nan)
     return ratio * np.stack([times / times, 1 / times, times])
 
 
@@ -399,9 +399,9 @@ def changes(
     spread = apart @ (plus(law.variance, -3) + _LITTLE * np.eye(2)) @ apart.mT
     (before, a), (after, b) = gaps(earlier, truth[parts[0]]), gaps(later, truth[parts[1]])
     size = earlier.total * later.total / (earlier.total + later.total)
-    whole = np.maximum(plus(size, -1), _LITTLE)
-    gap = plus(size * (after - before), -1) / whole
-    std = np.sqrt(plus(size**2 * (a**2 + b**2), -1)) / whole
+    whole = plus(size, -1)
+    gap = divide(plus(size * (after - before), -1), whole, np.nan)
+    std = divide(np.sqrt(plus(size**2 * (a**2 + b**2), -1)), whole, np.nan)
     return p_values, (gap, std), erfc(np.abs(slope) / np.sqrt(2 * spread[..., 1, 1]))
 
 
