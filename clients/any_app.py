@@ -20,11 +20,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 
 from fedcal.clients.client_app import answer_with, drawn, request_in
-from fedcal.core.classes import MISSING, loose_ids
 from fedcal.core.errors import InputError
+from fedcal.core.kinds import RANGE_TOLERANCE, Kind
+from fedcal.core.labels import MISSING, loose_ids
 from fedcal.core.numerics import LARGEST_LOGIT
 from fedcal.core.optional import need
-from fedcal.core.scores import RANGE_TOLERANCE, SUM_TOLERANCE, Kind, as_array, numbers
+from fedcal.core.scores import SUM_TOLERANCE, as_array, numbers
 from fedcal.core.scores import in_class_order as ordered
 from fedcal.core.shards import Shards
 from fedcal.datasets import IDS, from_arrays, model_scores

@@ -13,7 +13,6 @@ from fedcal.clients.site.sources import dealt_to, site_rows
 from fedcal.core import errors, optional, types
 from fedcal.core.shards import Shards
 from fedcal.privacy.request import Request
-from fedcal.secure_aggregation import mask
 
 log = logging.getLogger("fedcal")
 
@@ -112,6 +111,8 @@ def answer_with(words: types.Words, message: Message, request: Request, site: in
         number of the client in the cohort; of no use without one
     """
     if asks_for_masks(message):
+        from fedcal.secure_aggregation.masking import mask  # in simulations alone
+
         masking = message.content.config_records["masking"]
         cohort: list[int] = masking["cohort"]  # type: ignore[assignment]
         seed = int(masking["seed"])  # type: ignore[arg-type]

@@ -1,9 +1,25 @@
 """Questions to the clients, each with its bound and the sum that a client computes.
 
-Importing this package makes all of ours known (`fedcal.privacy.query.QUERIES`); `scores` and
-`temperature` come with these.
+By an import of this package all of ours are known (`fedcal.privacy.query.QUERIES`); the module of a
+question is imported when it is asked.
 """
 
-from fedcal.clients.questions import conformal, histograms, scaling, search, training
+from fedcal.privacy.query import QUERIES
 
-__all__ = ["conformal", "histograms", "scaling", "search", "training"]
+KINDS = {
+    "conformal": ("set_counts", "set_gaps", "set_ranks"),
+    "histograms": (
+        *("class_histograms", "pooled_histograms", "class_counts"),
+        *("bin_outcomes", "outcome_cell"),
+    ),
+    "scaling": ("mlp_update", "scaling_gradients", "scaling_newton", "scaling_update"),
+    "scores": ("score_cell", "score_counts"),
+    "search": ("accuracy_gap", "calibration_gaps", "clipped_nll", "mean_gaps"),
+    "temperature": (
+        *("site_effects", "temperature_newton", "temperature_scores", "temperature_update"),
+    ),
+    "training": ("gradients", "local_update", "weighted_update"),
+}
+"""Module -> kinds of its questions."""
+
+QUERIES.data |= {kind: f"{__name__}.{name}" for name, kinds in KINDS.items() for kind in kinds}

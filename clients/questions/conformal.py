@@ -10,12 +10,11 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcal.clients.questions.scores import CountedRows, counted_words, group_of, halves_of
 from fedcal.core.checks import interval, one_of, same
 from fedcal.core.errors import InputError
-from fedcal.core.fields import Classes, Finite, NotNegative, Vector, increasing, vector
+from fedcal.core.fields import Classes, Finite, NotNegative, Vector, increasing
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics import encodings, score_table
@@ -23,9 +22,6 @@ from fedcal.metrics.conformity import BY, Conformity, quantile_costs
 from fedcal.privacy.query import ROOM, Order, Part, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.units import Example, Subject, bounding
-
-_LARGEST = 1e6
-"""Limit of what a row of a class adds."""
 
 _APART = 0x5E75
 """Key that separates the hash that draws a row from the one that randomises its score."""
@@ -103,7 +99,7 @@ class SetQuery(CountedRows):
         most = min(bound.norms, default=0.0) * bound.most
         return not self.once and self.row_norm(bound.order) <= most
 
-    def rows_by_bucket(self, shards: Shards, which: NDArray[np.bool_] | None = None) -> Integers:
+    def rows_by_bucket(self, shards: Shards) -> Integers:
         """Rows in each bucket, and above the last threshold, (clients, parts, thresholds + 1)."""
         of, buckets = self.conformity, len(self.thresholds) + 1
         part = shards.labels if self.by == "class" else group_of(shards, self.names)
@@ -114,17 +110,15 @@ class SetQuery(CountedRows):
         cells = (shards.owner * self.parts + part) * buckets + bucket
         shape = (shards.clients, self.parts, buckets)
         if self.once:
-            first = shards.drawn(self.seed ^ _APART)
-            which = first if which is None else which & first
-        picked = cells if which is None else cells[which]
-        return np.bincount(picked, minlength=int(np.prod(shape))).reshape(shape)
+            cells = cells[shards.drawn(self.seed ^ _APART)]
+        return np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)
 
 
 @dataclass(frozen=True, eq=False)
 class SetGaps(SetQuery):
-    """Sum over rows of hit_y [score <= t] - need_y, for each threshold t.
+    """Sum over rows of [score <= t] - need, for each threshold t.
 
-    With hit = 1 and need = 1 - alpha it is the number of rows with a score of at most t minus 1 -
+    With need = 1 - alpha it is the number of rows with a score of at most t minus 1 -
     alpha times the number of rows. The number of rows need not be known, and for all rows of a
     client the sum is about the root of their number near the threshold in question (a residual
     query). It grows with t.
@@ -134,8 +128,8 @@ class SetGaps(SetQuery):
 
     Parameters
     ----------
-    hit, need
-        (classes,) by a row's label, or (1,) for all of them; hit >= 0 and need <= hit
+    need
+        in [0, 1]
     level
         L, in answers: the level that the sum should reach
     tilt
@@ -145,26 +139,13 @@ class SetGaps(SetQuery):
     kind = "set_gaps"
     rule = "per_value"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        _at(0.25, 0.5, 1.0, need=np.array([0.9])),
-        _at(0.5, 1.0, need=np.array([0.9, 0.45, 0.0]), hit=np.array([1.0, 0.5, 0.0])),
-        _at(0.7, 1.0, need=np.array([0.8]), by="class"),
+        _at(0.25, 0.5, 1.0, need=0.9),
+        _at(0.7, 1.0, need=0.8, by="class"),
     )
 
-    need: Any = None
-    hit: Any = None
+    need: Annotated[float, interval("[0, 1]")] = 0.0
     level: Finite = 0.0
     tilt: NotNegative = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        hit = vector("hit", np.ones(1) if self.hit is None else self.hit)
-        need = vector("need", self.need)
-        fits = {len(hit), len(need)} <= {1, self.classes}
-        if not fits or (hit < need).any() or need.min() < 0 or not 0 < hit.max() <= _LARGEST:
-            many = f"hit and need must have 1 or {self.classes} numbers"
-            got = f"not all 0; got {len(hit)} and {len(need)} numbers"
-            raise InputError(f"{many}, hit >= need >= 0 and <= {_LARGEST:g}, {got}")
-        self._set(hit=hit, need=need)
 
     def lengths(self) -> tuple[int, ...]:
         """Return one block with all numbers."""
@@ -172,7 +153,7 @@ class SetGaps(SetQuery):
 
     def row_norm(self, order: Order) -> float:
         """Return the largest absolute value that a row adds to a number."""
-        return float(np.maximum(self.hit - self.need, self.need).max())
+        return max(1.0 - self.need, self.need)
 
     def added(self, part: Part, order: Order) -> float:
         """Return the largest absolute value that a row adds to a number."""
@@ -191,38 +172,25 @@ class SetGaps(SetQuery):
         return np.asarray(np.maximum(np.maximum(before, after), 0.0) + self.tilt * later)
 
     def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
-        """sum_i (hit [score_i <= t] - need) of each part and threshold.
+        """sum_i ([score_i <= t] - need) of each part and threshold.
 
         Returns (clients, parts * thresholds).
         """
-        shape = (shards.clients, self.parts, len(self.thresholds))
-        sums = np.zeros(shape)
-        for which, hit, need in self._kinds(shards):
-            counts = self.rows_by_bucket(shards, which).astype(np.float64)
-            rows = counts.sum(axis=2, keepdims=True)
-            sums += np.cumsum(counts, axis=2)[:, :, :-1] * hit - rows * need
-        return sums.reshape(shards.clients, -1)
+        counts = self.rows_by_bucket(shards).astype(np.float64)
+        rows = counts.sum(axis=2, keepdims=True)
+        sums = np.cumsum(counts, axis=2)[:, :, :-1] - rows * self.need
+        return np.asarray(sums.reshape(shards.clients, -1))
 
     def add_rows(self, sums: ClientSums, shards: Shards, ring: Ring) -> None:
         """Add up rows at or below each threshold, and all others."""
-        for which, hit, need in self._kinds(shards):
-            counts = self.rows_by_bucket(shards, which)
-            below, rows = np.cumsum(counts, axis=2)[:, :, :-1], counts.sum(axis=2, keepdims=True)
-            values = ring.encode(np.array([[hit - need, -need]]))
-            parts = [
-                (below * each[0, 0] + (rows - below) * each[0, 1]).reshape(shards.clients, -1)
-                for each in halves_of(values)
-            ]
-            sums.add_halves(*parts)
-
-    def _kinds(self, shards: Shards) -> list[tuple[NDArray[np.bool_] | None, float, float]]:
-        """Labels with the same hit and need: which rows have them (None = all), hit, need."""
-        both = np.stack(np.broadcast_arrays(self.hit, self.need), axis=1)
-        each, of = np.unique(both, axis=0, return_inverse=True)
-        if len(each) == 1:
-            return [(None, float(each[0, 0]), float(each[0, 1]))]
-        of_row = of.reshape(-1)[shards.labels]
-        return [(of_row == k, float(hit), float(need)) for k, (hit, need) in enumerate(each)]
+        counts = self.rows_by_bucket(shards)
+        below, rows = np.cumsum(counts, axis=2)[:, :, :-1], counts.sum(axis=2, keepdims=True)
+        values = ring.encode(np.array([[1.0 - self.need, -self.need]]))
+        parts = [
+            (below * each[0, 0] + (rows - below) * each[0, 1]).reshape(shards.clients, -1)
+            for each in halves_of(values)
+        ]
+        sums.add_halves(*parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,7 +210,6 @@ class SetRanks(SetGaps):
     examples = _at(0.25, 0.5, 1.0, quantile=0.9), _at(0.5, 1.0, quantile=0.4)
 
     ends = "up to 1"
-    need: Any = (0.0,)
     quantile: Annotated[float, interval("(0, 1)")] = 0.5
 
     def __post_init__(self) -> None:

@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from fedcal.calibrators import histogram_binning as binning
 from fedcal.core.fields import Classes, Seed, within
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
+from fedcal.metrics import binning
 from fedcal.privacy.query import OneHotQuery, Order, Part, Query, Summed
 from fedcal.units import Example, bounding
 
@@ -251,19 +251,12 @@ class OutcomeCell(OneHotQuery):
 
         Returns (clients, 2 * bins): a single 1; zeros if the client has no rows.
         """
-        return one_of_each(shards, _cells(shards, self.bins), 2 * self.bins, self.seed)
+        return self.one_of_each(shards, _cells(shards, self.bins))
 
 
 def _counted(shards: Shards, cells: Integers, size: int) -> Floats:
     """Return how many of each client's rows are in each cell, (clients, size)."""
     return binning.count_cells(cells, size, shards.owner, shards.clients).astype(np.float64)
-
-
-def one_of_each(shards: Shards, cells: Integers, numbers: int, seed: int) -> Floats:
-    """Return a 1 in the cell of one row of each client (`Shards.drawn`), (clients, numbers)."""
-    out, first = np.zeros((shards.clients, numbers)), shards.drawn(seed)
-    out[shards.owner[first], cells[first]] = 1.0
-    return out
 
 
 def _cells(shards: Shards, bins: int) -> Integers:

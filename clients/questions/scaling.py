@@ -1,6 +1,5 @@
 """Questions about scaling calibrators with a vector of parameters w."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -46,15 +45,6 @@ class _OfForm(Query):
     w: Vector
     form: str
     classes: int
-
-    @classmethod
-    def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:
-        """Return parameters near the identity."""
-        name = example.get("form", "order-preserving-mlp")
-        if name == scaling.TemperatureScaling.kind:
-            return {}
-        near = form_of(name).identity(classes)
-        return {"w": near + np.linspace(-0.25, 0.25, len(near))}
 
     def _check_size(self, size: int) -> None:
         """Refuse a number of parameters that differs from that of the form."""

@@ -8,9 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedcal.calibrators.base import of_text
-from fedcal.clients.questions.histograms import one_of_each
-from fedcal.core import scores, streams
+from fedcal.core import kinds, streams
 from fedcal.core.checks import needed, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Classes, Numbers, Positive, Seed, vector
@@ -298,9 +296,7 @@ class ScoreCell(OneHotQuery):
         asked = self.as_counts
         outcome, bucket = np.divmod(asked.cells_of(shards)[:, 0], asked.buckets)
         nodes = self.nodes.start + encodings.node_of(asked.buckets, asked.height, self.level)
-        return one_of_each(
-            shards, outcome * sum(asked.levels) + nodes[bucket], self.lengths()[0], self.seed
-        )
+        return self.one_of_each(shards, outcome * sum(asked.levels) + nodes[bucket])
 
 
 def rows_in(part: Part, subject_rows: int) -> int:
@@ -395,5 +391,7 @@ def view_probs(shards: Shards, view: str, query: ScoreCounts) -> Floats:
         return shards.probs
     if view == "other":
         why = "the question is about two, but these rows have only one"
-        return scores.probs_of(shards.input, needed("a second model", shards.other, why))
+        return kinds.probs_of(shards.input, needed("a second model", shards.other, why))
+    from fedcal.calibrators.base import of_text  # few questions are about a calibrator
+
     return of_text(query.calibrator).calibrated(shards.logits, shards.input)

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from fedcal.calibrators.histogram_binning import top_confidence
 from fedcal.clients.questions.scores import rows_in
 from fedcal.clients.questions.temperature import correct, label_logits, shifted_logits
 from fedcal.core.checks import positive, whole
@@ -85,7 +84,7 @@ class AccuracyGap(TemperatureQuery):
         """
 
         def gap(t: float) -> Floats:
-            confidence = top_confidence(shifted_logits(shards) / t)
+            confidence = binning.top_confidence(shifted_logits(shards) / t)
             return shards.sum_rows(correct(shards) - confidence)[:, None]
 
         return _each(shards, self, gap)
@@ -162,7 +161,7 @@ class CalibrationGaps(TemperatureQuery):
         bins = self.bins
 
         def gaps(t: float) -> Floats:
-            confidence = top_confidence(shifted_logits(shards) / t)
+            confidence = binning.top_confidence(shifted_logits(shards) / t)
             cells = binning.bin_index(confidence, bins)
             return shards.sum_rows(correct(shards) - confidence, cells, bins)
 

@@ -11,8 +11,7 @@ from fedcal.core import checks, numerics
 from fedcal.core.fields import Classes, Positive, within
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
-from fedcal.personal.at_site import posterior
-from fedcal.personal.prior import identity_prior
+from fedcal.personal.posterior import identity_prior, posterior
 from fedcal.privacy.query import Order, Part, Query, Summed
 from fedcal.units.bounding import Bound
 

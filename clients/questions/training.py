@@ -50,12 +50,6 @@ class _OfNetwork(Query):
         what = f"{self.network} of {self.classes} classes on {self.shape}"
         same(f"number of weights of the network {what}", len(self.w), size)
 
-    @classmethod
-    def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:
-        """Return weights for inputs that are logits."""
-        size = networks.network_named(example["network"]).size((classes,), classes)
-        return {"shape": str(classes), "w": np.linspace(-0.5, 0.5, size)}
-
     @property
     def architecture(self) -> networks.Network:
         """Network that is trained."""

@@ -10,7 +10,7 @@ contributors, do what they like, and let the other sites follow this file. Then 
 
 Assumed: the roster's keys are the sites' own (`fedcal.secure_aggregation.roster`); Ed25519,
 X25519, HKDF-SHA256, ChaCha20 and ChaCha20-Poly1305 are what they are taken for; records are not set
-back to an earlier state (`fedcal.clients.site.records.records`). Not promised: that a round
+back to an earlier state (`fedcal.clients.site.store`). Not promised: that a round
 succeeds (any site can stop one), and that what others contribute is true (a vector is any ring
 element). A crooked member can shift a sum as a crooked contributor can, where no honest one opens
 the same piece.
@@ -22,12 +22,12 @@ from contextlib import suppress
 
 import numpy as np
 
-from fedcal.clients.site.records.job_facts import JobFacts
-from fedcal.clients.site.records.records import SiteRecords
+from fedcal.clients.site.account import JobFacts
+from fedcal.clients.site.store import SiteRecords
 from fedcal.core import checks, types
 from fedcal.core.errors import InputError
-from fedcal.secure_aggregation import masking, messages
-from fedcal.secure_aggregation.committee import hidden, new_seeds, stream_sum
+from fedcal.secure_aggregation import messages
+from fedcal.secure_aggregation.committee import SEED_BYTES, hidden, new_seeds, stream_sum
 from fedcal.secure_aggregation.keys import SigningKey, new_exchange_key, seal, shared_key, unseal
 from fedcal.secure_aggregation.messages import header_by
 from fedcal.secure_aggregation.roster import Roster, check_digest
@@ -62,23 +62,22 @@ class Party:
         committee = self._roster.committee
         return committee.held_by(self.site) if self.site in committee.members else ()
 
-    def enrol(self, job: str, about: JobFacts) -> bytes:
+    def enrol(self, job: JobFacts) -> bytes:
         """Return the site's signed key of the job; the same one every time."""
 
         def make() -> tuple[bytes, bytes]:
             secret, public = new_exchange_key()
             nonce = os.urandom(messages.NONCE_BYTES)
             signed = messages.Enrolment.made(
-                self._key, bytes.fromhex(job), self.site, public, nonce
+                self._key, bytes.fromhex(job.job), self.site, public, nonce
             )
             return secret, signed.to_bytes()
 
-        return self._records.enrol(job, about, make)
+        return self._records.enrol(job, make)
 
     def answer(
         self,
-        job: str,
-        about: JobFacts,
+        job: JobFacts,
         round_number: int,
         question: str,
         enrolments: Sequence[bytes],
@@ -90,8 +89,10 @@ class Party:
 
         Parameters
         ----------
-        job, question
-            digests, 64 hexadecimal digits
+        job
+            what it is
+        question
+            its digest, 64 hexadecimal digits
         enrolments
             of members of the committee, as the server tells them; a member without a usable one is
             missing
@@ -105,13 +106,13 @@ class Party:
             If fewer members than can open a sum have an enrolment that can be used; or as
             `SiteRecords.answer`.
         """
-        own = messages.Enrolment.from_bytes(self.enrol(job, about)).exchange
-        secret, of = self._records.private_key(job), bytes.fromhex(job)
+        own = messages.Enrolment.from_bytes(self.enrol(job)).exchange
+        secret, of = self._records.private_key(job.job), bytes.fromhex(job.job)
 
         def make() -> bytes:
             members = {
                 member: shared_key(secret, key, of, self.site, member)
-                for member, key in self._enrolled(job, enrolments).items()
+                for member, key in self._enrolled(job.job, enrolments).items()
             }
             sent = draw()  # after all that can be refused
             seeds = new_seeds(len(self._roster.committee.pieces))
@@ -136,7 +137,7 @@ class Party:
                 sealed[member] = seal(key, text, messages.sealed_for(header, member))
             return messages.Contribution(header, words, sealed).to_bytes()
 
-        return self._records.answer(job, about, round_number, question, make, asked_once=asked_once)
+        return self._records.answer(job, round_number, question, make, asked_once=asked_once)
 
     def _enrolled(self, job: str, enrolments: Sequence[bytes]) -> dict[int, bytes]:
         """X25519 keys of members, each signed by its member for this job; enough to open a sum."""
@@ -207,8 +208,8 @@ class Party:
 
     def _seeds(self, header: messages.Header, text: bytes) -> list[bytes]:
         """Return a contributor's seeds for this member, if they match its commitments."""
-        held, starts = self.pieces, range(0, len(text), masking.SEED_BYTES)
-        seeds = [text[a : a + masking.SEED_BYTES] for a in starts]
+        held, starts = self.pieces, range(0, len(text), SEED_BYTES)
+        seeds = [text[a : a + SEED_BYTES] for a in starts]
         made = [
             messages.commitment(header.job, header.round, header.site, k, seed)
             for k, seed in zip(held, seeds, strict=False)

@@ -6,7 +6,7 @@ committee. A request that passes `fedcal.clients.site.guard.check` besides asks 
 method and these settings, in a round that has it, and none else. Sums that the server sees without
 noise tell rows apart into at most as many numbers as leave `cell_rows` of the public nominal rows
 to each, where `site_rows` names those. What a run may spend in total is kept by
-`fedcal.clients.site.records.records` under `Policy.limits`.
+`fedcal.clients.site.store`, over all time and in each year.
 
 A site can check what it does itself: its own noise and coins, and under the protocol of secure
 aggregation how many contributions are in a sum. It cannot check
@@ -96,8 +96,11 @@ class Policy:
         of a run, at most
     epsilon_total, delta_total
         over all runs under a site's key, of all units together, for one of the smallest unit that
-        any of them is for (`fedcal.clients.site.records.job_facts.account`): where runs for users
-        and runs for rows are allowed, it is what a row pays in both
+        any of them is for (`fedcal.clients.site.account.account`): where runs for users and runs
+        for rows are allowed, it is what a row pays in both
+    epsilon_a_year, delta_a_year
+        over those runs alone whose first answer is in one year of 365.25 days, counted from
+        `begins`; infinite = what is left in total
     settings
         method -> setting -> [lowest, highest], or a list of texts or truth values. Others, and
         settings that are not listed, must be left to the method; those that are listed must be
@@ -152,6 +155,8 @@ class Policy:
     epsilon_total: float = 0.0
     delta_per_run: float = 0.0
     delta_total: float = 0.0
+    epsilon_a_year: float = math.inf
+    delta_a_year: float = math.inf
     settings: Mapping[str, Mapping[str, Allowed]] = field(default_factory=dict)
     federation: str = ""
     coordinator: str = ""
@@ -181,6 +186,9 @@ class Policy:
             total = interval(range_)(f"{spent}-total", getattr(self, f"{spent}_total"))
             one = getattr(self, f"{spent}_per_run")
             interval(f"[0, {total!r}]")(f"{spent}-per-run (at most {spent}-total)", one)
+            if (a_year := getattr(self, f"{spent}_a_year")) != math.inf:
+                interval(f"[{one!r}, {total!r}]")(f"{spent}-a-year", a_year)
+                needed("begins", self.begins, f"years of {spent}-a-year are counted from it")
         for method, ranges in self.settings.items():
             one_of("method of [settings]", method, self.methods)
             for name, allowed in ranges.items():
@@ -352,10 +360,12 @@ class Policy:
 
     def described(self) -> list[str]:
         """Return lines for the log at start: what is allowed, and what cannot be verified here."""
+        a_year = f"{self.epsilon_a_year:g} and {self.delta_a_year:g} a year, "
+        a_year *= math.isfinite(self.epsilon_a_year)
         lines = [
             f"policy until {self.expires} (UTC): {', '.join(self.methods)}; unit "
             f"{' or '.join(self.unit)}; trust {' or '.join(self.trust)}; epsilon "
-            f"{self.epsilon_per_run:g} and delta {self.delta_per_run:g} a run, "
+            f"{self.epsilon_per_run:g} and delta {self.delta_per_run:g} a run, {a_year}"
             f"{self.epsilon_total:g} and {self.delta_total:g} in all, over all units; sums of at "
             f"least {self.answers}"
         ]

@@ -17,20 +17,17 @@ from numpy.typing import NDArray
 
 from fedcal.clients.site.policy import CPU_SECONDS, Policy
 from fedcal.clients.site.process.limits import COPIES, MEMORY_MIB
-from fedcal.core import checks, scores, types
+from fedcal.core import checks, kinds, types
 from fedcal.core.classes import class_names, digest_of
 from fedcal.core.errors import InputError, damaged, system_errors
 from fedcal.core.shards import Shards
 from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.storage.atomic import locked, must_not_exist, whole_file
+from fedcal.storage.atomic import locked, whole_file, write_whole
 
 SITE, LOCK = "site.json", "lock"
-FEDERATION, POLICY = "federation.toml", "site.toml"
-ANSWERS = "answers"
-"""Folder of what a site sent before it had records, which know nothing of it."""
-
+FEDERATION, POLICY, TERMS = "federation.toml", "site.toml", "terms.json"
 WITH_POLICY = "secure aggregation needs --federation, --sign-key and --policy together"
 _VERSION = 3
 _OPTIONAL = ("subjects", "groups", "other", "inputs")
@@ -103,6 +100,16 @@ class Prepared:
         """Policy of the site; None = no limits."""
         return Policy.read(self.folder / POLICY) if self.has_policy else None
 
+    @cached_property
+    def terms(self) -> Terms | None:
+        """Terms that this site has accepted, checked by `prepare`; None = it answers nothing."""
+        path = self.folder / TERMS
+        with (
+            system_errors(f"{TERMS} of this site cannot be read"),
+            damaged(f"{TERMS} of this site is damaged: start fedcal site again"),
+        ):
+            return Terms.from_plain(json.loads(path.read_bytes())) if path.exists() else None
+
     @property
     def cpu_seconds(self) -> int:
         """CPU seconds that the process answering one message may take."""
@@ -138,6 +145,7 @@ def prepare(
     federation: Path | None = None,
     sign_key: Path | None = None,
     policy: Path | None = None,
+    terms: Terms | None = None,
     server: str = "",
     count: Path | None = None,
 ) -> None:
@@ -165,6 +173,8 @@ def prepare(
         need a policy
     policy
         file that says what this site takes part in
+    terms
+        of the one job whose runs it answers, which are checked here; None = it answers nothing
     server
         who asks, in words: the site's records say so
     count
@@ -175,8 +185,7 @@ def prepare(
     ------
     InputError
         If the rows are not those of one client, the names do not fit, federation, key and policy
-        do not go together, or the folder holds something else, is in use or cannot be written; or
-        as `check_answers`.
+        do not go together, or the folder holds something else, is in use or cannot be written.
     """
     arrays: dict[str, NDArray[Any]] = {"logits": shards.logits, "labels": shards.labels}
     for name in _OPTIONAL:
@@ -191,9 +200,12 @@ def prepare(
         own, sites = read_key(sign_key).public, Roster.read(federation).sites
         shards = replace(shards, names=tuple(site.name for site in sites if site.key == own))
     texts = _texts_of(federation, sign_key, policy, digest_of(named), simulated)
+    if terms is not None:
+        terms.check()
+        _check_rows(terms, shards, digest_of(named), simulated)
+        texts[TERMS] = json.dumps(terms.to_plain()).encode()
     if count is None and sign_key is not None and not simulated:
         count = count_beside(sign_key)
-    count = count and count.absolute()
     site = {
         "version": _VERSION,
         "names": named,
@@ -205,25 +217,19 @@ def prepare(
         "sign_key": None if sign_key is None else str(sign_key.absolute()),
         "has_policy": policy is not None,
         "server": server,
+        "count_files": [count and str(count.absolute())],  # 0.2.0 knew two
         "arrays": list(arrays),
     }
     _make_private(folder)
-    check_answers(folder)
     with alone(folder):
-        last, before = count_files(folder)
-        if count != last and (last is None or last.exists()):
-            before = last
-        site["count_files"] = [file and str(file) for file in (count, before)]
-        for name in (FEDERATION, POLICY):
+        for name in (FEDERATION, POLICY, TERMS):
             (folder / name).unlink(missing_ok=True)
         for name, text in texts.items():
-            with whole_file(folder / name) as file:
-                file.write(text)
+            write_whole(folder / name, text)
         for name, array in arrays.items():
             with whole_file(folder / f"{name}.npy") as file:
                 np.save(file, array, allow_pickle=False)
-        with whole_file(folder / SITE) as file:  # last: whoever reads it finds the arrays
-            file.write(json.dumps(site).encode())
+        write_whole(folder / SITE, json.dumps(site))  # last: whoever reads it finds the arrays
 
 
 def count_beside(key: Path) -> Path:
@@ -232,23 +238,24 @@ def count_beside(key: Path) -> Path:
     return file.with_name(f"{file.name}.records")
 
 
-def count_files(folder: Path) -> tuple[Path | None, Path | None]:
-    """Return that file of a site, and the one before it; None = in the folder, or not known."""
+def count_file(folder: Path) -> Path | None:
+    """Return that file of a site; None = in the folder, or not known."""
     try:
-        site = json.loads((folder / SITE).read_text("utf-8"))
-        count, before = (file and Path(file) for file in site["count_files"])
+        count, *_ = json.loads((folder / SITE).read_text("utf-8"))["count_files"]
     except (OSError, LookupError, TypeError, ValueError):
-        return None, None
-    return count, before
+        return None
+    return count and Path(count)
 
 
-def check_answers(folder: Path) -> None:
-    """InputError if a site has `ANSWERS`: it could give a second answer to their rounds."""
-    must_not_exist(
-        folder / ANSWERS,
-        "a fedcal without records wrote it. Delete it after its runs have ended, and enter their "
-        "spent budget with `fedcal site restored --spent`",
-    )
+def _check_rows(terms: Terms, shards: Shards, classes: str, simulated: bool) -> None:
+    """InputError for terms of a job about other classes, or other scores, than a site has."""
+    job = terms.job
+    for name, own in (("class-digest", classes), ("input", shards.input)):
+        checks.same(f"{name} of the job", job[name] or own, own)
+    checks.same("number of classes", terms.plan.federation.classes, shards.classes)
+    if terms.plan.private and not simulated:
+        # the plan of a seeded run has no room for the errors of the draws that are made here
+        checks.same("noise-source of the job", job["noise-source"], "system")
 
 
 def _texts_of(
@@ -282,7 +289,7 @@ def _make_private(folder: Path) -> None:
     with system_errors(f"cannot write {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         held = {path.name for path in folder.iterdir()}
-        own = {LOCK, FEDERATION, POLICY, *(f"{name}.npy" for name in _ARRAYS)}
+        own = {LOCK, FEDERATION, POLICY, TERMS, *(f"{name}.npy" for name in _ARRAYS)}
         if SITE not in held and held - own:
             raise InputError(f"{folder} contains something else; a site needs a separate folder")
         folder.chmod(0o700)
@@ -311,7 +318,7 @@ def prepared(folder: Path) -> Prepared:
             with system_errors(f"{name}.npy of this site cannot be read"):
                 arrays[name] = np.asarray(np.load(folder / f"{name}.npy", "r", allow_pickle=False))
         offsets = np.array([0, len(arrays["labels"])])
-        kind = checks.one_of("input", site["input"], scores.KINDS)
+        kind = checks.one_of("input", site["input"], kinds.KINDS)
         columns: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}
         columns |= {
             "group_names": tuple(site["group_names"]),

@@ -79,8 +79,7 @@ def keep_result(
         if before != [path] or path.read_bytes() != content:
             raise errors.InputError("another result of this run came before")
     else:
-        with atomic.whole_file(path) as file:
-            file.write(content)
+        atomic.write_whole(path, content)
     return artifact
 
 
@@ -94,9 +93,8 @@ def judge_result(site: Prepared, run: str, artifact: Artifact) -> str:
     inputs = site.test_inputs if site.test else site.shards.inputs
     test = Holdout(logits, numerics.softmax(logits), labels, inputs=inputs)
     judged = artifact.judge(test) if len(labels) else {}
-    with atomic.whole_file(site.folder / RESULTS / run / METRICS) as file:
-        content = {"run": run, "rows": rows, "class_names": list(site.names), **judged}
-        file.write(json.dumps(content, indent=2).encode())
+    content = {"run": run, "rows": rows, "class_names": list(site.names), **judged}
+    atomic.write_whole(site.folder / RESULTS / run / METRICS, json.dumps(content, indent=2))
     before, after = judged.get("before", {}), judged.get("after", {})
     about = names.about(content)
     shown = [

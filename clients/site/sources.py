@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fedcal import datasets
-from fedcal.core import checks, scores
+from fedcal.core import checks, kinds
 from fedcal.core.errors import damaged
 from fedcal.core.shards import Shards
-from fedcal.partition import DEALT, client_names, deal
 from fedcal.storage.npz import read_npz
 
 _DEALT = ("logits", "labels", "offsets", "input")
@@ -71,6 +69,9 @@ def write_dealt(path: Path, shards: Shards) -> None:
 
 @lru_cache(maxsize=1)  # a process of a simulation answers for many sites, in every round
 def _dealt(data: str, partition: str, clients: int, seed: int, method: str) -> Shards:
+    from fedcal import datasets  # a site with rows of its own needs neither
+    from fedcal.partition import DEALT, client_names, deal
+
     if partition != DEALT:
         rows = datasets.load(data).read_by(method, seed)
         shards = deal(rows, partition, clients, seed)
@@ -78,7 +79,7 @@ def _dealt(data: str, partition: str, clients: int, seed: int, method: str) -> S
     with damaged(f"{data} contains no partitioned rows"):
         arrays = read_npz(Path(data))
         logits, labels, offsets, kind = (arrays[name] for name in _DEALT)
-        kind_read = checks.one_of("input", str(kind), scores.KINDS)
+        kind_read = checks.one_of("input", str(kind), kinds.KINDS)
         known: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}
         known |= {name: tuple(arrays[name].tolist()) for name in _NAMES}
         shards = Shards(logits, labels, offsets, kind_read, **known)

@@ -8,7 +8,7 @@ from fedcal.calibrators.base import Calibrator
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
-from fedcal.core.scores import Kind
+from fedcal.core.kinds import Kind
 from fedcal.core.types import Floats, Integers
 
 

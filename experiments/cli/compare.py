@@ -91,7 +91,7 @@ def command(
 
 def shown(comparison: Comparison, out: Path | None) -> Iterator[str | pages.Part]:
     """Yield the table and its statement."""
-    yield comparison.headline
+    yield comparison.verdict
     yield from filter(None, [harmed(comparison.cells)])
     yield as_table(comparison.cells, comparison.metrics)
     yield pages.Text("", tuple(comparison.statement))

@@ -44,4 +44,4 @@ def command(
     options |= {"rows_per_client": rows_per_client, "classes": classes, "data": data}
     given = {k: v for k, v in options.items() if v is not None}
     found = plan.plan(**given, methods=method.split(",") if method else None)
-    terminal.show([found.heading, *found.parts], found.to_json, json=json, quiet=quiet)
+    terminal.show([found.title, *found.parts], found.to_json, json=json, quiet=quiet)

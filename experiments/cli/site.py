@@ -1,107 +1,31 @@
-"""The commands of a site: alone, in a study, and recalibration at home."""
+"""The commands of a site in a study, and recalibration at home."""
 
 import contextlib
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedcal.core import checks, classes, errors, pages
-from fedcal.experiments.cli.parameters import Csv, Json, Overwrite
-from fedcal.experiments.deploy.fleet import read_address
+from fedcal.experiments.cli.parameters import Json, Overwrite
 from fedcal.experiments.report import page, terminal
 from fedcal.experiments.runs import folders
 from fedcal.secure_aggregation.roster import in_words
-
-
-def run(
-    *,
-    data: str,
-    class_names: str | None = None,
-    csv: Csv = None,
-    fleet: str | None = None,
-    root_certificates: Path | None = None,
-    key: Path | None = None,
-    wait: float = 60.0,
-    policy: Path | None = None,
-    federation: Path | None = None,
-    sign_key: Path | None = None,
-    state: Path = Path("fedcal-site"),
-    key_records: Path | None = None,
-    dry_run: bool = False,
-) -> None:
-    """Run a site of a federation: it answers a SuperLink's questions about rows that stay here.
-
-    Rows
-    ----
-    data
-        File with scores or features of this site, or module:function that returns (logits, labels)
-        or a mapping with the keys of a file of scores.
-    class_names
-        Comma-separated names of the classes, the same at all sites (default: 0,1,...).
-
-    Connection
-    ----------
-    fleet
-        HOST:PORT of the SuperLink's Fleet API.
-    root_certificates
-        PEM file that verifies the SuperLink's certificate.
-    key
-        Private key of this site: ECDSA, in OpenSSH's format.
-    wait
-        Seconds to wait for a SuperLink to start.
-
-    Participation
-    -------------
-    policy
-        Policy of this site (site.toml): methods, budgets, contributions in a sum.
-    federation
-        federation.toml with all sites, for secure aggregation by protocol.
-    sign_key
-        Signing key of this site in the federation, from fedcal site key.
-
-    Files and output
-    ----------------
-    state
-        Folder of the site: rows, answers, results, logs.
-    key_records
-        File that binds the records to the site's key (default: beside --sign-key, or else --key,
-        with the suffix .records).
-    dry_run
-        Read and check the rows, and start nothing.
-
-    Examples
-    --------
-    fedcal site --data rows.npz --dry-run
-    fedcal site --data rows.npz --fleet superlink.example:9092 --root-certificates ca.crt --key
-        site.key
-    """
-    from fedcal.experiments.deploy.rows import site_rows
-    from fedcal.experiments.deploy.site import run_site
-
-    names = None if class_names is None else classes.names_in(class_names)
-    if dry_run:
-        rows = site_rows(data, names, csv)
-        terminal.console().print("\n".join([rows.described(), *rows.doubts()]))
-        return
-    why = "a site connects to a SuperLink (or --dry-run)"
-    files: Any = {"policy": policy, "federation": federation, "sign_key": sign_key}
-    run_site(
-        partial(site_rows, data, names, csv),
-        fleet=read_address("--fleet", checks.needed("--fleet", fleet, why)),
-        root_certificates=checks.needed("--root-certificates", root_certificates, why),
-        key=checks.needed("--key", key, why),
-        state=state,
-        wait=checks.interval("[0, 86400]")("--wait", wait),
-        key_records=key_records,
-        **files,
-    )
+from fedcal.storage.atomic import must_exist
 
 
 def join(
-    kit: Path, data: str, *, csv: Csv = None, new_keys: bool = False, made_here: bool = False
+    kit: Path,
+    data: str,
+    *,
+    columns: str | None = None,
+    labels: str | None = None,
+    drop_missing: bool = False,
+    new_keys: bool = False,
+    made_here: bool = False,
 ) -> None:
     """Join a study at a site: check its rows, make its keys, write the file to send back.
+
+    How the file of rows is read is remembered for later files.
 
     Arguments
     ---------
@@ -109,6 +33,15 @@ def join(
         The folder from the coordinator.
     data : ROWS
         This site's labelled scores, or module:function.
+
+    Rows
+    ----
+    columns : --map
+        Names of columns in the file and in the study, OLD=NEW,...
+    labels
+        Entries of the label and their classes, OLD=NEW,...
+    drop_missing
+        Leave out rows without an outcome or a score, at most the share that the study allows.
 
     Files and output
     ----------------
@@ -120,17 +53,22 @@ def join(
     Examples
     --------
     fedcal site join alder/ rows.csv
+    fedcal site join alder/ rows.csv --map "Outcome=label,Risk score=score" --labels
+        0=survived,1=sepsis --drop-missing
     """
+    from fedcal.datasets.site_csv import Reading
     from fedcal.experiments.study.joining import Kit, join
 
+    is_said = bool(columns or labels or drop_missing)
+    reading = Reading.of(columns, labels, drop_missing) if is_said else None
     try:
-        rows, warnings, made = join(kit, data, csv, new_keys=new_keys, adopt=made_here)
+        rows, told, made = join(kit, data, reading, new_keys=new_keys, adopt=made_here)
     except KeyboardInterrupt:
         raise terminal.Stopped(
             "interrupted; the same command continues, with the keys made so far"
         ) from None
-    told = page.said("study", "joined", kit=Kit.read(kit), made=made)
-    terminal.console().print("\n".join([rows.described(), *warnings, *told]))
+    told += page.said("study", "joined", kit=Kit.read(kit), made=made)
+    terminal.console().print("\n".join([rows.described(), *told]))
 
 
 def accept(kit: Path, file: Path, *, yes: bool = False) -> None:
@@ -166,7 +104,7 @@ def accept(kit: Path, file: Path, *, yes: bool = False) -> None:
     to.print(f"accepted: the rules are in {kit / 'site.toml'}. Next: fedcal site start {kit}")
 
 
-def start(kit: Path, data: str | None = None, *, csv: Csv = None) -> None:
+def start(kit: Path, data: str | None = None) -> None:
     """Run a site of an accepted study: it answers releases from rows that stay here.
 
     Arguments
@@ -184,8 +122,7 @@ def start(kit: Path, data: str | None = None, *, csv: Csv = None) -> None:
     from fedcal.experiments.study.site_side import start
 
     # what goes into a file or a container's log tells of no rows
-    to = terminal.console(stderr=True)
-    start(kit, data, to.print if sys.stderr.isatty() else lambda line: None, csv)
+    start(kit, data, terminal.console(stderr=True).print if sys.stderr.isatty() else None)
 
 
 def status(kit: Path, *, json: Json = False) -> None:
@@ -219,52 +156,105 @@ _BELOW = ("answered", "refused", "next")
 
 
 def recalibrate(
-    data: str,
+    place: str,
+    file: Path | None = None,
     *,
-    release: Path,
+    release: Path | None = None,
     site: str | None = None,
     class_names: str | None = None,
     positive: str | None = None,
-    csv: Csv = None,
     out: Path | None = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Recalibrate a model at this site, from its own rows and a release of the other sites.
 
-    The site's rows are labelled; the release is private. Nothing leaves the machine.
+    A site of a study names its folder, which knows the rest. Nothing leaves the machine.
 
     Arguments
     ---------
-    data : ROWS
-        This site's labelled scores.
+    place : KIT
+        This site's folder; with --release its labelled scores.
+    file : [RELEASE]
+        release.npz or prior.npz (default: the last release that came to this site).
 
     Rows
     ----
     release
-        prior.npz of fedprior, or release.npz of evaluate.
+        Outside of a study: prior.npz of fedprior, or release.npz of evaluate.
     site
-        Name of this site in the release, so that its rows count once.
+        With --release: name of this site in it, so that its rows count once.
     class_names
-        Comma-separated names of the classes.
+        With --release: comma-separated names of the classes.
     positive
-        Positive class of two: that of column 1.
+        With --release: positive class of two, that of column 1.
 
     Files and output
     ----------------
     out
-        Folder for the result, readable by this user only.
+        Folder for the result, readable by this user only (default: in the site's folder).
 
     Examples
     --------
+    fedcal site recalibrate alder/
     fedcal site recalibrate --release run/prior.npz rows.csv --site Cleveland --out home
     """
     from fedcal.experiments.deploy.at_home import recalibrate
 
+    if release is None:
+        from fedcal.experiments.study.site_side import recalibrated
+
+        given = {"site": site, "class_names": class_names, "positive": positive}
+        checks.unused("the site's folder says it, or --release is missing", **given)
+        known, out = recalibrated(Path(place), file), out or Path(place) / "home" / "recalibrated"
+    else:
+        checks.unused("--release names it", RELEASE=file)
+        names = None if class_names is None else classes.names_in(class_names)
+        known = {"release": release, "data": place, "site": site, "class_names": names}
+        known["positive"] = positive
     if out is not None:
         folders.claim(out, folders.AT_HOME, overwrite=overwrite)
-    names = None if class_names is None else classes.names_in(class_names)
-    result = recalibrate(release, data, site, names, positive, csv)
+    result = recalibrate(**known)
+    told = [result.told["verdict"], *result.parts, *result.told["statement"]]
     if out is not None:
         result.save(out)
-    told = [result.told["verdict"], *result.parts, *result.told["statement"]]
-    terminal.show(told if out is None else [*told, f"written to {out}"])
+        file = out / "calibrator.npz"
+        told += [f"written to {out}; the calibrator is {file}: fedcal apply --calibrator {file}"]
+    terminal.show(told)
+
+
+def restored(kit: Path, *, spent: str | None = None) -> None:
+    """Close all open jobs of a site, and book what was spent.
+
+    Run it after restoring a backup of a site's folder or machine, or replacing a lost folder.
+
+    Arguments
+    ---------
+    kit : KIT
+        This site's folder.
+
+    Files and output
+    ----------------
+    spent
+        EPSILON,DELTA,UNIT: budget spent that is missing in these records and is booked now; or the
+        word nothing. Asked for where it is left out.
+
+    Examples
+    --------
+    fedcal site restored alder/ --spent nothing
+    fedcal site restored alder/ --spent 1.5,1e-6,example
+    """
+    from fedcal.clients.site.store import RECORDS, records_in
+    from fedcal.experiments.study.joining import STATE
+
+    must_exist(kit / STATE / RECORDS, "the folder has no records of a site")
+    with records_in(kit / STATE) as records:
+        least = records.missing()
+        shown = f" (the receipts at hand show at least {least})" * bool(least)
+        if spent is None and sys.stdin.isatty():
+            print(f"Budget spent that is not in these records{shown}, as EPSILON,DELTA,UNIT;")
+            with contextlib.suppress(EOFError):
+                spent = input("or the word nothing: ").strip()
+        why = "nothing is answered before somebody says what was spent since"
+        how = f"--spent EPSILON,DELTA,UNIT{shown}, or --spent nothing"
+        closed = records.close_all(checks.needed("--spent", spent or None, f"{why}: {how}"))
+    terminal.show(page.said("commands", "restored", closed=closed))

@@ -7,10 +7,11 @@ import math
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.options import layered, options_of
+from fedcal.core.options import options_of
 from fedcal.experiments.cli import parameters
 from fedcal.experiments.report import page, terminal
 from fedcal.experiments.runs.config import read_options
+from fedcal.experiments.runs.layers import layered
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.run import train
 from fedcal.metrics import buckets, names

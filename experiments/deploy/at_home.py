@@ -18,6 +18,7 @@ from fedcal import calibrators, mechanisms
 from fedcal.core import checks, numerics, pages, printable, types
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
+from fedcal.datasets.site_csv import Reading
 from fedcal.evaluation import histogram, page, score_release
 from fedcal.evaluation.estimators.calibration import logistic, logit
 from fedcal.evaluation.sites import effects
@@ -27,7 +28,8 @@ from fedcal.experiments.report.page import words
 from fedcal.experiments.runs import folders, result
 from fedcal.metrics.buckets import bucket_of, check_score, equal_width, score_and_outcome
 from fedcal.personal import at_site
-from fedcal.personal.prior import SitePrior, identity_prior, site_priors
+from fedcal.personal.posterior import SitePrior, identity_prior
+from fedcal.personal.prior import site_priors
 from fedcal.storage.artifact import ARTIFACTS, form_of
 from fedcal.storage.atomic import path_of
 
@@ -67,15 +69,22 @@ def recalibrate(
     site: str | None = None,
     class_names: Sequence[str] | None = None,
     positive: str | None = None,
-    csv: str | None = None,
+    *,
+    reading: Reading | None = None,
+    most: float = 1.0,
+    who: str = "subjects",
 ) -> AtHome:
     """Recalibrate a model at one site.
 
     Parameters
     ----------
-    release, data, site, class_names, positive, csv
+    release, data, site, class_names, positive
         as `fedcal site recalibrate` has them; rows of one subject count as one. Without a site's
         name its prior is that of a new one
+    reading, most
+        as `read_rows` takes them
+    who
+        word for subjects
 
     Raises
     ------
@@ -94,7 +103,8 @@ def recalibrate(
     own_name, known = site if site in sites else "", source.class_names
     prior = priors_of(source, [own_name])[own_name]
     classes = getattr(source, "question", source).classes
-    rows = read_rows(data, class_names or known, others=True, csv=csv).in_order(None, positive)
+    rows, notes = read_rows(data, class_names or known, reading, most)
+    rows = rows.in_order(None, positive)
     if rows.classes != classes or (known and rows.class_names != known):
         of = [", ".join(names or ("not named",))[:200] for names in (known, rows.class_names)]
         message = f"{path} is of {classes} classes ({of[0]}), {data} of {rows.classes} ({of[1]})"
@@ -106,8 +116,8 @@ def recalibrate(
     no_news = bool((spread > _CLOSE * wide).all() and (np.abs(prior.mean) < _OFF * wide).all())
     expected = None if own_name else source.results().get("next_site")
     shards = shards_of(rows)
-    weights = np.ones(len(rows.labels)) if rows.subject is None else shards.weights(1)
-    if reversed_order := _reversed(shards, weights):
+    weights = _weights(shards)
+    if reversed_order := against_outcomes(shards):
         raise InputError(f"{reversed_order} A calibrator would only hide it; none was made")
     own, tried = _own(shards, weights), {}
     for name, one in {"without other sites": none, f"from {prior.sites} sites": prior}.items():
@@ -119,6 +129,8 @@ def recalibrate(
         f" at home: {rows.name}",
         own,
         classes,
+        notes,
+        who=who,
         stranger=stranger,
         named=bool(sites),  # of unit user none has a name
         meant="".join(map(repr, alike)),
@@ -133,13 +145,15 @@ def recalibrate(
     gate = ("refused", "taken")
     lines = [(k, gate[t["taken"]], *(_shown(t[n]) for n in _NUMBERS)) for k, t in tried.items()]
     views = {"before": shards.probs, "after, by the calibrator of other rows": after}
-    facts, *curve = _own_parts(own, shards, weights, views, *told["rows"])
+    facts, *curve = _own_parts(own, shards, weights, views, who, *told["rows"])
     heads, (note,) = ("prior", "gate", *_NUMBERS), told["priors"]
     table = pages.Table("Recalibration here", heads, tuple(lines), note)
     return AtHome(record, made, (facts, table, *curve))
 
 
-def as_it_is(shards: Shards, name: str, title: str, advice: str) -> AtHome:
+def as_it_is(
+    shards: Shards, name: str, title: str, advice: Sequence[str], who: str = "subjects"
+) -> AtHome:
     """Exact numbers of a site's rows and of the model as it is, before there is a release.
 
     Parameters
@@ -149,28 +163,40 @@ def as_it_is(shards: Shards, name: str, title: str, advice: str) -> AtHome:
     name, title
         of the rows, and what follows it in the report's title
     advice
-        a sentence on what to do next
+        sentences on what to do next, and on the rows
+    who
+        word for subjects
     """
-    weights = np.ones(len(shards.labels)) if shards.subjects is None else shards.weights(1)
+    weights = _weights(shards)
     own = _own(shards, weights)
     numbers = dict(own)
     if (error := own["its standard error"]) is not None:
         low, high = (100 * (own["score minus outcome"] + z * error) for z in (-1.96, 1.96))
         numbers["its standard error"] = f"{error:.4f}: {low:.1f} to {high:.1f} points (95 %)"
-    record, told = _told(name, title, own, shards.classes, advice=advice)
-    record["verdict"] = _reversed(shards, weights) or record["verdict"]
+    record, told = _told(name, title, own, shards.classes, advice, who=who, as_it_is=True)
+    record["verdict"] = against_outcomes(shards) or record["verdict"]
     views = {"model": shards.probs}
-    return AtHome(record, None, _own_parts(numbers, shards, weights, views, *told["rows"]))
+    return AtHome(record, None, _own_parts(numbers, shards, weights, views, who, *told["rows"]))
+
+
+def _weights(shards: Shards) -> types.Floats:
+    return np.ones(len(shards.labels)) if shards.subjects is None else shards.weights(1)
 
 
 def _told(
-    release: str, title: str, own: Mapping[str, Any], classes: int, **facts: Any
+    release: str,
+    title: str,
+    own: Mapping[str, Any],
+    classes: int,
+    notes: Sequence[str],
+    **facts: Any,
 ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
     """Return what every `result.json` of this kind holds, and sentences by name."""
     limits = {"harm": at_site.HARM, "most": at_site.MOST_RISK}
     told = words("at_home", own=own, binary=classes == 2, **limits, **facts)
     record = {"schema": 1, "release": release, "title": title, "verdict": told["verdict"][0]}
-    record |= {"own": own, "statement": [*told["statement"]], "versions": result.versions()}
+    record |= {"own": own, "statement": [*told["statement"], *notes]}
+    record["versions"] = result.versions()
     return record, told
 
 
@@ -185,12 +211,14 @@ def _own_parts(
     shards: Shards,
     weights: types.Floats,
     views: Mapping[str, types.Floats],
+    who: str,
     note: str,
 ) -> tuple[pages.Part, ...]:
     """Return a table of the exact numbers and, if there is one, the reliability curve."""
     counted = {view: _counted(shards, probs, weights) for view, probs in views.items()}
     curve = page.reliability_part("Reliability", counted, check_score("", shards.classes), 0.95)
-    facts = tuple((name, _shown(value)) for name, value in own.items())
+    named = {"subjects": f"{who} with a known outcome", "rows": "rows with a known outcome"}
+    facts = tuple((named.get(name, name), _shown(value)) for name, value in own.items())
     table = pages.Table("This site's rows", ("", "exact"), facts, note)
     return (table,) if curve is None else (table, curve)
 
@@ -224,8 +252,9 @@ def _mean(
     return mean, math.sqrt(slack @ slack * n / (n - 1)) / float(weights.sum()) if n > 1 else None
 
 
-def _reversed(shards: Shards, weights: types.Floats) -> str:
+def against_outcomes(shards: Shards) -> str:
     """Return words if scores run against outcomes: an AUC below 1/2 at a level of 97.5 %; or ""."""
+    weights = _weights(shards)
     value, outcome = score_and_outcome(shards.probs, shards.labels)
     _, at = np.unique(value, return_inverse=True)
     each = [np.bincount(at, weights * is_it, 10) for is_it in (1 - outcome, outcome)]

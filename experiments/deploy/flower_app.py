@@ -82,8 +82,7 @@ def write_app(folder: Path, family: str = "calibrate") -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         if file.exists() and not _is_ours(file.read_bytes()):
             raise errors.InputError(f"{file} is not of `fedcal flower-app`; choose another folder")
-        with atomic.whole_file(file) as out:
-            out.write((_HEADER + app_toml(fields)).encode())
+        atomic.write_whole(file, _HEADER + app_toml(fields))
     return file
 
 

@@ -4,7 +4,6 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from fedcal.core import checks, errors, optional, types
 from fedcal.core.classes import class_names, first_names
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset, plausible_rows
+from fedcal.datasets.site_csv import SUFFIXES, Reading, read_site_csv
 from fedcal.experiments.training.data import labelled_rows
 from fedcal.storage import atomic, npz
 from fedcal.training.networks import need_torch, text_of
@@ -23,11 +23,17 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def read_rows(
-    data: str, names: Sequence[str] | None, *, others: bool = False, csv: str | None = None
-) -> Dataset:
-    """Return the rows of one site, from a file or from a function of its own.
+    data: str,
+    names: Sequence[str] | None,
+    reading: Reading | None = None,
+    most: float = 1.0,
+    *,
+    alone: bool = True,
+) -> tuple[Dataset, list[str]]:
+    """Return the rows of one site, and what was done with the lines of its file, in sentences.
 
-    Raises InputError if they cannot be had, or belong to several clients.
+    Raises InputError if they cannot be had, have no labels, or belong to several clients; not
+    `alone` they may.
 
     Parameters
     ----------
@@ -36,25 +42,35 @@ def read_rows(
         on, which returns logits (n, c) and labels (n,), or a mapping with the keys of a file
     names
         of the classes, for labels that are names
-    others, csv
-        pass other columns over, and form of a CSV file: as for `datasets.load`
+    reading, most
+        how a CSV file is read, and the largest share of its lines that may be left out
     """
-    is_function = _FUNCTION.fullmatch(data) and not Path(data).exists()
     try:
         with warnings.catch_warnings():
             # in sorted order they may be other columns than at another site
             warnings.filterwarnings("error", "labels are names")
-            if is_function:
-                checks.unused(f"{data} is a function", csv=None if csv == "en" else csv)
-                rows = _called(data, names)
-            else:
-                rows = datasets.load(data, classes=names, others=others, csv=csv)
+            rows, told = _read(data, names, reading, most)
     except UserWarning:
         raise errors.InputError(
             f"the labels of {data} are names: give --class-names, in the order of the columns"
         ) from None
-    only_client(data, len(rows.client_names or ()))
-    return rows
+    checks.needed(f"labels of {data}", rows.labelled or None, "scores are compared with them")
+    only_client(data, len(rows.client_names or ()) if alone else 1)
+    return rows, told
+
+
+def _read(
+    data: str, names: Sequence[str] | None, reading: Reading | None, most: float
+) -> tuple[Dataset, list[str]]:
+    path = atomic.path_of(data)
+    if path.is_file() and path.name.lower().endswith(SUFFIXES):
+        with errors.located(repr(data)):
+            return read_site_csv(path, names, reading or Reading(), most)
+    if reading not in (None, Reading()):
+        raise errors.InputError(f"--map, --labels and --drop-missing are for CSV files, not {data}")
+    if _FUNCTION.fullmatch(data) and not path.exists():
+        return _called(data, names), []
+    return datasets.load(data, classes=names, labels_required=False), []
 
 
 def only_client(data: str, clients: int) -> None:
@@ -99,6 +115,10 @@ class SiteRows:
         of the classes
     test, test_inputs
         as `fedcal.clients.site.prepared.prepare` takes them
+    ids
+        of each row's subject, as the file has it
+    notes
+        what was done with the lines of the file: for the site's own eyes
     """
 
     name: str
@@ -109,6 +129,8 @@ class SiteRows:
     names: tuple[str, ...]
     test: tuple[types.Floats, types.Integers] | None
     test_inputs: NDArray[Any] | None = None
+    ids: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     def described(self, *, counts: bool = True) -> str:
         """One line; with `counts` for the site's own terminal and for nothing else."""
@@ -132,7 +154,7 @@ class SiteRows:
         ]
 
 
-def of_scores(rows: Dataset, names: Sequence[str] | None) -> SiteRows:
+def of_scores(rows: Dataset, names: Sequence[str] | None, notes: Sequence[str] = ()) -> SiteRows:
     """Return a site with scores of a model."""
     test = None
     if rows.test_logits is not None and rows.test_labels is not None:
@@ -149,21 +171,31 @@ def of_scores(rows: Dataset, names: Sequence[str] | None) -> SiteRows:
         shards=shards_of(rows),
         names=class_names(rows.class_names if names is None else names, rows.classes),
         test=test,
+        ids=_subjects(rows),
+        notes=notes,
     )
 
 
-def site_rows(data: str, names: Sequence[str] | None, csv: str | None = None) -> SiteRows:
+def _subjects(rows: Dataset) -> list[str]:
+    """Return each row's subject as the site's file has it; [] if there are none."""
+    if rows.given is None or "subject" not in rows.given.ids:
+        return []
+    names, order = rows.given.ids["subject"], rows.given.order
+    return [str(name) for name in (names if order is None else names[order])[: len(rows.labels)]]
+
+
+def site_rows(data: str, names: Sequence[str] | None) -> SiteRows:
     """Return the rows of one site: features to train on, or scores of a model.
 
     Raises InputError as `read_rows` and `read_features`.
 
     Parameters
     ----------
-    data, names, csv
+    data, names
         as `read_rows` takes them, or a file of features (`fedcal train --data`)
     """
     features = read_features(data, names)
-    return of_scores(read_rows(data, names, csv=csv), names) if features is None else features
+    return of_scores(read_rows(data, names)[0], names) if features is None else features
 
 
 def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:

@@ -18,14 +18,15 @@ from typing import Any
 
 from fedcal.clients.site.policy import CPU_SECONDS, NO_POLICY, Policy
 from fedcal.clients.site.prepared import FEDERATION, count_beside, prepare, prepared
-from fedcal.clients.site.records.records import RECORDS, records_in
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
+from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
 from fedcal.core import checks, flower_internals
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
 from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
 from fedcal.experiments.report.terminal import Stopped, console
+from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import settings_of
@@ -55,6 +56,7 @@ def run_site(
     state: Path,
     wait: float,
     policy: Path | None = None,
+    terms: Terms | None = None,
     federation: Path | None = None,
     sign_key: Path | None = None,
     key_records: Path | None = None,
@@ -75,8 +77,8 @@ def run_site(
     wait
         seconds to wait for a SuperLink that is not up yet; infinite = until it is, and until it
         knows this site's key and its clock is right, too
-    policy, federation, sign_key
-        files, as `prepare` takes them
+    policy, terms, federation, sign_key
+        as `prepare` takes them
     key_records
         the file that says which records are those of the site's key; None = beside `sign_key`, or
         beside `key` where there is none
@@ -97,7 +99,8 @@ def run_site(
     if policy is not None:
         check_policy(policy)
     check_federation(state, federation)
-    rules = {"federation": federation, "sign_key": sign_key, "policy": policy}
+    rules: dict[str, Any] = {"federation": federation, "sign_key": sign_key}
+    rules |= {"policy": policy, "terms": terms}
     count = key_records or count_beside(sign_key or key)
     reader = _Rows(state, read, watched, {**rules, "server": str(fleet), "count": count})
     rows, screen = read(), sys.stdout.isatty()
@@ -148,12 +151,11 @@ def check_federation(state: Path, federation: Path | None) -> None:
     if federation is not None and Roster.read(federation).digest == old:
         return
     with records_in(state) as open_records:
-        open_records.expire(time.time())
         unfinished = open_records.unfinished
     if unfinished:
         raise InputError(
             f"{unfinished} jobs at this site are unfinished in the federation with digest {old}: "
-            f"start it with that one, or close them by fedcal site restored --state {state} "
+            f"start it with that one, or close them by fedcal site restored {state.parent} "
             "--spent nothing"
         )
 
@@ -161,8 +163,8 @@ def check_federation(state: Path, federation: Path | None) -> None:
 def check_records(state: Path) -> None:
     """Raise InputError if the key of a prepared site has other records than its folder."""
     with records_in(state) as records:
-        if records.foreign:
-            raise InputError(f"{state / RECORDS} {records.refusal}")
+        if (why := records.refusal) not in ("", PUT_BACK):
+            raise InputError(f"{state / RECORDS} {why}")
 
 
 def _log_rules(state: Path) -> None:
@@ -173,11 +175,6 @@ def _log_rules(state: Path) -> None:
     for line in [NO_POLICY] if site.policy is None else site.policy.described():
         log.info(line)
     with records_in(state) as records:
-        if site.policy is None and (limits := records.limits) is not None:
-            log.info(
-                "but the totals of an earlier policy still hold: epsilon %g and delta %g in all",
-                *(limits.epsilon, limits.delta),
-            )
         if why := records.refusal:
             log.warning("the records of this site %s", why)
 

@@ -13,11 +13,13 @@ from typing import Any
 from zlib import crc32
 
 from fedcal.core import pages
+from fedcal.core.classes import called
 from fedcal.core.errors import FedcalError, InputError, system_errors
-from fedcal.core.printable import printable
+from fedcal.core.printable import listed, printable
 from fedcal.experiments.report.figures import drawing, style
 from fedcal.experiments.report.figures.parts import drawn
-from fedcal.storage.atomic import whole_file
+from fedcal.metrics import names
+from fedcal.storage.atomic import write_whole
 
 Shown = pages.Part | drawing.Sheet
 """A part, or a figure that is drawn from more than a part holds."""
@@ -138,7 +140,7 @@ class Page:
     def write(self, folder: Path) -> Path:
         """Write `report.html`, and each figure as PNG and SVG beside it."""
         files = drawing.save_sheets(self.sheets, folder)
-        write_text(folder / FILE, self.html(files))
+        write_whole(folder / FILE, self.html(files))
         return folder / FILE
 
 
@@ -225,8 +227,9 @@ def _template(name: str) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    known = {"hues": style.HUES, "title_and_rest": title_and_rest, "number_of": pages.number}
-    environment.globals |= known
+    environment.globals |= {"hues": style.HUES, "title_and_rest": title_and_rest}
+    environment.globals |= {"names": names, "number_of": pages.number, "called": called}
+    environment.globals |= {"listed": listed}
     return environment.get_template(name)
 
 
@@ -242,12 +245,6 @@ def check_report() -> None:
             _template(path.name)
     except Exception as e:  # noqa: BLE001  of whatever kind: it would come after the charge
         raise FedcalError(f"no report could be written: {type(e).__name__}: {e}") from None
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file; the whole file or what was there before."""
-    with whole_file(path) as file:
-        file.write(text.encode())
 
 
 def read_json(path: Path, kind: str = "", most: int = MAX_BYTES) -> Any:

@@ -1,24 +1,28 @@
 """The report of a run, from its folder."""
 
-import json
-import math
 import os
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.filesize import decimal
+
+from fedcal.conformal.coverage import FEW_CLASSES
 from fedcal.core import errors, pages
 from fedcal.core.pages import Part, Table, Text
+from fedcal.datasets import is_shipped
 from fedcal.evaluation.by_group import change_table
+from fedcal.evaluation.intervals import from_json
+from fedcal.evaluation.page import whole
 from fedcal.experiments.report import labels, page
 from fedcal.experiments.report.figures import diagrams
 from fedcal.experiments.report.figures.curves import rounds_sheet
-from fedcal.experiments.report.headline import headline
-from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
+from fedcal.experiments.report.headline import headline, measured
+from fedcal.experiments.runs.config import APP, SIMULATED, STUDY
 from fedcal.experiments.runs.files import PAGE
 from fedcal.experiments.runs.statement import adjacency, meaning
 from fedcal.metrics import Reliability, names
+from fedcal.metrics.bootstrap import FEWEST
 from fedcal.strategies.server import participation
 
 PARTS = ("before", "after")
@@ -38,67 +42,58 @@ def result_page(result: dict[str, Any], folder: Path, home: Path) -> page.Page:
     if "verdict" in result:  # of a recalibration at home
         return reading_page(result, folder)
     if (folder / PAGE).is_file():
-        parts: Sequence[page.Section | page.Shown] = read_parts(folder / PAGE)
-        numbers = next((of for key, of in _TILES.items() if key in result), numbers_of)(result)
-    else:
-        with page.reading(folder, "reliability.json"):
-            records = page.read_json(folder / "reliability.json")
-            reliability = {k: Reliability.from_json(records[k]) for k in PARTS}
-        with page.reading(folder, "rounds.jsonl"):
-            rounds = page.read_json_lines(folder / "rounds.jsonl")
-            parts = calibrator_sections(result, reliability, rounds)
-        numbers = []
-        for metric in ("ece", "classwise_ece"):
-            ends = (labels.with_interval(result, part, metric)[0] for part in PARTS)
-            title = names.named(metric, *names.about(result)).title
-            numbers.append((title, f"{' → '.join(ends)}\u00a0%"))
-    return run_page(result, parts, numbers[:3], home)
+        return run_page(result, read_parts(folder / PAGE), home)
+    with page.reading(folder, "reliability.json"):
+        records = page.read_json(folder / "reliability.json")
+        reliability = {k: Reliability.from_json(records[k]) for k in PARTS}
+    with page.reading(folder, "rounds.jsonl"):
+        rounds = page.read_json_lines(folder / "rounds.jsonl")
+        sections = calibrator_sections(result, reliability, rounds)
+    return run_page(result, sections, home, judged=True)
 
 
 def run_page(
     result: dict[str, Any],
     parts: Sequence[page.Section | page.Shown],
-    numbers: Sequence[tuple[str, str]],
     home: Path,
     tool: str = "fedcal simulate",
+    *,
+    judged: bool = False,
 ) -> page.Page:
     """Return the page of any run: its own parts, then privacy, cost, and how `tool` runs it again.
 
     Parameters
     ----------
-    numbers
-        the most important ones by name
+    judged
+        the parts are a calibrator's, of test rows
     """
     privacy, config, took_part = result["privacy"], result["config"], ""
     if result.get("sites"):
         took_part = participation.in_short(result["sites"], labels.of_clients(config["engine"]))
-    how: Any = {"meaning": meaning, "adjacency": adjacency, "bytes": _bytes, "app": APP}
-    facts = page.words("run", result=result, privacy=privacy, took_part=took_part, **how)
-    told: list[page.Shown] = [Text("", tuple(privacy["statement"])), _pairs(facts["privacy"])]
+    facts = page.words(
+        "run",
+        **{"result": result, "privacy": privacy, "took_part": took_part, "judged": judged},
+        **{"meaning": meaning, "adjacency": adjacency, "bytes": _bytes, "entry": labels.entry},
+        **{"estimate": _estimate, "app": APP, "common": COMMON, "few_classes": FEW_CLASSES},
+    )
+    told: list[page.Shown] = [
+        Text("", tuple(privacy["statement"])),
+        Table("", (), _split(facts["privacy"])),
+    ]
     if privacy.get("sees"):
         told.append(Table("Who sees what", (), [(o["who"], o["what"]) for o in privacy["sees"]]))
     told.append(more(privacy.get("more", privacy.get("not_protected", ()))))  # of 0.2
-    real = "control" in config
-    again = run_again(
-        config["data"],
-        tool="fedcal deploy run" if real else tool,
-        real=real,
-        in_app=config.get("engine") == APP,
-    )
-    full = Text("", tuple(command(config, home, tool)), "code")
-    epsilon = privacy["epsilon"]
-    spent = "none" if epsilon is None else f"{epsilon:g} per {privacy['unit']}"
-    sent = _bytes(result["communication"]["bytes_up_per_client"])
+    again = run_again(config["data"], tool=tool, config=config)
     return page.Page(
         f"{result['method']} on {_data_of(config)}",
         headline(result),
         [
             *parts,
             page.Section("Privacy", told),
-            page.Section("Communication and time", [_pairs(facts["costs"])]),
-            page.Section("Run it again", [*again, full]),
+            page.Section("Communication and time", [Table("", (), _split(facts["costs"]))]),
+            page.Section("Run it again", [*again, _settings(config, home)]),
         ],
-        tiles=[*numbers, ("epsilon", spent), ("sent by a client", sent)],
+        tiles=_split(facts["tiles"][:3] + facts["spent"]),
         warnings=result.get("coverage_warnings", ()),
         versions=result["versions"],
         about=title_of(result),
@@ -124,24 +119,25 @@ def calibrator_sections(
     told = page.words(
         "simulation",
         rows=before.rows,
-        few=labels.few_rows(result, before.rows),
-        noise=labels.noise_sentence(result),
+        result=result,
+        enough=FEWEST,
         classes=before.classes,
         shown=len(classes.panels),
         named=bool(classes_named),
         fewest=diagrams.FEWEST,
     )
     text = {name: Text("", lines, "plain") for name, lines in told.items()}
-    metrics: list[page.Shown] = [text["exact"], labels.metric_table(result), text["fine"]]
-    metrics.append(meanings(labels.meanings(result)))
-    each: list[page.Shown] = [text["classes"], classes]
+    overall = meanings(names.TEST_ROWS, *names.about(result))
+    reliability = diagrams.reliability_sheet(of, f"{title}: test rows")
+    gaps = []
     if diagrams.SHOWN_CLASSES < before.classes <= MOST_GAPS:
-        each.insert(1, diagrams.gaps_sheet(before, after, f"{title}: every class"))
-    bars: list[page.Shown] = [text["bars"], diagrams.reliability_sheet(of, f"{title}: test rows")]
+        gaps = [diagrams.gaps_sheet(before, after, f"{title}: every class")]
     sections = [
-        page.Section("Metrics", metrics),
-        page.Section("Reliability of the top label", bars),
-        page.Section("Class by class", each),
+        page.Section(
+            "Metrics", [text["exact"], labels.metric_table(result), text["fine"], overall]
+        ),
+        page.Section("Reliability of the top label", [text["bars"], reliability]),
+        page.Section("Class by class", [text["classes"], *gaps, classes]),
     ]
     changed = result.get("clients_change", {})
     if changed.get("sites"):
@@ -151,27 +147,15 @@ def calibrator_sections(
     return sections
 
 
-def meanings(pairs: Iterable[tuple[str, str]]) -> Text:
-    """Return what the metrics mean, by their headings, for who asks."""
-    lines = tuple(f"{name}: {text}" for name, text in pairs if text)
+def meanings(metrics: Iterable[str], *about: str) -> Text:
+    """Return what metrics mean, by their headings, for who asks; `about` as `names.named`."""
+    each = {names.heading(m, *about): names.named(m, *about).meaning for m in metrics}
+    lines = tuple(f"{heading}: {text}" for heading, text in each.items() if text)
     return Text("What the metrics mean", lines, "fold")
 
 
-_TILES = {"metrics": labels.metric_tiles, "sets": labels.set_tiles}
-"""Key of a result -> its most important numbers."""
-
 COMMON = ("schema", "method", "config", "privacy", "communication", "seconds", "versions")
 """Keys of `result.json` of every run; the others are what its artifact says of itself."""
-
-
-def numbers_of(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the plain numbers of an artifact's result, and those `after` it on test rows."""
-    numbers = {**result, **(result.get("after") or {})}
-    return [
-        (key.replace("_", " "), pages.number(value))
-        for key, value in numbers.items()
-        if key not in COMMON and isinstance(value, (int, float)) and not isinstance(value, bool)
-    ]
 
 
 def read_parts(path: Path) -> list[Part]:
@@ -195,8 +179,15 @@ def _data_of(config: Mapping[str, Any]) -> str:
     return Path(str(config["data"])).name or labels.of_clients(config.get("engine"))
 
 
-def _pairs(lines: Iterable[str]) -> Table:
-    return Table("", (), [tuple(line.split(": ", 1)) for line in lines])
+def _split(lines: Iterable[str]) -> list[tuple[str, str]]:
+    return [(name, fact) for name, _, fact in (line.partition(": ") for line in lines)]
+
+
+def _estimate(metric: str, estimate: Mapping[str, Any]) -> str:
+    """Return a released value with its interval, or what is known of it under noise."""
+    if estimate["value"] is None:
+        return whole(metric, from_json(estimate))
+    return measured(metric, estimate)
 
 
 def more(sentences: Iterable[str]) -> Text:
@@ -204,59 +195,35 @@ def more(sentences: Iterable[str]) -> Text:
     return Text("More", tuple(sentences), "fold")
 
 
-def run_again(*names: str, tool: str, real: bool = False, in_app: bool = False) -> list[Text]:
+def run_again(*names: str, tool: str, config: Mapping[str, Any]) -> list[Text]:
     """Return how a run is repeated; data sets that were passed in Python no command can load."""
-    lost = labels.handed_over(*filter(None, names))
-    told = page.words("again", lost=lost, tool=tool, real=real, in_app=in_app)
+    given = (name for name in dict.fromkeys(names) if name and not is_shipped(name))
+    lost = [name for name in given if not Path(name).is_absolute()]
+    told = page.words("again", lost=lost, tool=tool, config=config, app=APP)
     return [Text("", lines, "code" if k == "short" else "plain") for k, lines in told.items()]
 
 
 def _bytes(count: int) -> str:
-    if count < 10_000:
-        return f"{count:,} bytes"
-    power = min(int(math.log10(count)) // 3, 4)
-    return f"{count / 1000**power:,.1f} {('bytes', 'kB', 'MB', 'GB', 'TB')[power]} ({count:,})"
+    return f"{decimal(count)} ({count:,})" if count >= 10_000 else f"{count:,} bytes"
 
 
-def command(
-    config: Mapping[str, Any], home: Path | None = None, tool: str = "fedcal simulate"
-) -> list[str]:
-    """Return the command of a resolved configuration in parts, each quoted for a shell.
+def _settings(config: Mapping[str, Any], home: Path) -> Table:
+    """Return what a run was asked for or took as given, by the names of `config.toml`.
 
     Parameters
     ----------
     home
-        where it is run, if that is known; the path of a data file is relative to it where that
-        is shorter
-    tool
-        of a run that is no deployment
+        the path of a data file is relative to it where that is shorter
     """
-    if config.get("engine") == APP:
-        shown = {k: v for k, v in config.items() if v != "" and k not in SIMULATED}
-        return [f"AfterTraining({', '.join(f'{key}={value!r}' for key, value in shown.items())})"]
-    real = "control" in config
-    parts = ["fedcal deploy run --out again"] if real else [tool]
-    for key, value in config.items():
-        if real and key in SIMULATED:
-            continue
-        if key == "set":
-            for name, setting in value.items():
-                text = setting if _reads_back(name, setting) else json.dumps(setting)
-                parts.append(shlex.join(["--set", f"{name}={text}"]))
-        elif value != "":  # real sites, and no data here
-            text = f"{value:.12g}" if isinstance(value, float) else str(value)
-            if home is not None and key == "data" and os.path.isabs(text):
-                text = min(os.path.relpath(text, home.resolve()), text, key=len)
-            parts.append(shlex.join([f"--{key.replace('_', '-')}", text]))
-    return parts
-
-
-def _reads_back(name: str, setting: Any) -> bool:
-    """Return True if `--set` takes a text as it is; others, such as lists in text, need quotes."""
-    try:
-        return isinstance(setting, str) and parse_setting(f"{name}={setting}") == (name, setting)
-    except errors.InputError:
-        return False
+    asked = {**config, **config.get("set", {})}
+    if os.path.isabs(data := str(asked["data"])):
+        asked["data"] = min(os.path.relpath(data, home.resolve()), data, key=len)
+    elsewhere = config.get("engine") in (APP, STUDY)
+    left_out = ("set", *(SIMULATED if elsewhere else ()))
+    rows = [
+        (key, str(value)) for key, value in asked.items() if key not in left_out and value != ""
+    ]
+    return Table("", (), rows)
 
 
 def reading_page(content: dict[str, Any], folder: Path, *home: Path) -> page.Page:
@@ -277,5 +244,4 @@ def training_page(training: dict[str, Any], folder: Path, home: Path) -> page.Pa
     """Return the page of a `training.json`."""
     test = training["test"]
     result = {**training, "method": training["config"]["method"], "after": test}
-    numbers = [(names.named(m).title, labels.percent(test[m])) for m in ("accuracy", "ece")]
-    return run_page(result, read_parts(folder / PAGE), numbers, home, "fedcal train")
+    return run_page(result, read_parts(folder / PAGE), home, "fedcal train")

@@ -32,16 +32,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedcal import calibrators, datasets, partition
-from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError
-from fedcal.core.options import options_of, takes_options
-from fedcal.core.scores import KINDS, in_class_order, of_both, without_gradient
+from fedcal.core.kinds import KINDS
+from fedcal.core.options import options_of
+from fedcal.core.scores import in_class_order, of_both, without_gradient
 from fedcal.datasets.model_scores import columns_of, in_columns, method_for, scores_of
-from fedcal.experiments.deploy.at_home import priors_of
-from fedcal.experiments.runs import jobs, load, simulation
+from fedcal.experiments.runs import load, simulation
 from fedcal.experiments.runs.config import Config, merge
-from fedcal.personal.at_site import calibrator_of, recalibrated
-from fedcal.strategies.methods.prior import FedPrior
+from fedcal.experiments.runs.layers import takes_options
 from fedcal.strategies.settings import calibrating
 
 FOLDS = 5
@@ -174,8 +172,6 @@ class CalibratedModel(Classifier):
         return fitted, in_columns(fitted, predictions, method, kind)
 
     def _calibrated(self, scores: types.Floats, y: NDArray[Any], **owned: ArrayLike | None) -> Any:
-        if getattr(self.calibrator, "personal", False):
-            raise InputError("a personal calibrator is for one client alone: fit it on scores")
         classes = np.asarray(self.estimator_.classes_)
         if not isinstance(self.calibrator, calibrators.Calibrator):
             return clone(self.calibrator).set_params(classes=classes).fit(scores, y, **owned)
@@ -193,16 +189,12 @@ class CalibratedModel(Classifier):
         Raises InputError if the number of classes differs between the two, or as `scores_of`.
         """
         check_is_fitted(self)
-        calibrator = getattr(self, "calibrator_", self.calibrator)
-        if not isinstance(calibrator, calibrators.Calibrator):
-            calibrator = calibrator.calibrator_
-        kind = calibrator.input
-        scores = scores_of(getattr(self, "estimator_", self.estimator), X, kind)
-        # a decision function is one, also where a single row of it could be taken for probabilities
-        probs: types.Floats = (
-            calibrator.calibrated if kind == "logits" else calibrator.predict_proba
-        )(scores)
-        return probs
+        fitted = getattr(self, "calibrator_", self.calibrator)
+        calibrator: calibrators.Calibrator = getattr(fitted, "calibrator_", fitted)
+        scores = scores_of(getattr(self, "estimator_", self.estimator), X, calibrator.input)
+        if calibrator.input == "logits":  # also where a row could be taken for probabilities
+            return calibrator.calibrated(scores)
+        return calibrator.predict_proba(scores)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters as in scikit-learn; a part whose own parameters change is refitted."""
@@ -268,16 +260,11 @@ class FederatedCalibrator(Classifier):
         (c,) what the columns are called, in their order (a classifier's `classes_`); None =
         the c different labels that `fit` sees, sorted, as classifiers sort them, or
         0, 1, ..., c - 1, if it sees fewer or all labels are among these
-    personal
-        a calibrator for each client, of its own rows and a prior from the others: the method is
-        `fedprior`, and `fit` and `predict_proba` need `client`
 
     Attributes
     ----------
     calibrator_
-        the fitted `fedcal` calibrator, with `save` and exports; without `personal`
-    calibrators_, taken_
-        with `personal`: client -> its calibrator, and whether its gate took one or left the model
+        the fitted `fedcal` calibrator, with `save` and exports
     privacy_
         the privacy record of the run, as in `SimulationResult.privacy`
     result_
@@ -298,14 +285,12 @@ class FederatedCalibrator(Classifier):
         set: Mapping[str, Any] | None = None,
         input: str = "logits",
         classes: Any = None,
-        personal: bool = False,
         **options: Any,
     ) -> None:
         own = {"partition": partition, "set": set, "input": input, "classes": classes}
-        given = signature(FederatedCalibrator).bind(method, **own, personal=personal, **options)
+        given = signature(FederatedCalibrator).bind(method, **own, **options)
         given.apply_defaults()
-        for name, value in given.arguments.items():
-            setattr(self, name, value)
+        self.__dict__.update(given.arguments)
 
     def fit(
         self,
@@ -348,61 +333,25 @@ class FederatedCalibrator(Classifier):
         data = datasets.from_arrays(**{self.input: X}, labels=y, client=client, subject=subject)
         options = {name: getattr(self, name) for name in options_of(Config) if hasattr(self, name)}
         options["partition"] = self.partition or (None if client is None else "natural")
-        if self.personal:
-            if client is None or self.method not in (Config.method, FedPrior.name):
-                raise InputError(f"personal needs client, and the method {FedPrior.name!r} or none")
-            options["method"] = FedPrior.name
         config = merge({"data": data.name}, options)
+        checks.one_of("method that calibrates", config.method, calibrating())
         shards = partition.deal(data, config.partition, config.clients, config.seed)
-        if self.personal:
-            config, shards = jobs.resolved(config, shards, data.client_names or ())
-        else:
-            checks.one_of("method that calibrates", config.method, calibrating())
         fitted = simulation.fit(load.RunRows(config, shards, data))
         self.result_, self.privacy_ = fitted.outcome, fitted.privacy
-        self.classes_, called = names, None if names.dtype.kind in "iub" else tuple(map(str, names))
-        if not self.personal:
-            self.calibrator_ = self.result_.calibrator
-            self.calibrator_.of_classes(called)
-            return self
-        priors = priors_of(self.result_.artifact)
-        whose = np.unique(ids_of("client", client)).tolist()
-        named = dict(zip(map(str, whose), whose, strict=True))
-        each = [priors.get(name, priors[""]) for name in data.client_names or ()]
-        at = recalibrated(shards, each, None if subject is None else shards.weights(1))
-        self.calibrators_, self.taken_ = {}, {}
-        for k, name in enumerate(data.client_names or ()):
-            made = calibrator_of(at.chosen[k], shards.classes, self.input)
-            made.of_classes(called)
-            self.calibrators_[named[name]], self.taken_[named[name]] = made, bool(at.taken[k])
+        self.classes_, self.calibrator_ = names, self.result_.calibrator
+        self.calibrator_.of_classes(None if names.dtype.kind in "iub" else tuple(map(str, names)))
         return self
 
     def _columns(self, X: Any) -> Any:
         X = without_gradient(X, "X")
         return of_both("X", X) if self.input == "probs" and np.ndim(X) == 1 else X
 
-    def predict_proba(self, X: Any, client: Any = None) -> types.Floats:
-        """Calibrated probabilities of scores, as `fit` takes them, -> (n, c).
-
-        With `personal`, `client` is whose calibrator each row gets, (n,), or one for all rows;
-        InputError without it, and for a client that `fit` has not seen.
-        """
+    def predict_proba(self, X: Any) -> types.Floats:
+        """Calibrated probabilities of scores, as `fit` takes them, -> (n, c)."""
         check_is_fitted(self)
         given = self._columns(X)
         validate_data(self, given, dtype=np.float64, reset=False)
-        X = _in_order(given, self.classes_)
-        if bool(self.personal) != (client is not None):
-            raise InputError("predict_proba takes client with personal=True, and only then")
-        if client is None:
-            return self.calibrator_.predict_proba(X)
-        if np.ndim(client):
-            checks.same("shape of client", np.shape(client), (len(X),))
-        probs, whose = np.empty(X.shape), np.broadcast_to(ids_of("client", client), len(X))
-        for one in np.unique(whose).tolist():
-            if one not in self.calibrators_:
-                checks.one_of("client", str(one), map(str, self.calibrators_), "calibrators_")
-            probs[whose == one] = self.calibrators_[one].predict_proba(X[whose == one])
-        return probs
+        return self.calibrator_.predict_proba(_in_order(given, self.classes_))
 
 
 def _in_order(X: Any, classes: NDArray[Any]) -> types.Floats:

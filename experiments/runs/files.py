@@ -65,15 +65,11 @@ def _swap(out: Path, new: Path, old: Path, stale: tuple[str, ...]) -> None:
     gone = {p.name for pattern in stale for p in out.glob(pattern) if not p.is_dir()} - {*names}
     there = [name for name in reversed(names) if (out / name).exists()] + sorted(gone)
     moves = [(out / n, old / n) for n in there] + [(new / n, out / n) for n in names]
-    done: list[tuple[Path, Path]] = []
-    try:
+    with contextlib.ExitStack() as undo:
         for source, target in moves:
             os.replace(source, target)
-            done.append((source, target))
-    except BaseException:
-        for source, target in reversed(done):
-            os.replace(target, source)
-        raise
+            undo.callback(os.replace, target, source)
+        undo.pop_all()
 
 
 def check_out(out: Path) -> None:

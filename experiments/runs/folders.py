@@ -5,9 +5,8 @@ own kind left there is replaced as a whole, exports of it included. What another
 never replaced, and a file that is not fedcal's is neither replaced nor deleted.
 """
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from importlib import import_module
@@ -122,13 +121,10 @@ RUN = Kind(
     (*_PAGES, *_PAID, *_OF_A_RUN),
     f"{_PAGE_OF}result_page",
 )
-DEPLOYED = replace(
-    RUN, what="a run over real sites", marks={"result.json": "privacy"}, unfinished=("run.json",)
-)
 COMPARISON = Kind(
     "a comparison",
     {"compare.json": "cells"},
-    (CONFIG, "table.csv", "table.md", page.FILE, ".inputs.json", *COMPARISON_NAMES),
+    (CONFIG, "table.csv", "table.md", page.FILE, *COMPARISON_NAMES),
     "fedcal.experiments.report.comparison:comparison_page",
     ("rows.jsonl",),
 )
@@ -161,7 +157,7 @@ QUARTER = Kind(
     ),
     "fedcal.experiments.study.quarter_page:quarter_page",
 )
-KINDS = (RUN, DEPLOYED, COMPARISON, SUITE, TRAINING, READING, AT_HOME, QUARTER)
+KINDS = (RUN, COMPARISON, SUITE, TRAINING, READING, AT_HOME, QUARTER)
 
 
 def write_report(folder: str | Path, home: Path | None = None) -> Path:
@@ -185,10 +181,9 @@ def write_report(folder: str | Path, home: Path | None = None) -> Path:
         The folder cannot be written.
     """
     folder = path_of(folder)
-    pages_of = {kind.record: kind.page for kind in KINDS if kind.page}
-    for name, page_of in pages_of.items():
+    pages_of = {kind.record: kind.page.split(":") for kind in KINDS if kind.page}
+    for name, (module, function) in pages_of.items():
         if (folder / name).is_file():
-            module, function = page_of.split(":")
             record = page.read_json(folder / name, name.removesuffix(".json"))
             with page.reading(folder, name):
                 make = getattr(import_module(module), function)
@@ -196,16 +191,10 @@ def write_report(folder: str | Path, home: Path | None = None) -> Path:
     raise InputError(f"{folder} holds no result: {', '.join([*pages_of, OUTCOME])}")
 
 
-class Replaced(UserWarning):
-    """Results that will be replaced."""
-
-
 def claim(
     out: Path, kind: Kind, *, overwrite: bool = False, resume: bool = False, report: bool = True
 ) -> None:
     """Refuse, before anything is computed or charged, a folder that cannot take the results.
-
-    With `overwrite` a line says what will be replaced.
 
     Parameters
     ----------
@@ -227,8 +216,7 @@ def claim(
     check_out(out)
     if report:
         page.check_report()
-    there = sorted(out.iterdir()) if out.is_dir() else []
-    names = {path.name for path in there}
+    names = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
     for another in KINDS:
         for name in {*another.marks, *another.unfinished} - {*kind.marks, *kind.unfinished}:
             if name in names:
@@ -238,34 +226,19 @@ def claim(
                 )
     if resume:
         return
-    own = [path for path in there if any(fnmatch(path.name, p) for p in kind.files)]
-    for path in own:
-        if path.is_dir():
-            raise InputError(f"cannot write results to {out}: {path.name} in it is a folder")
-    contents = {name: _read(out / name) for name in kind.marks}  # perhaps another program's
-    present = [n for n, c in contents.items() if isinstance(c, dict) and kind.marks[n] in c]
-    if not present and not {*kind.unfinished} & names:
-        if own:
-            raise InputError(
-                f"--out {out} holds {_names(own)}, unknown files: move them away, or choose "
-                "another folder"
-            )
-        return
-    what = f"{kind.what}, unfinished"
-    if present:
-        method = contents[present[0]].get("method")
-        what = f"{kind.what} of {method}" if isinstance(method, str) else kind.what
-        if present[0] == OUTCOME:
-            what = "a run that is paid for and has no report yet (fedcal report makes it)"
-        if not overwrite:
-            raise InputError(
-                f"--out {out} holds {what}: --overwrite replaces it, or choose another folder"
-            )
-    if overwrite:
-        stay = [p for p in there if p not in own and not p.name.startswith(".")]
-        beside = f"; {_names(stay)} in it stays" if stay else ""
-        message = f"{out} holds {what}, which is replaced ({len(own)} files){beside}"
-        warnings.warn(message, Replaced, stacklevel=3)
+    own = [name for name in names if any(fnmatch(name, pattern) for pattern in kind.files)]
+    present = [name for name, key in kind.marks.items() if _has(out / name, key)]
+    if own and not present and not {*kind.unfinished} & {*own}:  # perhaps another program's
+        raise InputError(
+            f"--out {out} holds {printable.listed(own, most=3)}, unknown files: move them away, or "
+            "choose another folder"
+        )
+    if present and not overwrite:
+        paid = "a run that is paid for and has no report yet (fedcal report makes it)"
+        what = paid if present[0] == OUTCOME else kind.what
+        raise InputError(
+            f"--out {out} holds {what}: --overwrite replaces it, or choose another folder"
+        )
 
 
 def claim_file(out: Path, *, overwrite: bool) -> None:
@@ -274,15 +247,12 @@ def claim_file(out: Path, *, overwrite: bool) -> None:
         raise InputError(f"--out {out} exists: --overwrite replaces it, or choose another name")
 
 
-def _read(path: Path) -> Any:
-    try:
-        return page.read_json(path)
-    except FedcalError:
-        return None
-
-
-def _names(paths: Sequence[Path]) -> str:
-    return printable.listed([path.name for path in paths], most=3)
+def _has(path: Path, key: str) -> bool:
+    """Return whether a file holds an object of JSON with this key."""
+    with suppress(FedcalError):
+        content = page.read_json(path)
+        return isinstance(content, dict) and key in content
+    return False
 
 
 Run = Callable[[], Outcome]
@@ -345,8 +315,7 @@ class ReleaseStore:
             outcome.save(folder)
 
         if self.out is not None:
-            stale = {*self.kind.files} - {*self.kind.unfinished}
-            write_folder(self.out, write, stale=stale)
+            write_folder(self.out, write, stale={*self.kind.files} - {*self.kind.unfinished})
             self.known = True
 
     @contextmanager
@@ -365,12 +334,8 @@ class ReleaseStore:
         except (Exception, KeyboardInterrupt) as error:
             if not self.known:
                 raise
-            again = (
-                f"the release is in {self.out}: fedcal report {self.out} makes the report at no "
-                "cost"
-            )
+            again = f"the release is in {self.out}, and fedcal report {self.out} makes the report"
             if isinstance(error, KeyboardInterrupt):
                 raise Interrupted(again) from None
-            own = isinstance(error, FedcalError)
-            message = f"{error}" if own else f"{type(error).__name__}: {error}"
-            raise FedcalError(f"{message}; {again}") from error
+            kind = "" if isinstance(error, FedcalError) else f"{type(error).__name__}: "
+            raise FedcalError(f"{kind}{error}; {again}") from error

@@ -87,7 +87,7 @@ def test_part(rows: Dataset, seed: int) -> Holdout:
     )
 
 
-def warn_of_rows(rows: Holdout, where: str, stacklevel: int = 2) -> None:
+def warn_of_rows(rows: Holdout | Dataset, where: str, stacklevel: int = 2) -> None:
     """Warn of test rows that are probably not what they are taken for (`doubts_of`)."""
     for finding in plausible_rows.doubts_of(where, rows.logits, rows.labels, rows.class_names):
         warnings.warn(f"{where}: {finding}", stacklevel=stacklevel + 1)

@@ -13,9 +13,10 @@ from fedcal import datasets
 from fedcal.core import pages, removed, types
 from fedcal.core.checks import one_of, positive
 from fedcal.core.errors import InputError
-from fedcal.core.options import layered, options_of, takes_options
+from fedcal.core.options import options_of
 from fedcal.experiments.report.shown import Displayable
 from fedcal.experiments.runs.comparison.grid import Variant
+from fedcal.experiments.runs.layers import layered, takes_options
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.privacy import Privacy
 from fedcal.strategies import warnings
@@ -75,10 +76,10 @@ class PlanTable(Displayable):
         return self.methods
 
     def __str__(self) -> str:
-        return "\n".join([self.heading, *self.words()])
+        return "\n".join([self.title, *self.words()])
 
     @property
-    def heading(self) -> str:
+    def title(self) -> str:
         """The facts."""
         f = self.federation
         rows = f"{f.clients:,} clients, {self.rows_per_client:g} rows each, {f.classes} classes"
@@ -89,11 +90,6 @@ class PlanTable(Displayable):
     def recommended(self) -> str | None:
         """The method with least noise beside its signal, if it is likely to help."""
         return self.methods[0]["method"] if self.methods[0]["helps"] == "yes" else None
-
-    @property
-    def title(self) -> str:
-        """The facts."""
-        return self.heading
 
     @property
     def verdict(self) -> str:

@@ -65,13 +65,12 @@ class Reading:
 
     def to_json(self) -> dict[str, Any]:
         """Return metrics in the form of `result.json`, and the chosen threshold."""
-        content = self.found.to_json()
+        content, names = self.found.to_json(), self.release.class_names
         if self.chosen is not None:
             content["chosen"] = self.chosen.to_json()
         if self.changes:
             content["changes"] = {name: change.to_json() for name, change in self.changes.items()}
             content["not_compared"] = list(self.unknown)
-        names = self.release.class_names
         content["class_names"] = None if names is None else list(names)
         return {**content, "statement": list(self.release.privacy)}
 
@@ -181,7 +180,7 @@ def reread(
     at
         what is wanted of a threshold, such as "recall>=0.95" or "precision>=0.9"
     calibrate
-        "binning", "isotonic", "platt", "beta" or "bbq": make such a calibrator
+        "isotonic", "platt" or "beta": make such a calibrator
     since
         an earlier release of the same score: test whether anything has changed
 
@@ -208,30 +207,26 @@ def reread(
     if chosen is not None:
         findings, chosen = _joined(findings, chosen)
     read = Reading(path_of(path), release, findings, wished, chosen, made, {})
-    return read if since is None else _compared(read, read_release(since))
+    if since is None:
+        return read
+    earlier = read_release(since)
+    unknown = comparable(earlier, release)
+    changes = drift.drift_between(earlier.histograms[ALL], release.histograms[ALL])
+    return replace(read, changes=changes, unknown=unknown)
 
 
 def _joined(
     findings: Findings, chosen: thresholds.Threshold
 ) -> tuple[Findings, thresholds.Threshold]:
     """Both with one interval of each metric: the wider one, as the best of many was chosen."""
-    first = next(iter(findings.metrics))
-    own = dict(findings.metrics[first])
-    for name, e in chosen.estimates.items():
-        if name in own:
-            low, high = min(own[name].low, e.low), max(own[name].high, e.high)
-            own[name] = replace(own[name], low=low, high=high)
-    both = {name: own.get(name, e) for name, e in chosen.estimates.items()}
-    metrics = {**findings.metrics, first: own}
+    first, own = next(iter(findings.metrics.items()))
+    both = dict(chosen.estimates)
+    for name in both.keys() & own.keys():
+        one, other = own[name], both[name]
+        both[name] = replace(one, low=min(one.low, other.low), high=max(one.high, other.high))
+    wider = {name: both.get(name, estimate) for name, estimate in own.items()}
+    metrics = {**findings.metrics, first: wider}
     return replace(findings, metrics=metrics), replace(chosen, estimates=both)
-
-
-def _compared(read: Reading, earlier: ScoreRelease) -> Reading:
-    """Return the reading with the changes since an earlier one; InputError if questions differ."""
-    unknown = comparable(earlier, read.release)
-    before, now = earlier.histograms, read.release.histograms
-    changes = drift.drift_between(before[ALL], now[ALL])
-    return replace(read, changes=changes, unknown=unknown)
 
 
 def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
@@ -253,12 +248,11 @@ def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
         differences.append("calibrator (two different ones)")
     if earlier.unit and later.unit and earlier.unit != later.unit:  # "" = no noise hides anything
         differences.append(f"unit ({earlier.unit}, now {later.unit})")
-    names = earlier.data, later.data
-    if None in names:
+    before, now = (release.data or "rows of real sites" for release in (earlier, later))
+    if None in (earlier.data, later.data):
         unknown.append("data set")
-    elif names[0] != names[1] and any(is_shipped(str(name)) for name in names):  # else two quarters
-        labels = [name or "rows of real sites" for name in names]
-        differences.append(f"data set ({labels[0]}, now {labels[1]})")
+    elif before != now and (is_shipped(before) or is_shipped(now)):  # else two quarters
+        differences.append(f"data set ({before}, now {now})")
     if differences:
         raise errors.InputError(
             f"these releases cannot be compared, they differ in: {'; '.join(differences)}"

@@ -1,7 +1,6 @@
 """What a simulation gives back, and the files it leaves."""
 
 import json
-import math
 import platform
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,14 +18,14 @@ from fedcal.experiments.report import labels, simulation
 from fedcal.experiments.report.figures.diagrams import LEGEND, diagram
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.page import Page, Section, words
+from fedcal.experiments.report.page import Page, Section, said, words
 from fedcal.experiments.report.shown import Displayable, lines_of
-from fedcal.experiments.runs import folders
-from fedcal.experiments.runs.config import APP, Config
+from fedcal.experiments.runs import files, folders
+from fedcal.experiments.runs.config import Config
 from fedcal.metrics import Reliability, names
+from fedcal.metrics.bootstrap import FEWEST
 from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.strategies.server import participation
-from fedcal.strategies.server.outcome import RELEASED
 
 _MOST_JUDGED = 24
 _JUDGED_ENTRIES = 2 * 10**7  # probabilities computed for them, in all
@@ -163,13 +162,10 @@ class SimulationResult(Displayable):
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `result.json`: strict JSON, no NaN and no infinity."""
-        config = self.config.to_dict()
-        if math.isinf(self.config.epsilon):
-            config["epsilon"] = "inf"
         return {
             "schema": 1,
             "method": self.config.method,
-            "config": config,
+            "config": self.config.to_dict() | {"epsilon": files.in_json(self.config.epsilon)},
             "class_names": None if self.class_names is None else list(self.class_names),
             **self.judged,
             **self._intervals,
@@ -190,13 +186,10 @@ class SimulationResult(Displayable):
         if last < 0 or len(self.rounds) != len(self.history) or self.test is None:
             return self.rounds
         most = min(_MOST_JUDGED, max(2, _JUDGED_ENTRIES // self.test.probs.size))
-        chosen = set(np.unique(np.linspace(0, last, min(most, last + 1)).round()).astype(int))
-        records = []
-        for k, (record, artifact) in enumerate(zip(self.rounds, self.history, strict=True)):
-            if k in chosen:
-                glance = (self.artifact if k == last else artifact).glance(self.test)
-                record = {**record, "test": glance} if glance else record
-            records.append(record)
+        records = [*self.rounds]
+        for k in {*np.linspace(0, last, min(most, last + 1)).round().astype(int).tolist()}:
+            if glance := (self.artifact if k == last else self.history[k]).glance(self.test):
+                records[k] = {**records[k], "test": glance}
         return records
 
     def __repr__(self) -> str:
@@ -258,33 +251,20 @@ class SimulationResult(Displayable):
 
     def _card(self) -> Page:
         lines = [*self.judged.get("coverage_warnings", ()), str(self.privacy["statement"][0])]
-        if self._own_page and (few := labels.few_rows(self.record, len(self._tested.labels))):
-            lines.insert(0, few)
+        if self._own_page:
+            rows = len(self._tested.labels)
+            lines = said("simulation", "few", result=self.record, rows=rows, enough=FEWEST) + lines
         title = f"{self.config.method} on {self.config.data}"
         return Page(title, self.verdict, [Section("", self.parts)], warnings=lines)
 
     def page_parts(self) -> list[pages.Part]:
-        """Return the artifact's part of a report, then the clients that it changes.
-
-        For a calibrator without test rows it shows what was learned.
-        """
+        """Return the artifact's part of a report, then the clients that it changes."""
         shown = self.artifact.page()
         if self.test is not None:
             shown += self.artifact.judged_page(self.test)
         if (changed := self.judged.get("clients_change", {})).get("sites"):
             shown.append(change_table(changed, "client"))
-        if self.test is not None or not self.artifact.rescores or not self.rounds:
-            return shown
-        plain = [
-            {k: v for k, v in one.items() if k not in RELEASED and isinstance(v, (int, float, str))}
-            for one in self.rounds
-        ]
-        if not plain[0]:  # no number tells what was learned
-            return shown
-        rows = tuple((n, *one.values()) for n, one in enumerate(plain, 1))
-        note = "Before and after are measured by each site on its own rows, and stay there."
-        note *= self.config.engine != APP
-        return [*shown, pages.Table("What was learned", ("round", *plain[0]), rows, note)]
+        return shown
 
     def save(self, out: str | Path, *, report: bool = True) -> None:
         """Write `result.json` and its companions into the folder `out`; all of them or none.

@@ -16,12 +16,21 @@ import numpy as np
 from fedcal import calibrators, datasets
 from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
-from fedcal.core.options import options_of, takes_options
+from fedcal.core.options import options_of
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.experiments.runs import folders, jobs, load, record, statement
-from fedcal.experiments.runs.config import APP, POOLED, Config, load_config, merge, read_options
+from fedcal.experiments.runs.config import (
+    APP,
+    POOLED,
+    STUDY,
+    Config,
+    load_config,
+    merge,
+    read_options,
+)
 from fedcal.experiments.runs.engines import run
+from fedcal.experiments.runs.layers import takes_options
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.partition import DEALT
 from fedcal.storage.artifact import Holdout
@@ -104,18 +113,12 @@ def simulate(
     """
     if config is not None and options:
         raise InputError(f"give config or options, not both; got {', '.join(options)}")
-    config_given = merge(options) if config is None else config
-    asked = config_given if isinstance(config_given, Config) else load_config(config_given, {})
-    if asked.engine == APP:
-        raise InputError("engine 'app' is a Flower app's own: its server runs fedcal.AfterTraining")
+    read = merge(options) if config is None else config
+    asked = read if isinstance(read, Config) else load_config(read)
+    if asked.real:
+        raise InputError(f"engine '{asked.engine}' is started by {_STARTED_BY[asked.engine]}")
     if model is not None:  # all that follows needs is what it says
         data = load.load_any(data, asked.class_names, asked.positive, model, asked.csv)
-    if asked.control is not None:
-        from fedcal.experiments.deploy.run import deployed
-
-        return deployed(
-            asked, test=data, out=out, overwrite=overwrite, report=report, progress=progress
-        )
     if resume and out is None:
         raise InputError("resume needs the folder of the run: give out")
     folder = None if out is None else path_of(out)
@@ -202,6 +205,9 @@ def _baseline(config: Config, shards: Shards, of: load.RunRows) -> Fitted:
     return Fitted(outcome, replace(config, **how), privacy)
 
 
+_STARTED_BY = {APP: "a Flower app: its server runs fedcal.AfterTraining", STUDY: "fedcal study run"}
+
+
 def finish(folder: Path) -> Path:
     """Judge and write what a folder's `outcome.json` tells of; nothing runs, and nothing is paid.
 
@@ -215,12 +221,7 @@ def finish(folder: Path) -> Path:
     InputError
         The folder holds no outcome, or its rows cannot be had again.
     """
-    if (folder / "run.json").is_file():
-        from fedcal.experiments.deploy.run import asked_for, deployed
-
-        asked = asked_for(folder, {})
-        deployed(asked, test=asked.data or None, out=folder, resume=True)
-    elif not (folder / folders.CONFIG).is_file():
+    if not (folder / folders.CONFIG).is_file():
         outcome = Outcome.load(folder)
         if not outcome.job:
             raise InputError(f"{folder / OUTCOME} does not name its run")
@@ -256,9 +257,8 @@ def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> 
     """
     job = Job.from_fields(outcome.job)
     fields = {key.replace("-", "_"): value for key, value in outcome.job.items()}
-    known = {n: v for n, v in fields.items() if n in options_of(Config) and v not in ("", 0)}
-    for name in ("committee", "timeout", "grace"):  # another thing there, or of no use any more
-        known.pop(name, None)
+    names = options_of(Config).keys() - {"committee", "timeout", "grace"}  # others there, or unused
+    known = {n: v for n, v in fields.items() if n in names and v not in ("", 0)}
     data, partition = str(fields.get("data", "")), str(fields.get("partition", ""))
     known |= {"data": data, "set": job.settings, **given}
     known["engine"] = fields.get("engine") or ("flower" if data else "grpc")
@@ -328,7 +328,8 @@ def evaluate(
         Anything the user gave that is not allowed; nothing was released.
     """
     wanted = {"threshold": threshold, "score": score, "bins": bins, "estimand": estimand}
-    asked = jobs.settings(by, calibrator, only=only, rows_per_subject=rows_per_subject, **wanted)
+    wanted |= {"only": only, "rows_per_subject": rows_per_subject}
+    asked = jobs.settings(by, calibrator, **wanted)
     return simulate(data, config=config, **_run(jobs.METHOD, asked, config, options))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedcal import mechanisms, units
+from fedcal.accounting.gaussian import zcdp_multiplier
 from fedcal.experiments.report.page import render
 from fedcal.mechanisms.choice import unary_flip
 from fedcal.privacy.noise_plan import Plan
@@ -204,6 +205,8 @@ def of_plan(
     if not plan.private:
         exact = "No differential privacy: the exact sums are released."
         return without_privacy(plan.trust, plan.unit, exact, facts, releases, sums)
+    each = plan.epsilon, plan.delta, plan.rounds // plan.parts
+    zcdp = zcdp_multiplier(*each) if plan.multiplier else None
     record = {
         **{name: getattr(plan, name) for name in ("unit", "adjacency", "trust", "epsilon")},
         "delta": plan.delta,
@@ -214,7 +217,7 @@ def of_plan(
         **sums,
         "diameter": plan.diameter,
         "noise_multiplier": plan.multiplier or None,
-        "zcdp_noise_multiplier": plan.zcdp_multiplier,
+        "zcdp_noise_multiplier": zcdp,
         "event": plan.event,
     }
     words = {

@@ -36,8 +36,9 @@ from fedcal.core.errors import FedcalError, InputError, Interrupted, system_erro
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.engines.processes import LineProcess
+from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.runs.result import versions
-from fedcal.storage.atomic import locked, whole_file
+from fedcal.storage.atomic import locked
 from fedcal.strategies.server.outcome import Progress
 
 Run = dict[str, Any]
@@ -121,10 +122,8 @@ def pool_of(
     """
     if jobs is not None:
         checks.whole("jobs", jobs, 1)
-    if (
-        checks.one_of("engine", engine or ("ray" if ray_address else "inline"), ("inline", "ray"))
-        == "ray"
-    ):
+    engine = engine or ("ray" if ray_address else "inline")
+    if checks.one_of("engine", engine, ("inline", "ray")) == "ray":
         return on_ray(jobs, ray_address)
     checks.unused("the engine is not ray", ray_address=ray_address)
     return contextlib.nullcontext(partial(here, jobs=jobs or parallel.usable_cores()))
@@ -248,27 +247,6 @@ def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
 # --- where rows are kept --------------------------------------------------------------------------
 
 
-def check_same(
-    what: str, now: Mapping[str, Any], then: Mapping[str, Any], growing: Sequence[str] = ()
-) -> None:
-    """InputError that begins with `what` and says in which plain values now differs from then.
-
-    Lists of the names in `growing` may have grown. What is missing is a default.
-    """
-
-    def grown(key: str) -> bool:
-        new, old = now.get(key), then.get(key)
-        return bool(new == old or (key in growing and new and old and {*old} <= {*new}))
-
-    differs = [
-        f"{key} was {then.get(key, 'the default')} and is {now.get(key, 'the default')}"
-        for key in sorted({*now, *then})
-        if not grown(key)
-    ]
-    if differs:
-        raise InputError(f"{what}: {'; '.join(differs)}")
-
-
 class Journal(dict[str, Row]):
     """Finished runs by `key_of`; those that are set are in `rows.jsonl` of a folder, too.
 
@@ -357,15 +335,15 @@ class Journal(dict[str, Row]):
             if self._resume:
                 self._read(inputs, known)
             self._path = self._place / ROWS
-            with system_errors(f"cannot write {self._path}"):  # the rows last: by them it is found
-                self._place.mkdir(exist_ok=True)
-                with whole_file(self._place / INPUTS) as f:
-                    os.chmod(f.name, 0o600)
-                    f.write(json.dumps({"data": inputs}).encode())
-                with whole_file(self._place / CONFIG) as f:
-                    f.write(config.encode())
-                with whole_file(self._path) as f:
-                    f.writelines(map(_line, self.values()))
+
+            def begin(folder: Path) -> None:
+                (folder / INPUTS).touch(0o600)
+                rows = "".join(map(line_of, self.values()))
+                texts = {INPUTS: json.dumps({"data": inputs}), CONFIG: config, ROWS: rows}
+                for name, content in texts.items():
+                    (folder / name).write_text(content, "utf-8")
+
+            write_folder(self._place, begin)  # the rows last: by them it is found
             try:
                 with self._path.open("ab", buffering=0) as self._file:
                     yield self
@@ -378,21 +356,26 @@ class Journal(dict[str, Row]):
 
     def _read(self, inputs: Mapping[str, str], runs: Collection[str]) -> None:
         """Take the rows that are there, or refuse them."""
-        path, rows, lines = self._from / ROWS, dict[str, Row](), _lines(self._from / ROWS)
+        path, rows = self._from / ROWS, dict[str, Row]()
+        lines, now = _lines(path), versions()
         for number, line in enumerate(lines, 1):
             try:
                 row = json.loads(line)
                 self._check(row)
-                _line(row)  # no NaN, no infinity
+                line_of(row)  # no NaN, no infinity
                 rows[key_of(row["run"])] = row
             except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
                 raise InputError(f"{path}, line {number} is not a row") from None
         checks.same(f"number of runs that differ in {path}", len(rows), len(lines))
         for key, row in rows.items():
             if key not in runs:
-                raise InputError(f"a row that is kept is not of this grid: {key[:300]}")
-            other = f"{path} was made by other versions; start anew, with another --out"
-            check_same(other, versions(), row["versions"])
+                raise InputError(
+                    f"{self.out} was begun with another grid, which may grow and not change: a row "
+                    f"that is kept is not of this one: {key[:300]}"
+                )
+            for name in now:
+                what = f"{name} that {path} was made by (start anew, with another --out)"
+                checks.same(what, now[name], row["versions"].get(name))
         changed = {row["run"]["data"] for row in rows.values()}
         with contextlib.suppress(OSError, ValueError, RecursionError, TypeError, LookupError):
             then = json.loads((self._from / INPUTS).read_bytes())["data"]
@@ -406,7 +389,7 @@ class Journal(dict[str, Row]):
 
     def __setitem__(self, key: str, row: Row) -> None:
         """Keep a finished run: it is on the disk when this returns."""
-        line = _line(row)
+        line = line_of(row).encode()
         with system_errors(f"cannot write {self._path}"):
             if self._file.write(line) != len(line):  # a disk that is just full takes a part
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -424,8 +407,9 @@ class Journal(dict[str, Row]):
             shutil.rmtree(self._place, ignore_errors=True)
 
 
-def _line(row: Row) -> bytes:
-    return json.dumps(row, allow_nan=False).encode() + b"\n"
+def line_of(row: Row) -> str:
+    """Return a row as a line; ValueError for NaN and infinity."""
+    return json.dumps(row, allow_nan=False) + "\n"
 
 
 def _lines(path: Path) -> list[bytes]:

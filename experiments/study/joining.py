@@ -5,9 +5,9 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
@@ -15,31 +15,38 @@ from typing import Any, Self
 import numpy as np
 
 from fedcal.clients.site.prepared import SITE, alone
+from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import needed, one_of, same, whole
 from fedcal.core.errors import InputError, system_errors
+from fedcal.core.shards import Shards
+from fedcal.datasets.site_csv import Reading
 from fedcal.evaluation.sites.verdicts import misread
 from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.deploy.fleet import public_key
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows
 from fedcal.experiments.deploy.site import check_federation
-from fedcal.experiments.report.page import said, write_text
+from fedcal.experiments.report.page import said
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.study import kits
+from fedcal.experiments.study.earlier_rows import compared
 from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
-from fedcal.storage.atomic import path_of
+from fedcal.storage.atomic import path_of, write_whole
 from fedcal.units import Subject
 
 FEW, FEW_OF_A_CLASS = 100, 10
 """Fewer of those protected, and fewer rows of a class, are warned of."""
 
+MASS = 0.1
+"""Share of rows with one and the same score from which on it is warned of."""
+
 MISREAD = 0.02
 """Mean score, as buckets are read, further off than this is warned of: it looks like a gap."""
 
-FEDERATION, POLICY = "federation.toml", "site.toml"
+FEDERATION, POLICY, TERMS = "federation.toml", "site.toml", "terms.json"
 """In a kit: what the site writes there of the study that it has accepted."""
 
 
@@ -105,38 +112,42 @@ class Kit:
         return self.own_keys == (keys[self.site], sealed.connections[self.site])
 
     @property
-    def rows(self) -> dict[str, str]:
-        """Its `data`, a file or function of rows, and `csv`, its form if one was given."""
-        return dict(json.loads((self.own / ROWS).read_text("utf-8")))
+    def rows(self) -> tuple[str, Reading]:
+        """Its rows, a file or a function, and how the file is read."""
+        fields = json.loads((self.own / ROWS).read_text("utf-8"))
+        return fields["data"], Reading(**fields.get("reading", {}))
 
-    def use(self, data: str, rows: SiteRows, csv: str | None = None) -> None:
-        """Remember where its rows are, and write its own page of them, for its user alone."""
+    def use(self, data: str, rows: SiteRows, reading: Reading) -> list[str]:
+        """Remember where its rows are, and write its own page of them, for its user alone.
+
+        Returns warnings of earlier rows, for its own screen.
+        """
         from fedcal.experiments.deploy.at_home import as_it_is
 
+        state = self.folder / STATE
+        with records_in(state) if (state / RECORDS).exists() else nullcontext() as records:
+            answered = [] if records is None else [job.booked or 0.0 for job in records.booked()]
+        doubts = compared(self.own, rows.shards, rows.ids, answered)
         advice = (
             "The other sites' results can give this site a calibrator: after a release, fedcal "
-            f"site recalibrate --release release.npz {rows.name}{csv_option(csv)} --site "
-            f"{self.site} evaluates one on these rows, here, and sends nothing."
+            f"site recalibrate {self.folder} evaluates one on these rows, here, and sends nothing."
         )
-        page = as_it_is(rows.shards, rows.name, f": {self.site}, for its own eyes", advice)
+        told: Any = {"advice": [advice, *rows.notes, *doubts], "who": self.study.subjects}
+        page = as_it_is(rows.shards, rows.name, f": {self.site}, for its own eyes", **told)
         page.save(self.folder / HOME)
-        write_text(self.own / ROWS, to_json({"data": data} | ({} if csv is None else {"csv": csv})))
-
-
-def csv_option(csv: str | None) -> str:
-    """Return the option by which a command reads a site's file in its form."""
-    return "" if csv is None else f" --csv {csv}"
+        write_whole(self.own / ROWS, to_json({"data": data, "reading": asdict(reading)}))
+        return doubts
 
 
 def rows_of(
-    study: Study, data: str, site: str = "", csv: str | None = None
+    study: Study, data: str, site: str = "", reading: Reading | None = None
 ) -> tuple[SiteRows, list[str]]:
     """Return the rows of a site as a study counts them, and warnings for its own screen.
 
     Of two classes a column `score` is the probability of the positive one, and label 1 is that
     class. Raises InputError, one line, if rows cannot be read or lack what the study counts.
     """
-    rows = read_rows(data, study.classes, others=True, csv=csv)
+    rows, notes = read_rows(data, study.classes, reading, study.missing)
     if study.unit == Subject.name:
         why = f"the study protects each {study.protect}, whose rows have the same entry there"
         needed(f"a column subject (or {study.protect}) of {data}", rows.subject, why)
@@ -146,11 +157,11 @@ def rows_of(
     if study.groups:
         what = f"a column group of {data} with {named(study.groups)}"
         needed(what, groups & set(study.groups) or None, "the study counts these groups")
-    site_rows = of_scores(rows, study.classes)
+    site_rows = of_scores(rows, study.classes, notes)
     # sites with logits and sites with probabilities are asked the same
     shards = replace(site_rows.shards, input="probs")
     site_rows = replace(
-        site_rows, counts=site_rows.counts.replace("subjects", study.plural), shards=shards
+        site_rows, counts=site_rows.counts.replace("subjects", study.subjects), shards=shards
     )
     subjects = shards.subjects if study.unit == Subject.name else None
     own = len(shards.labels if subjects is None else np.unique(subjects))
@@ -158,9 +169,11 @@ def rows_of(
     off = misread(shards, study.score, edges, int(subjects is not None))
     way = f"{100 * abs(off):.0f} points too {'high' if off > 0 else 'low'}"
     others = ", ".join(sorted(groups - set(study.groups)))[:200]
+    masses = _point_masses(shards, study.model.points)
     doubts = {
         f"{study.number(own)}: below {FEW} the noise hides all but the largest faults": own < FEW,
         f"the study reads these scores {way}: they have few values": abs(off) > MISREAD,
+        masses: masses != "",
         "rows of the part test are not counted": site_rows.test is not None,
         f"groups that are not counted apart: {others}": others,
     }
@@ -170,31 +183,78 @@ def rows_of(
     return site_rows, site_rows.doubts() + [f"warning: {k}" for k, so in doubts.items() if so]
 
 
+def _point_masses(shards: Shards, named: Sequence[float]) -> str:
+    """Return a warning if many rows have one and the same score that the study does not name."""
+    scores = shards.probs[:, 1] if shards.classes == 2 else shards.probs.max(axis=1)
+    values, counts = np.unique(scores, return_counts=True)
+    first = np.argsort(-counts, kind="stable")[:50]
+    first = first[~np.isclose(values[first, None], np.array(named), 0, 1e-6).any(axis=1)][:6]
+    if not len(first) or counts[first[0]] < max(MASS * len(scores), FEW_OF_A_CLASS):
+        return ""
+    most = [f"{values[k]:.4g} ({100 * counts[k] / len(scores):.0f} %)" for k in first]
+    return (
+        f"many rows have the same score, {', '.join(most)}: if these are the model's points, ask "
+        "the coordinator to name them all in the study (points), from the model and not from rows"
+    )
+
+
+def _must_agree(folder: Path, question: str) -> None:
+    """Ask a person on this site's screen; InputError unless they type yes."""
+    console().print(f"{question} Type yes:")
+    if sys.stdin.readline().strip() != "yes":
+        raise InputError(f"{folder} stays as it is: a person must type yes")
+
+
 def join(
-    folder: Path, data: str, csv: str | None = None, *, new_keys: bool = False, adopt: bool = False
+    folder: Path,
+    data: str,
+    reading: Reading | None = None,
+    *,
+    new_keys: bool = False,
+    adopt: bool = False,
 ) -> tuple[SiteRows, list[str], Path]:
     """Check a site's kit and rows, make its keys and its `.join` file in the working folder.
 
-    Returns the rows, warnings for the site's own screen, and the file to send back; `new_keys`
-    take the place of those that were lost, or that somebody else may have. With `adopt` a person
-    is asked whether this site itself made what no kit brings, and keys among it are moved to the
-    site's own folder. Raises InputError if rows, kit or keys are wrong, nobody says yes, or runs of
-    the old keys are unfinished.
+    A person is asked about rows whose scores run against their outcomes, and with `adopt` whether
+    this site itself made what no kit brings: keys among it are moved to the site's own folder.
+
+    Parameters
+    ----------
+    folder, data
+        of the kit, and the site's rows
+    reading
+        how a file is read; None = as it was
+    new_keys
+        take the place of those that were lost, or that somebody else may have
+
+    Returns
+    -------
+    tuple
+        the rows, sentences for the site's own screen, and the file to send back
+
+    Raises
+    ------
+    InputError
+        Rows, kit or keys are wrong, nobody says yes, or runs of the old keys are unfinished.
     """
+    from fedcal.experiments.deploy.at_home import against_outcomes
+
     kit = Kit.read(folder, joins=True)
     own, files = kit.own, partial(kits.kit_files, kit.study, kit.site, one_machine=kit.one_machine)
     signing, connection = own / SIGNING, own / CONNECTION
-    made = {STATE, HOME, FEDERATION, POLICY, ACCEPTED, ROWS, f"{kit.site}{JOIN}"}
+    made = {STATE, HOME, FEDERATION, POLICY, TERMS, ACCEPTED, ROWS, f"{kit.site}{JOIN}"}
     known = {*files(), kits.AUTHORITY} | (made if kit.has_joined else set())
     check_kit(folder, known | made | {KEYS} if adopt else known)
     data = os.path.abspath(data) if Path(data).exists() else data
-    rows, warnings = rows_of(kit.study, data, kit.site, csv)
+    if reading is None:
+        reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else Reading()
+    rows, warnings = rows_of(kit.study, data, kit.site, reading)
+    if reversed_order := against_outcomes(rows.shards):
+        _must_agree(folder, f"{reversed_order} This site's results would be wrong. Go on?")
     if adopt and (strange := sorted({path.name for path in folder.iterdir()} - known)):
         what = f"{folder} holds {named(strange)}, which no kit brings. Whoever made these could"
         what += " read what this site sends. Did this site itself, by fedcal 0.2 or elsewhere"
-        console().print(f"{what}? Its keys then move to {own}. Type yes:")
-        if sys.stdin.readline().strip() != "yes":
-            raise InputError(f"{folder} stays as it is: a person must type yes")
+        _must_agree(folder, f"{what}? Its keys then move to {own}.")
     with system_errors(f"cannot write {own}"):
         for place in (*reversed(own.parents[:3]), own):
             place.mkdir(0o700, parents=True, exist_ok=True)
@@ -211,16 +271,16 @@ def join(
                 old.unlink(missing_ok=True)
             make_site_key(own, connection.stem, kit.site)
             make_key(signing)
-    write_text(own / MADE_IN, "\n".join(kit.marks))
-    kit.use(data, rows, csv)
+    write_whole(own / MADE_IN, "\n".join(kit.marks))
+    warnings += kit.use(data, rows, reading)
     # what a kit has that could be run is not the coordinator's any more
     paths: Any = {"folder": folder.resolve(), "beside": Path.cwd(), "own": own}
     unit = files(account=os.getuid(), python=sys.executable, **paths)
     write_folder(folder, lambda draft: kits.write_files(draft, unit))
     study, out = kit.study, Path(f"{kit.site}{JOIN}")
     joined = Join(study.study, study.digest, kit.site, *kit.own_keys, study.class_digest)
-    write_text(out, joined.to_text(read_key(signing)))
-    return rows, warnings, out
+    write_whole(out, joined.to_text(read_key(signing)))
+    return rows, [*rows.notes, *warnings], out
 
 
 @dataclass(frozen=True)
@@ -251,6 +311,9 @@ class Offer:
                 f"{path} has another key for {site} than this site's own: not accepted. Ask the "
                 f"coordinator whose key it is, and send {site}{JOIN} again"
             )
+        sealed.asked.check()
+        federation = sealed.asked.job["roster"]
+        same(f"federation of what {path} asks", federation, sealed.roster.to_text())
         own = (folder / kits.AUTHORITY).read_text("ascii", "replace")
         same(f"server's authority in {path} (else ask for a new kit)", sealed.authority, own)
         return cls(kit, sealed, path.read_text("utf-8"))
@@ -290,13 +353,14 @@ class Offer:
             (folder / ACCEPTED).write_text(self.text, "utf-8")
 
         write_folder(self.kit.folder, write)
-        write_text(self.kit.own / ACCEPTED, self.text)
+        write_whole(self.kit.own / ACCEPTED, self.text)
 
 
 def write_rules(folder: Path, sealed: Sealed) -> None:
-    """Write federation, policy and authority of an accepted study, whatever lies in the kit."""
+    """Write federation, policy, terms and authority of an accepted study over those in the kit."""
     (folder / FEDERATION).write_text(sealed.roster.to_toml(), "utf-8")
     (folder / POLICY).write_text(kits.policy_text(sealed.study, sealed.roster.digest), "utf-8")
+    (folder / TERMS).write_text(to_json(sealed.asked.to_plain()), "utf-8")
     (folder / kits.AUTHORITY).write_text(sealed.authority, "ascii")
 
 

@@ -27,7 +27,7 @@ import tomli_w
 
 from fedcal import __version__
 from fedcal.core import checks, flower_internals
-from fedcal.core.errors import FedcalError, system_errors
+from fedcal.core.errors import FedcalError, InputError, system_errors
 from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
 from fedcal.experiments.deploy import certificates, fleet
 from fedcal.experiments.deploy.run import Control, control
@@ -41,7 +41,7 @@ from fedcal.experiments.study.study_file import Study, named
 from fedcal.metrics.gap_change import ERROR
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.roster import Roster, in_words
-from fedcal.storage.atomic import locked, must_exist
+from fedcal.storage.atomic import locked, must_exist, write_whole
 
 KIT, STUDY, AUTHORITY, UNIT = "kit.json", "study.toml", "ca.crt", "fedcal-site.service"
 
@@ -127,6 +127,7 @@ def kit_files(study: Study, site: str, *, one_machine: bool, **unit: Any) -> dic
     )
     own = Path("/srv/fedcal/own/sites", study.study, site)
     unit = {"account": "fedcal", "python": "", "folder": home, "beside": home, "own": own} | unit
+    unit["account"] = unit["account"] or "fedcal"  # a service of root's could do more than a site
     return {
         STUDY: study.to_toml(),
         KIT: json.dumps({"schema": 1, "site": site, "one_machine": one_machine}) + "\n",
@@ -163,7 +164,7 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
         sealed = replace(sealed, revision=last.revision + (not unchanged))
         notes += ["the digest is unchanged: who has accepted it need not do so again"] * unchanged
     for place in (own / out.name, out):
-        page.write_text(place, sealed.to_text(signer))
+        write_whole(place, sealed.to_text(signer))
     facts: dict[str, Any] = {"study": study, "sealed": sealed, "out": out, "notes": notes}
     return page.said("study", "sealed", **facts, words=in_words(sealed.digest))
 
@@ -238,7 +239,7 @@ def serve(
     at
         HOST:PORT of the control port, which has no login: loopback, or a private network
     listen
-        HOST:PORT for the sites; None = all addresses, and the port that the study names
+        HOST:PORT for the sites; None = where the study's file says
     said
         gets lines for the terminal
 
@@ -258,8 +259,12 @@ def serve(
     authority = files["ca.crt"].read_text("ascii", "replace")
     checks.same(f"authority of the server, in {files['ca.crt']},", authority, sealed.authority)
     public = fleet.read_address("server", sealed.study.server)
-    sites = fleet.Address("0.0.0.0", public.port)
-    sites = sites if listen is None else fleet.read_address("--listen", listen)
+    sites = public if listen is None else fleet.read_address("--listen", listen)
+    if listen is None and not is_here(public.host):
+        raise InputError(
+            f"{public.host}, where {path} has its server, is no address of this machine: give "
+            f"--listen ADDRESS:{public.port} (0.0.0.0: all of them) where a router leads here"
+        )
     ours = fleet.read_address("--control", at)
     for where in (ours, sites):
         _check_free(where)
@@ -288,7 +293,7 @@ def serve(
             with control(str(ours), files["ca.crt"]) as commands:
                 enrol(commands, sealed, home)
             with ProcessTree(executes, folder=private, env=env, log=log) as executor:
-                page.write_text(home / CONTROL, f"{ours}\n")
+                write_whole(home / CONTROL, f"{ours}\n")
                 say(
                     f"{sealed.study.study}: serving {len(sealed.roster.sites)} sites at {public}, "
                     f"digest {in_words(sealed.digest)}; Ctrl-C ends it"
@@ -303,7 +308,7 @@ def roster(home: Path, sealed: Sealed) -> Path:
     """Return the file of the sites for the run, in the server's folder."""
     path = home / "federation.toml"
     if not path.exists() or Roster.read(path) != sealed.roster:
-        page.write_text(path, sealed.roster.to_toml())
+        write_whole(path, sealed.roster.to_toml())
     return path
 
 
@@ -315,14 +320,14 @@ def enrol(commands: Control, sealed: Sealed, home: Path) -> None:
     folder.mkdir(exist_ok=True)
     new = {name: key for name, key in sealed.connections.items() if key not in known.values()}
     for name, key in new.items():
-        page.write_text(folder / f"{name}.pub", key + "\n")
+        write_whole(folder / f"{name}.pub", key + "\n")
     for file, node in commands.register([folder / f"{name}.pub" for name in new]):
         if node.isdecimal():
             known[node] = sealed.connections[file.stem]
     for node in [node for node, key in known.items() if key not in sealed.connections.values()]:
         commands.revoke(node)
         del known[node]
-    page.write_text(path, json.dumps(known))
+    write_whole(path, json.dumps(known))
 
 
 def _check_free(at: fleet.Address) -> None:

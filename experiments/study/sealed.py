@@ -2,10 +2,11 @@
 
 **Formal guarantee.** A `.join` holds two public keys, names and digests: nothing in it comes from
 a row. It is signed by the site's own key, so nobody can enrol a key that is not theirs. The digest
-of a sealed study, which sites compare by telephone, is of its terms, sites, their keys, the
-committee, the coordinator's key, the server and its authority, and the keys of connections. What
-the coordinator only signs (the question's words, the numbers that sites stated, the date) changes
-neither what is asked, nor who opens sums, nor by whom a report must be signed. The coordinator
+of a sealed study, which sites compare by telephone, is of its terms, all that is asked with its
+plan, sites, their keys, the committee, the coordinator's key, the server and its authority, and the
+keys of connections. What the coordinator only signs (the question's words, the numbers that sites
+stated, the date) changes neither what is asked, nor who opens sums, nor by whom a report must be
+signed. The coordinator
 writes all texts and so could look for two with one digest: people compare 132 bits of it.
 """
 
@@ -22,12 +23,13 @@ from typing import Any, Self
 from fedcal.core.checks import different, one_of, same, whole
 from fedcal.core.errors import InputError, damaged
 from fedcal.experiments.deploy.fleet import plain_key
-from fedcal.experiments.report.page import read_json, write_text
+from fedcal.experiments.report.page import read_json
 from fedcal.experiments.study.study_file import Study
+from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Roster, check_digest, check_key
-from fedcal.storage.atomic import must_exist
+from fedcal.storage.atomic import must_exist, write_whole
 from fedcal.storage.toml_files import check_keys
 
 MOST_BYTES = 1 << 22
@@ -78,15 +80,17 @@ class Sealed:
     """Study whose sites are enrolled.
 
     `roster` has them by their keys; `connections` are site -> its public key for the server, one
-    line of OpenSSH. By `authority`, PEM, the server's certificate is verified. `coordinator` is the
-    Ed25519 public key of who sealed it, 32 bytes, and `when` that was: ISO 8601, UTC. A site
-    accepts no lower `revision` than it has accepted. `one_machine`: the coordinator's machine runs
-    the server. What fedcal 0.2 sealed has revision 0, and does not say this (None).
+    line of OpenSSH. `asked` is what all releases ask, with its plan: `Terms.check` tells whether it
+    holds. By `authority`, PEM, the server's certificate is verified. `coordinator` is the Ed25519
+    public key of who sealed it, 32 bytes, and `when` that was: ISO 8601, UTC. A site accepts no
+    lower `revision` than it has accepted. `one_machine`: the coordinator's machine runs the server.
+    What fedcal 0.2 sealed has revision 0, and does not say this (None).
     """
 
     study: Study
     roster: Roster
     connections: Mapping[str, str]
+    asked: Terms
     authority: str
     coordinator: bytes
     when: str
@@ -117,7 +121,9 @@ class Sealed:
         roster = study.roster({name: one.key for name, one in joins_by_site.items()})
         connections = {name: joins_by_site[name].connection for name in study.sites}
         when = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
-        return cls(study, roster, connections, authority, signer.public, when, 1, False)
+        asked = study.asked(roster)
+        facts = (authority, signer.public, when, 1, False)
+        return cls(study, roster, connections, asked, *facts)
 
     def to_text(self, signer: SigningKey) -> str:
         """Return the file's text, signed."""
@@ -126,6 +132,7 @@ class Sealed:
     @cached_property
     def _fields(self) -> dict[str, Any]:
         return {
+            "asked": self.asked.to_plain(),
             "authority": self.authority,
             "connections": dict(self.connections),
             "coordinator": self.coordinator.hex(),
@@ -158,12 +165,14 @@ class Sealed:
             study = Study.from_text(str(fields["study"]))
             roster = Roster.from_text(str(fields["roster"]))
             connections = {str(k): str(v) for k, v in fields["connections"].items()}
+            asked = Terms.from_plain(fields["asked"])
             authority, when = str(fields["authority"]), str(fields["when"])
             with damaged(f"{path} says no date in 'when'"):
                 datetime.datetime.fromisoformat(when)
             revision = whole(f"revision of {path}", fields.get("revision", 0), 0, 2**53)
             is_one = fields["one_machine"] is True if revision else None
-            sealed = cls(study, roster, connections, authority, coordinator, when, revision, is_one)
+            facts = (authority, coordinator, when, revision, is_one)
+            sealed = cls(study, roster, connections, asked, *facts)
         own = study.roster({site.name: site.key for site in roster.sites})
         same(f"roster of {path}", roster.to_text(), own.to_text())
         same(f"connections of {path}", sorted(connections), sorted(study.sites))
@@ -212,13 +221,13 @@ _PURPOSE = "study-quarter"
 def write_signature(folder: Path, signer: SigningKey) -> None:
     """Sign all files of a quarter in a folder."""
     fields = {"schema": 1, "files": _hashes(folder)}
-    write_text(folder / SIGNATURE, signed_text(fields, _PURPOSE, signer))
+    write_whole(folder / SIGNATURE, signed_text(fields, _PURPOSE, signer))
 
 
 def check_signature(folder: Path, coordinator: bytes) -> None:
     """InputError unless this key has signed all files of a quarter in a folder as they are."""
     path, now = folder / SIGNATURE, _hashes(folder)
-    must_exist(path, f"not signed. fedcal study sign {folder} --key coordinator.pem makes it")
+    must_exist(path, f"not signed. fedcal study verify {folder} --key coordinator.pem signs it")
     fields = read_fields(path)
     check_signed(path, fields, _PURPOSE, coordinator, ["files"])
     for name in sorted({*now, *fields["files"]}):

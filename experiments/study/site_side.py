@@ -9,26 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.clients.site import prepared, results, site_log
-from fedcal.clients.site.records.job_facts import spent_in_all
-from fedcal.clients.site.records.records import RECORDS, records_in
+from fedcal.clients.site.account import BudgetCaps, account
+from fedcal.clients.site.policy import Policy
+from fedcal.clients.site.store import RECORDS, records_in
+from fedcal.core.checks import needed
 from fedcal.core.errors import InputError
 from fedcal.experiments.deploy import fleet, site
 from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.report.page import said
 from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study import joining, kits
+from fedcal.storage.toml_files import record_of
 
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")
 
 
-def start(
-    folder: Path, data: str | None, say: Callable[[str], None], csv: str | None = None
-) -> None:
+def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> None:
     """Run a site that has accepted its study until a signal comes; as `run_site`.
 
     While it runs a file of rows that has changed is checked and used, without a command. `data`
-    are its rows from now on (None = the present ones), `csv` the form of that file; `say` gets
-    warnings about them, for the site's own terminal.
+    are its rows from now on (None = the present ones); they are read as those of `join`. `say` gets
+    warnings about them, for the site's own terminal; None = there is none, and nothing is said.
     """
     kit = joining.Kit.read(folder)
     if (sealed := kit.accepted) is None or not kit.is_enrolled(sealed):
@@ -37,15 +38,23 @@ def start(
             f" {kit.study.study}.sealed, once the study is sealed with them"
         )
     sealed.study.must_go_on()
-    rows = kit.rows["data"] if data is None else data
+    before, reading = kit.rows
+    rows = before if data is None else data
     rows = os.path.abspath(rows) if Path(rows).exists() else rows
-    form = kit.rows.get("csv") if data is None and csv is None else csv
 
     def read() -> SiteRows:
-        site_rows, warnings = joining.rows_of(sealed.study, rows, kit.site, form)
-        for line in warnings:
-            say(line)
-        kit.use(rows, site_rows, form)
+        try:
+            site_rows, warnings = joining.rows_of(sealed.study, rows, kit.site, reading)
+        except InputError:
+            if say is not None or not Path(rows).is_file():
+                raise
+            raise InputError(
+                f"{rows} cannot be used. Start the site on a terminal to see why"
+            ) from None
+        warnings += kit.use(rows, site_rows, reading)
+        if say is not None:
+            for line in warnings:
+                say(line)
         return site_rows
 
     write_folder(folder, lambda draft: joining.write_rules(draft, sealed))
@@ -57,6 +66,7 @@ def start(
         state=folder / joining.STATE,
         wait=math.inf,
         policy=folder / joining.POLICY,
+        terms=sealed.asked,
         federation=folder / joining.FEDERATION,
         sign_key=kit.own / joining.SIGNING,
         watched=Path(rows),
@@ -70,19 +80,24 @@ def status(folder: Path) -> dict[str, Any]:
     """
     kit, state = joining.Kit.read(folder), folder / joining.STATE
     study = kit.study if kit.accepted is None else kit.accepted.study
-    jobs, spent, refusal = [], 0.0, ""
+    jobs, costs, refusal = [], [], ""
+    caps = BudgetCaps.of(record_of(Policy, study.policy("0" * 64), "a site's policy"))
+    year = caps.year(time.time())
     if (state / RECORDS).exists():
         with records_in(state) as records:
             booked, refusal = records.booked(), records.refusal
-        spent = (spent_in_all([job.about for job in booked]) or ("", 0.0, 0.0))[1]
-        for job in booked:
-            epsilon = None if job.about.exact else job.about.epsilon
-            asked = {"answered": _time(job.when), "asked by": job.about.server}
-            jobs.append({**asked, "epsilon": epsilon, "state": job.closed or "open"})
+        for job, (epsilon, _) in zip(booked, account(booked)[1], strict=True):
+            costs.append((caps.year(job.booked or 0.0), epsilon))
+            asked = {"answered": _time(job.booked or 0.0), "asked by": job.server}
+            of = {"epsilon": None if job.exact else job.epsilon, "state": job.closed or "open"}
+            jobs.append(asked | of)
+    this_year = math.fsum(epsilon for its, epsilon in costs if its == year)
+    spent = math.fsum(epsilon for _, epsilon in costs)
+    left = max(study.epsilon_total - spent, 0.0)
+    left_this_year = min(max(study.epsilon - this_year, 0.0), left)
     log = state / site_log.LOG
     lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
-    releases = (state / results.RESULTS).glob("*/release.npz")
-    last = max(releases, key=lambda path: path.stat().st_mtime, default=None)
+    last = last_release(folder)
     has_joined, is_read = kit.has_joined, (state / prepared.SITE).exists()
     content: dict[str, Any] = {
         "study": study.study,
@@ -91,11 +106,13 @@ def status(folder: Path) -> dict[str, Any]:
         "running": is_read and _runs(state),
         "asked by": study.server,
         "digest": None if kit.accepted is None else kit.accepted.digest,
-        "rows": kit.rows["data"] if has_joined else None,
+        "rows": kit.rows[0] if has_joined else None,
         "read": _time((state / prepared.SITE).stat().st_mtime) if is_read else None,
         "epsilon": {
-            "spent": spent,
-            "left": max(study.epsilon_total - spent, 0.0),
+            "spent this year": this_year,
+            "left this year": left_this_year,
+            "spent in all": spent,
+            "left in all": left,
             "a release": study.epsilon_release,
         },
         "records": refusal or None,
@@ -104,11 +121,37 @@ def status(folder: Path) -> dict[str, Any]:
         "refused": [line for line in lines if any(w in line for w in _REFUSALS)][-3:],
         "answered": jobs,
     }
-    over, left = content["until"] < _time(time.time())[:10], content["epsilon"]["left"]
-    over |= left < study.epsilon_release * (1 - 1e-9)
-    form = joining.csv_option(kit.rows.get("csv")) if has_joined else ""
-    (step,) = said("study", "next", kit=kit, told=content, state=state, over=over, form=form)
+    enough = study.epsilon_release * (1 - 1e-9)
+    over = content["until"] < _time(time.time())[:10] or left < enough
+    wait = caps.in_words(year) if left_this_year < enough else ""
+    (step,) = said("study", "next", kit=kit, told=content, state=state, over=over, wait=wait)
     return content | {"next": step}
+
+
+def last_release(folder: Path) -> Path | None:
+    """Return the file of the last release that came to a site, or None."""
+    releases = (folder / joining.STATE / results.RESULTS).glob("*/release.npz")
+    return max(releases, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def recalibrated(folder: Path, release: Path | None) -> dict[str, Any]:
+    """Return what `at_home.recalibrate` takes, as a site's kit knows it.
+
+    InputError if the site has not joined, or no release (None = the last one) has come to it.
+    """
+    kit = joining.Kit.read(folder)
+    study = kit.study if kit.accepted is None else kit.accepted.study
+    needed("fedcal site join", kit.has_joined or None, f"{folder} has no rows without it")
+    data, reading = kit.rows
+    return {
+        "release": needed("RELEASE", release or last_release(folder), "none has come to this site"),
+        "data": data,
+        "site": kit.site,
+        "class_names": study.classes,
+        "reading": reading,
+        "most": study.missing,
+        "who": study.subjects,
+    }
 
 
 def _runs(state: Path) -> bool:

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 from fedcal.core import checks, fields
 from fedcal.core.errors import InputError
-from fedcal.core.options import DATA, REQUIRED, RUNNING, TRAINING, layered, like, option, options_of
+from fedcal.core.options import DATA, REQUIRED, RUNNING, TRAINING, like, option, options_of
 from fedcal.experiments.runs.config import Config, RunOptions, check_partition
+from fedcal.experiments.runs.layers import layered
 from fedcal.privacy import federation, privacy
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import check_settings

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core import checks, classes
+from fedcal.core import labels as labels_of
 from fedcal.core.errors import InputError, located
 from fedcal.core.scores import as_array, numbers
 from fedcal.core.shards import Shards
@@ -190,7 +191,7 @@ def _part(
         x[long] *= (bound / length[long])[:, None].astype(np.float32)
     labels = _either(arrays, f"{prefix}labels", f"{prefix}y")
     shape = (len(x), len(names) or MOST_CLASSES)
-    y = classes.places_of(labels, arrays[labels], names or None, shape, kind)
+    y = labels_of.places_of(labels, arrays[labels], names or None, shape, kind)
     client, subject = (_ids(arrays, f"{prefix}{key}", len(x)) for key in ("client", "subject"))
     if subject is not None:
         subject = np.unique(subject, return_inverse=True)[1].astype(np.int64)
@@ -225,7 +226,7 @@ def _ids(arrays: Arrays, key: str, rows: int) -> NDArray[Any] | None:
     """Ids of clients, subjects or groups: whole numbers or texts, one per row."""
     if key not in arrays:
         return None
-    return classes.per_row(key, classes.ids_of(key, arrays[key]), "rows", rows)
+    return labels_of.per_row(key, labels_of.ids_of(key, arrays[key]), "rows", rows)
 
 
 def _number(arrays: Arrays, key: str) -> float | None:
@@ -252,7 +253,7 @@ def _with_groups(parts: list[LabelledRows], arrays: Arrays) -> list[LabelledRows
     names = _names(arrays, "group_names")
     if names:
         codes: list[Integers] = [
-            classes.places_of(key, ids, None, (len(ids), len(names)))
+            labels_of.places_of(key, ids, None, (len(ids), len(names)))
             for key, ids in zip(keys, columns, strict=True)
         ]
     else:
@@ -287,7 +288,7 @@ def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows
         if x is not None and x.dtype.kind in "iub" and "scale" not in arrays:
             arrays[key] = x.astype(np.float32)
     labels = {key: y for key, y in arrays.items() if key.removeprefix("test_") in ("labels", "y")}
-    if words := classes.words_among(list(labels.values())):
+    if words := labels_of.words_among(list(labels.values())):
         arrays.setdefault("class_names", np.array(words))  # as sorted
     for key, y in labels.items():
         arrays[key] = y.astype(np.int64) if y.dtype == np.bool_ else y

@@ -46,7 +46,7 @@ from scipy.special import erfc, erfcx, gammaln, logsumexp
 
 from fedcal.core.checks import fraction, positive, whole
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.storage.atomic import whole_file
+from fedcal.storage.atomic import write_whole
 
 # PLD arithmetic. The grid is a small fraction of one round's part of epsilon: its rounding inflates
 # the variance of the loss by R h^2 / 4, which at this fraction moves epsilon by less than 1e-4.
@@ -67,13 +67,8 @@ _SLACK = 2e-4
 # --- checks of arguments ------------------------------------------------------------------------
 
 
-def check_epsilon(epsilon: float, *, allow_infinite: bool = False) -> float:
-    """Return ``epsilon`` as a float; InputError unless it is a finite number above 0.
-
-    ``allow_infinite`` lets infinity (no privacy) pass as well.
-    """
-    if allow_infinite and epsilon == math.inf:
-        return math.inf
+def check_epsilon(epsilon: float) -> float:
+    """Return ``epsilon`` as a float; InputError unless it is a finite number above 0."""
     return positive("epsilon", epsilon)
 
 
@@ -587,5 +582,4 @@ def cache_plan(key: dict[str, object], multiplier: float) -> None:
     with contextlib.suppress(OSError, RuntimeError, FedcalError):
         file = _plan_file(key)
         file.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(file) as stream:
-            stream.write(json.dumps({**key, "multiplier": multiplier}).encode())
+        write_whole(file, json.dumps({**key, "multiplier": multiplier}))

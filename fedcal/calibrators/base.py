@@ -17,9 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal import metrics
 from fedcal.core.checks import one_of, same, whole
-from fedcal.core.classes import class_names, places_of
+from fedcal.core.classes import class_names
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.scores import KINDS, Kind, check_scores, finite, logits_of, moderate, own_names
+from fedcal.core.kinds import KINDS, Kind, logits_of
+from fedcal.core.labels import places_of
+from fedcal.core.scores import check_scores, finite, moderate, own_names
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.bootstrap import FEWEST
 from fedcal.metrics.buckets import check_score, score_and_outcome
@@ -71,7 +73,7 @@ class Calibrator(Artifact):
         scores
             (n, c), n >= 1; the names of a frame's columns become `class_names`
         labels
-            (n,) whole numbers in [0, c), or the names, see `fedcal.core.classes.places_of`
+            (n,) whole numbers in [0, c), or the names, see `fedcal.core.labels.places_of`
         input
             kind of the scores; None = the attribute `input`, logits by default
 

@@ -46,12 +46,17 @@ from fedcal.calibrators.base import Calibrator
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.fields import array
+from fedcal.core.kinds import Kind, probs_of
 from fedcal.core.numerics import row_max, row_sum
-from fedcal.core.scores import Kind, probs_of
 from fedcal.core.types import Floats, Integers, override
-from fedcal.metrics.binning import bin_index
-
-Negatives = Literal["cut", "merged", "norm-sub"]
+from fedcal.metrics.binning import (
+    Counts,
+    bin_index,
+    cells_of,
+    one_vs_rest,
+    outcome_cells,
+    tables,
+)
 
 
 def norm_sub(counts: Floats) -> Floats:
@@ -82,79 +87,8 @@ def norm_sub(counts: Floats) -> Floats:
     return np.where(negative, np.where(total > 0, moved, 0.0), counts)
 
 
-def cleaned(counts: Floats, negatives: Negatives) -> Floats:
-    """Return fine bins as they go into merging; "merged" leaves them unchanged."""
-    if negatives == "norm-sub":
-        return norm_sub(counts)
-    return counts if negatives == "merged" else np.maximum(counts, 0.0)
-
-
-def merged(fine: Floats, bins: int) -> Floats:
-    """Join neighbouring bins, (tables, fine) -> (tables, bins), and cut negative sums at 0."""
-    counts: Floats = fine.reshape(len(fine), bins, -1).sum(axis=2)
-    return np.maximum(counts, 0.0)
-
-
 Rows = Literal["all", "changed"]
 Estimate = Literal["posterior", "share"]
-
-
-def one_vs_rest(probs: NDArray[Any]) -> NDArray[Any]:
-    """Return the columns that need a histogram: all, or class 1 of two (the other mirrors it)."""
-    return probs[:, 1:] if probs.shape[1] == 2 else probs
-
-
-def tables(classes: int) -> int:
-    """Return the number of one-vs-rest tables of a model with so many classes."""
-    return 1 if classes == 2 else classes
-
-
-def cells_of(probs: Floats, labels: Integers, bins: int) -> Integers:
-    """Return each predicted probability's cell in a (2, tables, bins) array, positives first.
-
-    Parameters
-    ----------
-    probs
-        (n, c)
-    labels
-        (n,)
-
-    Returns
-    -------
-    Integers
-        (n, tables) int64 flat cells: P_j(b) if the row's label is j, else N_j(b)
-    """
-    columns = one_vs_rest(probs)
-    m = columns.shape[1]
-    negative = labels[:, None] != (np.arange(m) if m > 1 else 1)
-    return np.asarray(bin_index(columns, bins) + np.arange(m) * bins + negative * (m * bins))
-
-
-def pooled_cells_of(probs: Floats, labels: Integers, bins: int) -> Integers:
-    """Return each predicted probability's cell if all classes share one pair of histograms.
-
-    P(b) = sum_j P_j(b) = #{p_y in b}, so each row counts once in P, and N(b) = sum_j N_j(b) =
-    #{j != y, p_j in b}. Of two classes N mirrors P, so P alone is counted; class 0's bins are
-    the mirror images of class 1's, at the edges too.
-
-    Returns (n, c) int64 cells of a (2, bins) array, positives first; two classes: (n, 1) of
-    (bins,).
-    """
-    positive = labels[:, None] == np.arange(probs.shape[1])
-    index = bin_index(one_vs_rest(probs), bins)
-    if probs.shape[1] == 2:
-        return np.where(positive[:, 1:], index, bins - 1 - index)
-    return np.asarray(index + np.where(positive, 0, bins))
-
-
-def count_cells(cells: Integers, size: int, owner: Integers, clients: int) -> Integers:
-    """Count each client's rows, (n,) their `owner`, in cells, (n, k): (clients, size) int64.
-
-    Of `cells_of` P_j(b) = #{y = j, p_j in b}, then N_j(b) = #{y != j, p_j in b} (Algorithm 1); of
-    `pooled_cells_of` P, then N.
-    """
-    counts = np.bincount((cells + (owner * size)[:, None]).ravel(), minlength=clients * size)
-    return counts.reshape(clients, size)
 
 
 class _Binning(Calibrator):
@@ -175,18 +109,15 @@ class _Binning(Calibrator):
         positive: Floats,
         negative: Floats,
         classes: int,
-        negatives: Negatives = "cut",
         estimate: Estimate = "posterior",
     ) -> Self:
         """Return the calibrator for (tables, bins) counts, which may be noisy or negative.
 
         (1, bins) counts, pooled over classes, make one table that every class uses.
-        `negatives` is the treatment of negative counts, see `norm_sub`: by default they are cut
-        before bins are merged, so that the sparse bins of noise look alike, and BBQ's evidence
-        cannot mistake one for signal. `estimate` is BBQ's.
+        Negative counts are cut before bins are merged, so that the sparse bins of noise look
+        alike, and BBQ's evidence cannot mistake one for signal. `estimate` is BBQ's.
         """
-        positive, negative = cleaned(positive, negatives), cleaned(negative, negatives)
-        table = cls._table(positive, negative, estimate)
+        table = cls._table(np.maximum(positive, 0.0), np.maximum(negative, 0.0), estimate)
         if len(table) == 1:
             table = np.repeat(table, tables(classes), axis=0)
         return cls(table, classes)
@@ -194,7 +125,7 @@ class _Binning(Calibrator):
     @staticmethod
     @abstractmethod
     def _table(positive: Floats, negative: Floats, estimate: Estimate) -> Floats:
-        """Return the table of counts, which only "merged" may leave negative."""
+        """Return the table of counts >= 0."""
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Count the pooled rows and make the table."""
@@ -223,10 +154,8 @@ class HistogramBinning(_Binning):
 
     @staticmethod
     def _table(positive: Floats, negative: Floats, estimate: Estimate) -> Floats:
-        """Return the table: without merging, "merged" cuts negative counts like "cut"; no prior."""
-        bins = positive.shape[1]
-        p, n = merged(positive, bins), merged(negative, bins)
-        return _ratio(p, p + n)
+        """Return the table; no prior."""
+        return _ratio(positive, positive + negative)
 
 
 def _ratio(part: Floats, total: Floats) -> Floats:
@@ -252,54 +181,29 @@ class BBQ(_Binning):
     @staticmethod
     def _table(positive: Floats, negative: Floats, estimate: Estimate) -> Floats:
         """Return the mixture of all models, in the fine bins."""
+        from scipy.special import gammaln
+
         fine = positive.shape[1]
         if 2 ** (fine.bit_length() - 1) != fine or fine < 2:
             raise InputError(f"BBQ needs a power of two of bins, got {fine}")
         scores, means = [], []
         for e in range(1, fine.bit_length()):
             bins = 2**e
-            p, n = merged(positive, bins), merged(negative, bins)
-            score, mean = binning_model(p, n, (np.arange(bins) + 0.5) / bins)
-            scores.append(score)
-            if estimate == "share":
-                mean = _ratio(p, p + n)
+            p, n = (x.reshape(len(x), bins, -1).sum(axis=2) for x in (positive, negative))
+            prior, midpoint = 2.0 / bins, (np.arange(bins) + 0.5) / bins
+            alpha, beta = prior * midpoint, prior * (1.0 - midpoint)
+            evidence = (
+                (gammaln(prior) - gammaln(p + n + prior))
+                + (gammaln(p + alpha) - gammaln(alpha))
+                + (gammaln(n + beta) - gammaln(beta))
+            )
+            scores.append(evidence.sum(axis=1))
+            mean = _ratio(p, p + n) if estimate == "share" else (p + alpha) / (p + n + prior)
             means.append(np.repeat(mean, fine // bins, axis=1))
-        return by_evidence(np.stack(scores), np.stack(means))
-
-
-def binning_model(p: Floats, n: Floats, midpoint: Floats) -> tuple[Floats, Floats]:
-    """Return evidence and posterior mean of one of BBQ's binning models, see `BBQ`.
-
-    Parameters
-    ----------
-    p, n
-        (tables, bins) counts >= 0
-    midpoint
-        (bins,) of each bin
-
-    Returns
-    -------
-    tuple[Floats, Floats]
-        logarithm of the marginal likelihood, (tables,), and means, (tables, bins)
-    """
-    from scipy.special import gammaln
-
-    prior = 2.0 / len(midpoint)
-    alpha, beta = prior * midpoint, prior * (1.0 - midpoint)
-    evidence = (
-        (gammaln(prior) - gammaln(p + n + prior))
-        + (gammaln(p + alpha) - gammaln(alpha))
-        + (gammaln(n + beta) - gammaln(beta))
-    )
-    return evidence.sum(axis=1), (p + alpha) / (p + n + prior)
-
-
-def by_evidence(scores: Floats, means: Floats) -> Floats:
-    """Weight models by evidence, (models, tables), (models, tables, bins) -> a table."""
-    weight = np.exp(scores - scores.max(axis=0))
-    weight /= weight.sum(axis=0)
-    mixture = (weight[:, :, None] * means).sum(axis=0)
-    return np.asarray(np.minimum(mixture, 1.0))  # weights may sum to 1 + an ulp
+        weight = np.exp(np.stack(scores) - np.max(scores, axis=0))
+        weight /= weight.sum(axis=0)
+        mixture = (weight[:, :, None] * np.stack(means)).sum(axis=0)
+        return np.asarray(np.minimum(mixture, 1.0))  # weights may sum to 1 + an ulp
 
 
 class WeightedBinning(Calibrator):
@@ -389,23 +293,11 @@ def noise_weight(positive_total: Floats, std: Floats, bins: int) -> Floats:
     return np.asarray(np.clip(share, 0.0, 1.0))
 
 
-Counts = Literal["correct_wrong", "correct_total"]
-
 MARGIN = 1e-6
 """Relative margin of the predicted class over every other class."""
 
 TINY = 1e-300
 """Instead of 0 in a divisor."""
-
-
-def top_confidence(shifted_logits: Floats) -> Floats:
-    """Return each row's largest probability, 1 / sum_j exp(z_j - max z), (n, c) -> (n,)."""
-    return np.asarray(1.0 / row_sum(np.exp(shifted_logits)))
-
-
-def outcome_cells(probs: Floats, labels: Integers, bins: int) -> Integers:
-    """Return each row's cell in a (2, bins) array, correct predictions first, (n,)."""
-    return np.asarray(bin_index(row_max(probs), bins) + (probs.argmax(axis=1) != labels) * bins)
 
 
 def least_value(classes: int) -> float:

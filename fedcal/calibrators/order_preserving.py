@@ -27,7 +27,7 @@ import numpy as np
 
 from fedcal.calibrators.parametric import ParametricScaling, rank_variances
 from fedcal.core import numerics
-from fedcal.core.scores import Kind
+from fedcal.core.kinds import Kind
 from fedcal.core.types import Floats, Integers, override
 
 UNIT = math.log(math.e - 1)

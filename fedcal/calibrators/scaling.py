@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling, class_triangle, product_triangle
 from fedcal.core.checks import interval
+from fedcal.core.kinds import Kind
 from fedcal.core.numerics import LOG_A_LIMIT, label_entries, row_sum, shifted, softmax
-from fedcal.core.scores import Kind
 from fedcal.core.types import Floats, Integers, override
 from fedcal.storage.artifact import Holdout, at_end
 

@@ -46,9 +46,9 @@ from fedcal.calibrators.base import Calibrator
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.fields import array, increasing
+from fedcal.core.kinds import KINDS, Kind, probs_of
 from fedcal.core.numerics import row_max, sigmoid
 from fedcal.core.removed import check_kept
-from fedcal.core.scores import KINDS, Kind, probs_of
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics import buckets
 
@@ -57,9 +57,6 @@ if TYPE_CHECKING:
 
 
 Curve = Literal["platt", "beta"]
-
-BINS = 15
-"""Number of groups of histogram binning (the default of the calibration error)."""
 
 SLOPES = {"platt": np.ones((1, 2)), "beta": np.eye(2)}
 """Basis of the free (a, b) in a log s - b log(1 - s) + c."""
@@ -73,36 +70,6 @@ _NEAR = 1e-9  # a step that ends it
 _NEIGHBOURS = 2  # on either side of a bucket that its rows are estimated from
 _NOISE_STDS = 2.0  # rows a group of buckets has at least, in stds of their noise
 _SPREAD = 0.3  # variance of a share around the logistic curve, in units of m (1 - m)
-
-
-def binned(h: Histogram) -> Floats:
-    """Return the rate of outcome 1 in each of 15 groups of buckets, (buckets,).
-
-    Negative counts are cut at 0; a group without rows has its middle (Zadrozny & Elkan 2001).
-    """
-    starts = _even(h.buckets, BINS)
-    wrong, right = np.maximum(_sums(h.counts, starts), 0.0)
-    total = wrong + right
-    share = np.divide(right, total, out=_middles(h, starts), where=total > 0)
-    return _spread(share, starts, h.buckets)
-
-
-def bbq(h: Histogram) -> Floats:
-    """Fit Bayesian binning into 2, 4, 8, ... and all groups of buckets, (buckets,); see `BBQ`.
-
-    The finest groups are those of `isotonic`, and negative counts are cut at 0 after merging:
-    cut in each bucket, noise adds rows of the rarer outcome.
-    """
-    finest = _solid(h)
-    counts, scores, means = _sums(h.counts, finest), [], []
-    sizes = [2**e for e in range(1, len(finest).bit_length()) if 2**e < len(finest)]
-    for size in [*sizes, len(finest)]:
-        groups = _even(len(finest), size)
-        wrong, right = np.maximum(_sums(counts, groups), 0.0)[:, None]
-        score, mean = histogram_binning.binning_model(right, wrong, _middles(h, finest[groups]))
-        scores.append(score)
-        means.append(_spread(mean[0], finest[groups], h.buckets)[None])
-    return np.asarray(histogram_binning.by_evidence(np.stack(scores), np.stack(means))[0])
 
 
 def isotonic(h: Histogram) -> Floats:
@@ -188,11 +155,6 @@ def _quasi_likelihood(h: Histogram, x: Floats) -> Floats:
     return w
 
 
-def _even(buckets: int, groups: int) -> Integers:
-    """Return the first buckets of about equally long groups, (at most groups,)."""
-    return np.unique(np.arange(groups) * buckets // groups)
-
-
 def _solid(h: Histogram) -> Integers:
     """Return first buckets of groups with at least one row, and two stds of noise, (groups,)."""
     total, starts = h.counts.sum(axis=0), [0]
@@ -215,25 +177,13 @@ def _sums(counts: Floats, starts: Integers) -> Floats:
     return np.asarray(np.add.reduceat(counts, starts, axis=-1))
 
 
-def _middles(h: Histogram, starts: Integers) -> Floats:
-    edges = np.append(h.edges[starts], h.edges[-1])
-    return np.asarray((edges[1:] + edges[:-1]) / 2)
-
-
-def _spread(values: Floats, starts: Integers, buckets: int) -> Floats:
-    """Return each group's value for each of its buckets."""
-    return np.repeat(values, np.diff(np.append(starts, buckets)))
-
-
-Table = Literal["binning", "isotonic", "bbq"]
-
 SCORES = ("positive", "confidence")
 """Scores of `fedcal.metrics.buckets` with a single histogram."""
 
 BUCKETS = 240
 """Number of buckets of the histogram of pooled rows."""
 
-TABLES = {"binning": binned, "isotonic": isotonic, "bbq": bbq}
+_EVER = ("isotonic", "binning", "bbq", "spline")  # the others are of maps of earlier versions
 
 
 class OfScore(Calibrator):
@@ -302,8 +252,7 @@ class ScoreMap(OfScore):
     classes
         number of classes; 0 = not fitted yet
     how
-        "binning", "isotonic" or "bbq" (`fedcal.calibrators.score_map`); a map of an earlier
-        version may say "spline"
+        "isotonic"; a map of an earlier version may say "binning", "bbq" or "spline"
     """
 
     parameters = ("edges", "values", "score", "how")
@@ -315,12 +264,9 @@ class ScoreMap(OfScore):
         values: ArrayLike | None = None,
         score: str = "positive",
         classes: int = 0,
-        how: Table = "isotonic",
+        how: str = "isotonic",
     ) -> None:
-        if edges is None or str(how) != "spline":  # a map of an earlier version is read
-            check_kept(how)
-            one_of("how", how, TABLES)
-        self.how: str = how
+        self.how: str = one_of("how", how, _EVER[:1] if edges is None else _EVER)
         self.edges: Floats = np.zeros(0)
         self.values: Floats = np.zeros(0)
         if edges is not None:
@@ -332,10 +278,9 @@ class ScoreMap(OfScore):
     @classmethod
     @override
     def from_histogram(cls, h: Histogram, how: str, score: str, classes: int) -> Self:
-        table = one_of("how", how, get_args(Table))
-        values = TABLES[table](h)
+        values = isotonic(h)
         new = np.append(True, values[1:] != values[:-1])  # buckets of one value become one
-        return cls(np.append(h.edges[:-1][new], 1.0), values[new], score, classes, table)
+        return cls(np.append(h.edges[:-1][new], 1.0), values[new], score, classes)
 
     @override
     def value(self, scores: Floats) -> Floats:
@@ -397,7 +342,7 @@ class ScoreLogistic(OfScore):
         return sigmoid(a * np.log(cut) - b * np.log1p(-cut) + c)
 
 
-How = Literal[Table, Curve]
+How = Literal["isotonic", "platt", "beta"]
 
 
 def calibrator_from(
@@ -412,8 +357,8 @@ def calibrator_from(
     score
         "positive" (two classes; the outcome is class 1) or "confidence" (a correct prediction)
     how
-        "binning", "isotonic", "bbq" (`ScoreMap`), "platt" or "beta" (`ScoreLogistic`); see
-        this module. Under noise "platt" and "beta" lose least
+        "isotonic" (`ScoreMap`), "platt" or "beta" (`ScoreLogistic`); see this module. Under
+        noise "platt" and "beta" lose least
     classes
         number of classes of the model
     input
@@ -424,9 +369,8 @@ def calibrator_from(
     InputError
         An unknown name, or a score that models of so many classes do not have.
     """
-    check_kept(how)
-    one_of("how", how, get_args(How))
-    form = ScoreLogistic if how in get_args(Curve) else ScoreMap
+    check_kept(f"--calibrate {how}")
+    form = ScoreMap if one_of("how", how, get_args(How)) == "isotonic" else ScoreLogistic
     calibrator = form.from_histogram(h, how, score, classes)
     calibrator.input = one_of("input", input, KINDS)
     return calibrator

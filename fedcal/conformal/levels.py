@@ -342,18 +342,16 @@ class Draw:
             return self.candidates - 1.0
         return -math.expm1(-self.tilt * (self.candidates - 1)) / math.expm1(self.tilt)
 
-    def slack(self, scale: float, *, whole_rows: bool) -> float:
+    def slack(self, scale: float) -> float:
         """Return by how much the level exceeds 1 - alpha.
 
         Parameters
         ----------
         scale
             b
-        whole_rows
-            whether each row counts 0 or 1, and all equally, as the second bound requires
         """
         plain = scale * math.log1p(self.weight)
-        if not whole_rows or scale < 0.05:  # below it e^{1/b} is large, and the first is less
+        if scale < 0.05:  # below it e^{1/b} is large, and the first is less
             return plain
         left_out = scale * math.exp(1.0 / scale)
         left_out *= float(lambertw(math.exp(-1.0 / scale) * self.weight / math.e).real)

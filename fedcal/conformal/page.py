@@ -19,10 +19,11 @@ from fedcal.conformal.coverage import (
     percent,
     shown,
 )
-from fedcal.conformal.set_release import LabelShift, SetRelease
+from fedcal.conformal.set_release import SetRelease
 from fedcal.core.classes import called, class_names
 from fedcal.core.pages import Curve, Intervals, Part, Table
-from fedcal.core.types import Floats, Integers
+from fedcal.core.printable import listed
+from fedcal.core.types import Floats
 from fedcal.storage.artifact import Holdout
 
 if TYPE_CHECKING:
@@ -34,25 +35,14 @@ MOST_LINES = 40
 EXAMPLES = 8
 """Test rows whose sets are shown."""
 
-_MOST_LABELS = 8  # of an example
-
 _EXACT = "Exact numbers on test rows, for the researcher only: not a private release."
 
 _BY = {"class": "class", "site": "site", "group": "group", "size": "set size"}
 
 
-AT_TARGET = "coverage at the target's label shares"
-SOURCE = "This assumes that source holds the label shares of the clients' rows."
-
-
-def of_whom(alpha: float, by: str, whose: str, shift: LabelShift | None = None) -> str:
+def of_whom(alpha: float, by: str, whose: str) -> str:
     """Return the guarantee as a sentence that ends with the rows it is for."""
     share = f"at least {1 - alpha:.4g}"
-    if shift is not None:
-        return (
-            "If labels have the shares of the target, and rows of each label are distributed as "
-            f"at the clients, the label of a new row is in its set with probability {share}."
-        )
     each = {"none": "", "class": ", for each label by itself", "group": ", in each group by itself"}
     return f"The label of a new row is in its set with probability {share}{each[by]}, {whose}"
 
@@ -75,15 +65,11 @@ def if_not_clipped(guarantee: str, sure: float | None, rows: float | None) -> st
     return f"{guarantee.removesuffix('.')}, {condition}, {worst}."
 
 
-def of_release(
-    release: SetRelease, alpha: float, by: str, shift: LabelShift | None
-) -> tuple[str, ...]:
+def of_release(release: SetRelease, alpha: float, by: str) -> tuple[str, ...]:
     """Return the guarantees for thresholds that are computed from a release of counts."""
-    sentences = [of_whom(alpha, by, release.whose, shift)]
+    sentences = [of_whom(alpha, by, release.whose)]
     if by == "class":
         sentences.append("So it holds for any label shares, and under any label shift.")
-    if shift is not None:
-        sentences.append(SOURCE)
     if release.rows is not None:
         sentences.append(
             f"The number of rows, {release.rows:,}, was treated as public and exact: with another "
@@ -108,10 +94,9 @@ def promise(of: PredictionSets) -> Table:
     note = " ".join(of.guarantee)
     if len(first) < len(thresholds):
         note = f"The first {len(first)} of {len(thresholds)}. {note}"
-    goal = f"{percent(1 - of.alpha)} coverage"
-    if of.shift is not None:
-        goal = f"{AT_TARGET} at least {percent(1 - of.alpha)}"
-    title = f"Prediction sets for {goal} by the score '{of.conformity.name}'"
+    title = (
+        f"Prediction sets for {percent(1 - of.alpha)} coverage by the score '{of.conformity.name}'"
+    )
     meaning = "in words" if by_class else "a set holds"
     return Table(title, ("of", "threshold", meaning), rows, note.strip())
 
@@ -129,7 +114,7 @@ def judged_parts(of: PredictionSets, test: Holdout) -> list[Part]:
     share = 100 * np.bincount(result.sizes) / len(result.sizes)
     sizes = {"sets": tuple((float(k), float(s)) for k, s in enumerate(share))}
     return [
-        _summary(of, result, test.labels),
+        _summary(of, result),
         *([class_table(result, names)] if result.classes <= FEW_CLASSES else []),
         *(
             _forest(result.by[by], by, of.alpha, by in promised, names)
@@ -155,13 +140,11 @@ def class_table(result: SetEvaluation, names: Sequence[str] | None = None) -> Ta
     return Table("Class by class", heads, tuple(rows), note, left=(0,))
 
 
-def _summary(of: PredictionSets, result: SetEvaluation, labels: Integers) -> Table:
+def _summary(of: PredictionSets, result: SetEvaluation) -> Table:
     after, whole = result.after, result.by["whole"][ALL]
     one = result.by["size"].get("1")
-    weighted = of.shift.coverage(~result.hit, labels) if of.shift else {}
     rows = (
         ("coverage", percent(after["coverage"]), interval(whole)),
-        *((AT_TARGET, percent(share), "") for share in weighted.values()),
         ("wanted at least", percent(1 - of.alpha), ""),
         ("mean labels in a set", f"{after['set_size']:.4g} of {result.classes}", ""),
         ("sets of one label", percent(after["singletons"]), ""),
@@ -223,5 +206,4 @@ def _words(members: NDArray[np.bool_], probs: Floats, names: Sequence[str]) -> s
     there = [names[k] for k in np.argsort(-probs, kind="stable").tolist() if members[k]]
     if len(there) == len(members) or not there:
         return "all labels" if there else "none"
-    more = len(there) - _MOST_LABELS
-    return ", ".join(there[:_MOST_LABELS]) + (f" and {more} more" if more > 0 else "")
+    return listed(there, most=8)

@@ -13,14 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal.conformal.coverage import Basis, Parts, SetEvaluation, judged, shortfalls
 from fedcal.conformal.page import judged_parts, of_release, promise
-from fedcal.conformal.set_release import LabelShift, SetRelease
+from fedcal.conformal.set_release import SetRelease
 from fedcal.core.checks import needed, one_of, same
-from fedcal.core.classes import called, ids_of
+from fedcal.core.classes import called
 from fedcal.core.errors import InputError
 from fedcal.core.fields import array
+from fedcal.core.kinds import KINDS, Kind, logits_of
+from fedcal.core.labels import ids_of
 from fedcal.core.pages import Part
 from fedcal.core.printable import listed, look_of
-from fedcal.core.scores import KINDS, Kind, check_scores, logits_of
+from fedcal.core.removed import check_kept
+from fedcal.core.scores import check_scores
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.conformity import BY, Conformity
 from fedcal.storage.artifact import Artifact, Holdout
@@ -57,8 +60,6 @@ class PredictionSets(Artifact):
         coverage guarantee and its assumptions, in sentences
     privacy
         privacy statement for the rows behind the thresholds, in sentences
-    shift
-        label shares where sets are used; None = those of the clients' rows
     release
         counts from which `at` computes other thresholds; None = there are none
     basis
@@ -77,7 +78,6 @@ class PredictionSets(Artifact):
     input: Kind = "logits"
     guarantee: tuple[str, ...] = ()
     privacy: tuple[str, ...] = ()
-    shift: LabelShift | None = None
     release: SetRelease | None = None
     basis: Basis | None = None
 
@@ -153,9 +153,9 @@ class PredictionSets(Artifact):
         why = "the run released thresholds for one alpha; quantile 'prefix' releases counts"
         release = needed("a release of counts", self.release, why)
         return self._with(
-            thresholds=release.found(alpha, self.shift),
+            thresholds=release.found(alpha),
             alpha=alpha,
-            guarantee=of_release(release, alpha, self.by, self.shift),
+            guarantee=of_release(release, alpha, self.by),
             basis=self.basis and replace(self.basis, fewest=None),  # it is for the other alpha
         )
 
@@ -190,8 +190,6 @@ class PredictionSets(Artifact):
             "all_labels_why": self.why_all,
             "guarantee": list(self.guarantee),
         }
-        if self.shift is not None:
-            released["target"] = list(self.shift.target)
         return {"before": None, "after": None, "sets": released}
 
     def judge(self, test: Holdout) -> dict[str, Any]:
@@ -200,18 +198,15 @@ class PredictionSets(Artifact):
         `before` is the coverage of the most probable label alone.
         """
         result, _ = self.judged(test)
-        weighted = self.shift.coverage(~result.hit, test.labels) if self.shift else {}
         return {
             "before": result.before,
-            "after": {**result.after, **weighted},
+            "after": result.after,
             "coverage_by": result.coverage_by,
             "coverage_warnings": self.warnings(result, test.fit_rows),
         }
 
     def warnings(self, result: SetEvaluation, fit_rows: int | None = None) -> list[str]:
         """Return warnings of test rows with too little coverage: see `shortfalls`."""
-        if self.shift is not None:  # the guarantee is for other label shares than the rows'
-            return []
         promised, names = self.promised(result), self.class_names
         return shortfalls(result, self.alpha, promised, self.basis, names, fit_rows)
 
@@ -264,7 +259,6 @@ class PredictionSets(Artifact):
         rest = {
             "conformity": asdict(self.conformity),
             **{name: getattr(self, name) for name in own},
-            "aim": self.shift and self.shift.to_json(),
             "basis": self.basis and asdict(self.basis),
         }
         counts = {} if self.release is None else self.release.arrays()
@@ -276,8 +270,8 @@ class PredictionSets(Artifact):
         rest = json.loads(str(arrays["sets"]))
         rest["conformity"] = Conformity(**rest["conformity"])
         rest.pop("reported", None)  # coverage of groups, which earlier versions could release
-        shift = rest.pop("aim", None)
-        rest["shift"] = shift and LabelShift.of_json(shift)
+        if rest.pop("aim", None) is not None:
+            check_kept("--set target")
         rest["basis"] = rest.get("basis") and Basis.of_json(rest["basis"])
         rest["release"] = SetRelease.of_arrays(arrays)
         rest["input"] = one_of("input", rest["input"], KINDS)

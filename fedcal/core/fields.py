@@ -224,3 +224,14 @@ def check_of(name: str, hint: Any) -> Callable[[Any], Any] | None:
         str: partial(text, name),
     }
     return plain.get(hint)
+
+
+def strict(value: Any) -> Any:
+    """Return a value as strict JSON has it: infinite numbers are texts that `float` reads."""
+    if isinstance(value, Mapping):
+        return {key: strict(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [strict(one) for one in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -94,6 +94,13 @@ def value_of(name: str) -> float | None:
     return int(name) if name.lstrip("+-").isdecimal() and len(name) < 4000 else float(name)
 
 
+def key_of(name: str) -> float | str:
+    """Return a name's value if it is a number or a truth value, else the name: 1, 1.0 are one."""
+    plain = plain_name("name of a class", name)
+    value = value_of(plain)
+    return plain if value is None else value
+
+
 def listed(names: Sequence[str], by: str = ", ", most: int = 5) -> str:
     """Return names as a sentence has them: of many the first, and how many more there are."""
     more = len(names) - most

@@ -1,9 +1,65 @@
-"""Classes by name, complete or not at all: what is missing is found at import."""
+"""Classes by name, complete or not at all: what is missing is found at import.
+
+What a process does not need it does not load: names of a package, and classes by name, may be
+imported when they are asked for.
+"""
 
 import re
-from typing import TypeVar
+from collections import UserDict
+from collections.abc import Callable, Collection, Mapping
+from importlib import import_module
+from typing import Any, TypeVar
+
+from fedcal.core.removed import refuse
 
 T = TypeVar("T")
+
+
+def lazily(package: str, names: Collection[str], *modules: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package whose names are imported when they are used.
+
+    Parameters
+    ----------
+    names
+        that it has; another one is refused
+    modules
+        of the package, in which a name is looked for one after the other
+    """
+
+    def find(name: str) -> Any:
+        for module in modules if name in names else ():
+            if hasattr(found := import_module(f"{package}.{module}"), name):
+                return getattr(found, name)
+        return refuse(package, name)
+
+    return find
+
+
+class Lazy(UserDict[str, type[T]]):
+    """Classes by name; one that stands as its module's name is imported when it is asked for.
+
+    Parameters
+    ----------
+    key
+        attribute of a class with its name
+    known
+        name -> class or module
+    """
+
+    data: dict[str, Any]
+
+    def __init__(self, key: str, known: Mapping[str, Any]) -> None:
+        super().__init__(known)
+        self.key = key
+
+    def __getitem__(self, name: str) -> type[T]:
+        """Return the class; KeyError if there is none of this name."""
+        found: type[T] | str = self.data[name]
+        if isinstance(found, str):
+            members = [m for m in vars(import_module(found)).values() if isinstance(m, type)]
+            own = (m for m in members if vars(m).get(self.key) == name)
+            found = self.data[name] = registry(*own, key=self.key)[name]
+        return found
 
 
 def registry(*members: type[T], key: str = "name") -> dict[str, type[T]]:

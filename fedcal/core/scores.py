@@ -9,59 +9,34 @@ import warnings
 from collections.abc import Sequence
 from decimal import Decimal
 from numbers import Real
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import LARGEST_LOGIT, logits_from_probs, softmax
-from fedcal.core.printable import listed, plain_name, value_of
+from fedcal.core.kinds import (
+    DOUBT,
+    RANGE_TOLERANCE,
+    ROUNDED,
+    SURE,
+    Kind,
+    could_be_probs,
+    refuse_masked,
+    refuse_probs,
+)
+from fedcal.core.numerics import LARGEST_LOGIT
+from fedcal.core.printable import key_of, listed
 from fedcal.core.types import Floats
-
-Kind: TypeAlias = Literal["logits", "probs"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 
 MOST_CLASSES = 10**5
 """Columns of scores, or of a table."""
-
-RANGE_TOLERANCE = 1e-3
-"""How far outside [0, 1] a probability may lie (float16 and clipped files overshoot a little)."""
 
 SUM_TOLERANCE = 1e-2
 """How far a row of probabilities may sum from 1: three printed decimals in 10 classes give 5e-3,
 float16 with 1000 classes about 1e-3."""
 
-SURE = 5
-"""From so many rows on, logits that could be probabilities are. Even logits spread evenly over
-[0, 1]^2 sum to 1 within `_ROUNDED` in 28 % of rows only: five rows do by chance in one case of
-600, twenty in one of 2e7. Real ones are seldom all within [0, 1]."""
-
-_ROUNDED = 0.15  # of a sum: one printed decimal in ten classes, most of them 0, or float32's 1.1
-_MOST = 0.9  # of the rows
 _FEW_TOLERANCE = 1e-3  # of a sum, for a single row: half precision's
-
-_DOUBT = (
-    "{}: rows lie in [0, 1] and sum to 1, as probabilities do; declare them as probs (the "
-    "key or argument probs, columns prob_0.., or input='probs')"
-)
-_PERCENT = (
-    "{}: rows lie in [0, 100] and sum to 100, as percentages do; divide them by 100 and declare "
-    "them as probs"
-)
-
-
-def logits_of(kind: Kind, scores: Floats) -> Floats:
-    """Return the scores themselves, or log(max(p, 1e-12)), shape kept."""
-    return scores if kind == "logits" else logits_from_probs(scores)
-
-
-def probs_of(kind: Kind, logits: Floats) -> Floats:
-    """Return softmax(logits), or the probabilities that `logits_of` took logits of, shape kept.
-
-    Those are as they were given, but for the last bits of a double, whatever their rows sum to.
-    """
-    return softmax(logits) if kind == "logits" else np.exp(logits)
 
 
 def check_scores(
@@ -98,8 +73,8 @@ def check_scores(
         return x
     if kind == "logits":
         refuse_probs(name, x)
-        if len(x) < SURE and _could_be_probs(x, _ROUNDED if len(x) > 1 else _FEW_TOLERANCE, 1.0):
-            warnings.warn(_DOUBT.format(name), stacklevel=3)
+        if len(x) < SURE and could_be_probs(x, ROUNDED if len(x) > 1 else _FEW_TOLERANCE, 1.0):
+            warnings.warn(DOUBT.format(name), stacklevel=3)
         return moderate(name, x)
     low, high = float(x.min()), float(x.max())
     hint = " (percentages must be divided by 100)" if low >= 0 and 2 <= high <= 100 else ""
@@ -114,13 +89,6 @@ def check_sums(name: str, probs: NDArray[Any]) -> None:
     totals = probs.sum(axis=1, dtype=np.float64)
     off = np.isfinite(totals) & (np.abs(totals - 1) > SUM_TOLERANCE + 1e-9)  # 0.99 is within 0.01
     _refuse(name, totals, off, f"each row must sum to 1 within {SUM_TOLERANCE:g}")
-
-
-def key_of(name: str) -> float | str:
-    """Return a name's value if it is a number or a truth value, else the name: 1, 1.0 are one."""
-    plain = plain_name("name of a class", name)
-    value = value_of(plain)
-    return plain if value is None else value
 
 
 def own_names(scores: Any) -> tuple[str, ...] | None:
@@ -178,16 +146,6 @@ def of_both(name: str, value: Any) -> NDArray[Any]:
     bad = ~((positive >= -RANGE_TOLERANCE) & (positive <= 1 + RANGE_TOLERANCE))  # nan, too
     _refuse(name, positive, bad, "the probability of class 1 must lie in [0, 1]")
     return np.stack([1 - positive, positive], axis=1)
-
-
-def refuse_probs(name: str, logits: Floats) -> None:
-    """Refuse "logits", (n, c), that could be (rounded) probabilities or percentages.
-
-    Fewer than five rows are accepted.
-    """
-    for unit, doubt in ((1, _DOUBT), (100, _PERCENT)) if len(logits) >= SURE else ():
-        if _could_be_probs(logits, _ROUNDED, _MOST, unit):
-            raise InputError(doubt.format(name))
 
 
 def finite(name: str, value: Any, names: Sequence[str] | None = None, *, least: int = 0) -> Floats:
@@ -262,20 +220,6 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
     return array.astype(np.str_) if all(isinstance(x, str) for x in array.flat) else array
 
 
-def refuse_masked(name: str, value: Any) -> None:
-    """Raise InputError for a masked array, also inside a list, whose mask NumPy would forget.
-
-    And for a sparse matrix, which it would not read.
-    """
-    masked = isinstance(value, np.ma.MaskedArray)
-    if masked or hasattr(value, "toarray"):
-        what = "masked array; pass its compressed() or" if masked else "sparse matrix; pass its"
-        raise InputError(f"{name}: is a {what} {'filled' if masked else 'toarray'}()")
-    if isinstance(value, (list, tuple)):
-        for entry in value:
-            refuse_masked(name, entry)
-
-
 def _missing(entry: Any) -> bool:
     """None, nan, or what pandas writes for a missing value."""
     nan = isinstance(entry, float) and entry != entry
@@ -304,14 +248,6 @@ def _columns(scores: Any) -> tuple[str, ...]:
         if all(name.startswith(prefix) for name in names):
             names = tuple(name.removeprefix(prefix) for name in names)
     return () if len(names) == 1 and names[0].isdecimal() else names
-
-
-def _could_be_probs(x: Floats, tolerance: float, share: float, unit: int = 1) -> bool:
-    """Return whether that share of rows sums to 1, and all values are in [0, 1], in units."""
-    low = -RANGE_TOLERANCE * (unit == 1)
-    if not x.size or x.min() < low or x.max() / unit > 1 + RANGE_TOLERANCE:
-        return False
-    return bool((np.abs((x / unit).sum(axis=1) - 1) <= tolerance + 1e-9).mean() >= share)
 
 
 def _refuse(name: str, x: Floats, bad: NDArray[np.bool_], allowed: str) -> None:

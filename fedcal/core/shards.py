@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedcal.core.checks import needed
 from fedcal.core.errors import InputError
-from fedcal.core.scores import Kind, probs_of, refuse_probs
+from fedcal.core.kinds import Kind, probs_of, refuse_probs
 from fedcal.core.streams import in_unit_interval, mixed, row_hashes
 from fedcal.core.types import Floats, Integers, Words
 
@@ -399,3 +399,8 @@ def numbered(clients: int) -> tuple[str, ...]:
     """Return default names of clients: `client 00` to `client 99`."""
     width = len(str(clients - 1))
     return tuple(f"client {k:0{width}d}" for k in range(clients))
+
+
+def text_of(shape: tuple[int, ...]) -> str:
+    """Return the shape of one input as text, such as "512" or "28x28x1"."""
+    return "x".join(map(str, shape))

@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcal.core.checks import needed, one_of, same, unused
-from fedcal.core.classes import MISSING, ids_of, per_row, places_of, quoted, words_among
 from fedcal.core.classes import class_names as checked_names
+from fedcal.core.classes import quoted
 from fedcal.core.errors import InputError
+from fedcal.core.kinds import Kind
+from fedcal.core.labels import MISSING, ids_of, per_row, places_of, words_among
 from fedcal.core.printable import plain_name
-from fedcal.core.scores import Kind, check_scores, own_names
+from fedcal.core.scores import check_scores, own_names
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets._dataset import Dataset
 from fedcal.datasets.plausible_rows import check_rows
@@ -58,11 +60,11 @@ def from_arrays(
         of class 1.
     labels
         (n,) or (n, 1): integers in [0, c), of any numeric type, or the names of the classes (see
-        `classes`, and `fedcal.core.classes.places_of` for names that are numbers). None only if
+        `classes`, and `fedcal.core.labels.places_of` for names that are numbers). None only if
         `labels_required` is False (rows that are to be calibrated, not learnt from).
     client
         (n,) or (n, 1): integers or strings, numbered in sorted order; none may be missing, see
-        `fedcal.core.classes.ids_of`.
+        `fedcal.core.labels.ids_of`.
     subject
         Like `client`: the subject of the row, for the unit of privacy of that name.
     group
@@ -246,9 +248,7 @@ def check_guess(names: Sequence[str], scores: Floats, labels: Integers) -> None:
         f"{common!r} in {100 * check.guessing:.1f} %"
     )
     if check.order is not None:
-        order = list(names)
-        for j, column in enumerate(check.order):
-            order[column] = names[j]
+        order = [names[j] for j in np.argsort(check.order)]
         raise InputError(
             f"labels are names, and the order of the columns of scores is not given; in sorted "
             f"order ({quoted(names)}) the model is {summary}. Give the order by --class-names "

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from fedcal.core.checks import one_of, same, whole
 from fedcal.core.classes import class_names
 from fedcal.core.errors import InputError
+from fedcal.core.kinds import Kind, logits_of
 from fedcal.core.numerics import softmax
-from fedcal.core.printable import plain_name
-from fedcal.core.scores import Kind, key_of, logits_of
+from fedcal.core.printable import key_of, plain_name
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
@@ -68,12 +68,6 @@ class Given:
 
     ids: Mapping[str, NDArray[Any]]
     order: Integers | None = None
-
-    @classmethod
-    def of(cls, *parts: Mapping[str, Any]) -> Given:
-        """Return the rows of one part, or of a fit part and then a test part, from their ids."""
-        known = [name for name in IDS if all(part.get(name) is not None for part in parts)]
-        return cls({k: np.concatenate([np.ravel(part[k]) for part in parts]) for k in known})
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import near, one_of, unused
-from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError, located, system_errors
+from fedcal.core.kinds import Kind
+from fedcal.core.labels import ids_of
 from fedcal.core.removed import check_kept
-from fedcal.core.scores import Kind, numbers
+from fedcal.core.scores import numbers
 from fedcal.core.types import Floats
 from fedcal.datasets._arrays import from_arrays, from_columns
 from fedcal.datasets._blocks import BLOCKS
@@ -139,7 +140,10 @@ def load_shipped(entry: Shipped, name: str) -> Dataset:
     """Read a shipped set, by its name or that of a variant."""
     arrays = _arrays_of(entry)
     if entry.default is not None:
-        variant = entry.default if name == entry.name else parse(name, entry.name, entry.variants)
+        known = {f"{entry.name}:{kind}:{level}": (kind, level) for kind, level in entry.variants}
+        variant = entry.default
+        if name != entry.name:
+            variant = known[one_of("data set", name[:200], known, "fedcal.datasets.shifted")]
         arrays = {"logits": unpacked(arrays[key_of(variant)]), "labels": arrays["labels"]}
     if "log_odds" in arrays:
         x = arrays.pop("log_odds").astype(np.float64)  # -inf is p = 0; each tail keeps its digits
@@ -169,22 +173,12 @@ def key_of(variant: Variant) -> str:
     return f"{variant[0]}_{variant[1]}"
 
 
-def parse(text: str, name: str, variants: tuple[Variant, ...]) -> Variant:
-    """Return the variant of a name `name:CORRUPTION:SEVERITY`, or raise InputError."""
-    known = {
-        f"{name}:{corruption}:{severity}": (corruption, severity)
-        for corruption, severity in variants
-    }
-    return known[one_of("data set", text[:200], known, "fedcal.datasets.shifted")]
-
-
 def load(
     name_or_path: str | Path,
     *,
     labels_required: bool = True,
     classes: Sequence[str] | None = None,
     positive: str | None = None,
-    others: bool = False,
     csv: str | None = None,
 ) -> Dataset:
     """Read a shipped data set by name, or a file.
@@ -212,9 +206,6 @@ def load(
         False lets the labels be missing (`Dataset.labelled` is then False).
     classes, positive
         (c,) names of the classes, and which of two is column 1: see `from_arrays`.
-    others
-        Ignore columns with other names in a `.csv`, with a warning, and read `patient`,
-        `customer` or `person` as `subject`.
     csv
         Form of a `.csv` or `.csv.gz`: "en" (commas between columns, decimal points; the default)
         or "de" (semicolons between columns, decimal commas). InputError for "de" and other data.
@@ -246,7 +237,7 @@ def load(
         elif BLOCKS in text:  # also behind a folder, where the name was made a full path
             problem = "rows in blocks are for simulate and evaluate"
         elif is_there and not is_file:
-            problem = f"is not a file; give the path of one, such as {_readable(path) or _FILES}"
+            problem = f"is not a file; give the path of a {_FILES} file"
         elif not is_there and suffix is None:
             meant = near(text.partition(":")[0], [e.name for e in catalogue()], "fedcal datasets")
             problem = f"unknown data set; {meant}; or the path of a {_FILES} file"
@@ -254,7 +245,7 @@ def load(
     read = _READERS[suffix]
     order = {"labels_required": labels_required, "classes": classes, "positive": positive}
     with located(shown):
-        more: Any = {"others": others, "form": form} if read is read_csv else {}
+        more: Any = {"form": form} if read is read_csv else {}
         return from_columns(read(path, labels_required, **more), name=path.name, **order)
 
 
@@ -266,24 +257,19 @@ def _read_npz(path: Path, labels_required: bool) -> dict[str, Any]:
     columns: dict[str, Any] = {"labels": None} | arrays
     if not labels_required:
         tested = arrays.keys() & {"test_logits", "test_probs"}
-        prefixes = ("", "test_") if tested else ("",)
-        ids = {k: ids_of(k, v) for k, v in arrays.items() if k.removeprefix("test_") in IDS}
-        columns["given"] = Given.of(*({k: ids.get(p + k) for k in IDS} for p in prefixes))
+        ids = {k: [k, f"test_{k}"] if tested else [k] for k in IDS}
+        columns["given"] = Given(
+            {
+                name: np.concatenate([np.ravel(ids_of(key, arrays[key])) for key in keys])
+                for name, keys in ids.items()
+                if arrays.keys() >= {*keys}
+            }
+        )
     return columns
 
 
 _READERS = {".npz": _read_npz, ".csv": read_csv, ".csv.gz": read_csv, ".parquet": read_parquet}
 _FILES = ", ".join(_READERS)
-
-
-def _readable(folder: Path) -> str | None:
-    """Return the first file in a folder that `load` can read, quoted, or None."""
-    try:
-        names = sorted(entry.name for entry in folder.iterdir())
-    except OSError:
-        return None
-    known = [name for name in names if name.lower().endswith(tuple(_READERS))]
-    return repr(known[0][-80:]) if known else None
 
 
 def from_frame(

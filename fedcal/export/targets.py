@@ -13,9 +13,9 @@ from fedcal.calibrators import Calibrator
 from fedcal.conformal import PredictionSets
 from fedcal.core.checks import needed, one_of
 from fedcal.core.errors import InputError
+from fedcal.core.kinds import KINDS, Kind
 from fedcal.core.optional import need
-from fedcal.core.scores import KINDS, Kind
-from fedcal.storage.atomic import path_of, whole_file
+from fedcal.storage.atomic import path_of, write_whole
 from fedcal.training.networks import NETWORKS, TrainedModel
 
 if TYPE_CHECKING:
@@ -134,8 +134,7 @@ def to_onnx(
 
     model = onnx_of(*parts)
     if path is not None:
-        with whole_file(path_of(path)) as f:
-            f.write(model.SerializeToString(deterministic=True))
+        write_whole(path_of(path), model.SerializeToString(deterministic=True))
     return model
 
 
@@ -191,8 +190,7 @@ def _write(
         content: bytes = model.SerializeToString(deterministic=True)
     else:
         content = program_of(module, example, about)
-    with whole_file(path) as file:
-        file.write(content)
+    write_whole(path, content)
 
 
 def _parts_of(

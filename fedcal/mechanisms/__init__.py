@@ -3,7 +3,9 @@
 A new mechanism is a file here and a name below; see `docs/guide/extend.md`.
 """
 
-from fedcal.core.registry import registry
+from typing import TYPE_CHECKING
+
+from fedcal.core.registry import Lazy, lazily, registry
 from fedcal.mechanisms.additive import Gaussian as Gaussian
 from fedcal.mechanisms.additive import Laplace as Laplace
 from fedcal.mechanisms.base import Mechanism as Mechanism
@@ -13,15 +15,22 @@ from fedcal.mechanisms.base import Source as Source
 from fedcal.mechanisms.base import Sum as Sum
 from fedcal.mechanisms.base import Target as Target
 from fedcal.mechanisms.base import words_of as words_of
-from fedcal.mechanisms.choice import Exponential as Exponential
-from fedcal.mechanisms.choice import Unary as Unary
-from fedcal.mechanisms.noise_law import NoiseLaw as NoiseLaw
 
-MECHANISMS: dict[str, type[Mechanism]] = registry(NoNoise, Laplace, Gaussian, Exponential, Unary)
-"""Name on the command line and in files -> mechanism."""
+if TYPE_CHECKING:
+    from fedcal.mechanisms.choice import Exponential as Exponential
+    from fedcal.mechanisms.choice import Unary as Unary
+    from fedcal.mechanisms.noise_law import NoiseLaw as NoiseLaw
+else:
+    __getattr__ = lazily(__name__, ("Exponential", "NoiseLaw", "Unary"), "noise_law", "choice")
 
-PRIVATE = {name: one for name, one in MECHANISMS.items() if one.answers != "nothing"}
+PRIVATE: Lazy[Mechanism] = Lazy(
+    "name",
+    registry(Laplace, Gaussian) | dict.fromkeys(("exponential", "unary"), f"{__name__}.choice"),
+)
 """Mechanisms with a privacy guarantee."""
+
+MECHANISMS: Lazy[Mechanism] = Lazy("name", registry(NoNoise) | PRIVATE.data)
+"""Name on the command line and in files -> mechanism."""
 
 FORMER = {"discrete-laplace": Laplace.name, "discrete-gaussian": Gaussian.name}
 """Names that configs, policies and records of earlier versions may have -> the name now."""

@@ -8,11 +8,9 @@ from typing import ClassVar, Literal, Self
 
 import numpy as np
 
-from fedcal.accounting import check_delta, gaussian_multiplier
 from fedcal.core.types import Floats, Integers, Words, override
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, Target, words_of
-from fedcal.mechanisms.noise_law import NoiseLaw
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
 
@@ -83,6 +81,8 @@ class Gaussian(Additive):
     @classmethod
     def calibrate(cls, target: Target) -> Self:
         """Return the mechanism with the smallest multiplier for all rounds together."""
+        from fedcal.accounting import check_delta, gaussian_multiplier
+
         check_delta(target.delta)
         delta = target.delta - target.slack
         most = gaussian_multiplier(target.epsilon, delta, target.rounds, target.rate)
@@ -101,10 +101,6 @@ class Gaussian(Additive):
     @override
     def std(self, scales: Floats, noise_copies: float, bound: Bound, grid: float = 0.0) -> Floats:
         return np.asarray(np.repeat(scales, bound.lengths) * math.sqrt(noise_copies))
-
-    @override
-    def law(self, noise_copies: float, step: float) -> NoiseLaw:
-        return NoiseLaw()
 
     def tail(self, noise_copies: float) -> float:
         """Return a bound in which sums of normal variates are normal."""
@@ -161,10 +157,6 @@ class Laplace(Additive):
         whole = np.repeat(scales, bound.lengths)
         one = grid / (math.sqrt(2.0) * np.sinh(grid / (2.0 * whole))) if grid else math.sqrt(2.0)
         return np.asarray((one if grid else one * whole) * math.sqrt(noise_copies))
-
-    @override
-    def law(self, noise_copies: float, step: float) -> NoiseLaw:
-        return NoiseLaw(True, noise_copies, step)
 
     def tail(self, noise_copies: float) -> float:
         """Return a bound beyond which a sum of n variates has a probability below 2**-60.

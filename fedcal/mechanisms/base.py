@@ -24,11 +24,9 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from fedcal.accounting import exponential_epsilon
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers, Words, override
 from fedcal.mechanisms import samplers
-from fedcal.mechanisms.noise_law import NoiseLaw
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound, Per
 
@@ -192,6 +190,8 @@ class Mechanism(ABC):
 
         Of releases that are epsilon-DP each has an equal part of epsilon, amplified.
         """
+        from fedcal.accounting import exponential_epsilon  # nothing else of a mechanism needs it
+
         return cls(exponential_epsilon(target.epsilon / target.rounds, target.rate))
 
     @classmethod
@@ -223,10 +223,6 @@ class Mechanism(ABC):
             step of the noise; 0 = as fine as can be
         """
         return np.zeros(bound.length)
-
-    def law(self, noise_copies: float, step: float) -> NoiseLaw:
-        """Return the law of so many copies of the noise; `step` in stds, 0 = continuous."""
-        return NoiseLaw()
 
     def tail(self, noise_copies: float) -> float:
         """Return the capacity of the ring for so many copies of the noise, in scales of one."""

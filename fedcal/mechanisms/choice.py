@@ -15,6 +15,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Words
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum
+from fedcal.mechanisms.categorical import categorical
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import SLACK, Bound, Per
 
@@ -75,7 +76,7 @@ def draw_index(scores: Floats, epsilon: float, norm: float, source: Source) -> i
     """
     logits = -np.abs(scores) * (epsilon / (2.0 * norm))
     if source is None:
-        return samplers.categorical(logits, samplers.system_words)
+        return categorical(logits, samplers.system_words)
     weights = np.exp(logits - logits.max())
     cumulative = np.cumsum(weights)
     return int(np.searchsorted(cumulative, source.random() * cumulative[-1], side="right"))

@@ -29,8 +29,6 @@ of a Gaussian over the lattice 2^j Z, smooth once r is large; Micciancio & Regev
 Peikert 2010, Theorem 3.1). A large v1 is not enough: x2 has to be wide as well. With
 v1 = 9 * 4^j <= v / 4 we have r^2 >= 6.75 and e < 2**-190. The split repeats on v2.
 
-Draw of one index out of many, with probabilities given by their logarithms.
-
 Shares of discrete Laplace noise: differences of Polya variates as compound Poisson sums.
 
 A Polya (negative binomial) variate of shape r and ratio q is the sum of a Poisson number, of mean
@@ -72,7 +70,6 @@ Upper bounds of the contribution of each part to the total variation of one vari
 * tail of a Gaussian table (beyond 10.2 stds of it, 6 tables): 6 * 2**-74 < 2**-71
 * smoothing of a split Gaussian (5 splits (`noise`)): 5 * 2 * 2**-190
 * jumps of a Polya share (up to 56 expected (`polya`)): < 2**-63
-* weights of `categorical` (65536 candidates): < 2**-110
 
 Scales given as doubles stand for their exact binary values; thresholds are computed in decimals of
 60 digits and in integers. Doubles are used only for the size of a batch of `polya_share`.
@@ -92,30 +89,26 @@ machine, sharing a cache with this process) may learn the 64-byte line, that is 
 columns and so few candidates for a digit of the noise. An attacker who only measures the duration
 of a call sees cache misses: entries that are rarely drawn are less likely to be in the cache. We
 know of no way to use that over a network, and have not shown that there is none. Against both, draw
-on a dedicated machine, or at least a dedicated core, and answer at fixed times. `categorical`
-multiplies Python integers and searches their sums: its time depends slightly on the weights, that
-is on private scores. Nothing here erases memory after use.
+on a dedicated machine, or at least a dedicated core, and answer at fixed times. Nothing here erases
+memory after use.
 """
 
 import decimal
 import math
 import os
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fedcal.core.checks import fraction, interval
-from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, Integers
+from fedcal.core.types import Integers
 
 Words = Callable[[int], NDArray[np.uint64]]
 """``words(n)`` returns n fresh, independent, uniformly random 64-bit words."""
@@ -140,7 +133,7 @@ def seeded_words(generator: np.random.Generator) -> Words:
 
 
 _DIGITS = 60
-_UNITS = 128  # probabilities are multiples of 2**-128
+UNITS = 128  # probabilities are multiples of 2**-128
 _WORD = 64
 _CHUNK = 2**14  # draws at a time, so that the data of two look-ups stay in the cache
 
@@ -198,13 +191,13 @@ def make_table(weights: Sequence[Decimal]) -> Table:
 
     Call it within `exact`. At least one weight is above 0, none is below.
     """
-    scale = Decimal(2**_UNITS) / sum(weights)
+    scale = Decimal(2**UNITS) / sum(weights)
     units = [int(weight * scale) for weight in weights]
-    units[max(range(len(units)), key=units.__getitem__)] += 2**_UNITS - sum(units)
+    units[max(range(len(units)), key=units.__getitem__)] += 2**UNITS - sum(units)
     bits = max(1, (len(units) - 1).bit_length())
     units += [0] * (2**bits - len(units))
     alias = list(range(2**bits))
-    capacity = 2 ** (_UNITS - bits)
+    capacity = 2 ** (UNITS - bits)
     short = [i for i, unit in enumerate(units) if unit < capacity]
     rich = [i for i, unit in enumerate(units) if unit > capacity]
     while (
@@ -399,79 +392,6 @@ def _ordinates(variance: Decimal, last: int) -> list[Decimal]:
         weights.append(weights[-1] * ratio)
         ratio *= square
     return weights
-
-
-_MOST = 65536
-_BITS = 192  # of the fixed point in which weights are multiplied; 60 digits are 199 bits
-_BYTES = 16  # after the point of an exponent
-_NEVER = 100.0  # exp(-100) < 2**-128
-
-
-def categorical(log_weights: ArrayLike, words: Words) -> int:
-    """Return an index i with probability ~ exp(log_weights[i]).
-
-    Parameters
-    ----------
-    log_weights
-        (candidates,) up to 65536 doubles, each standing for its exact binary value;
-        -inf is a candidate that is never drawn
-
-    Raises
-    ------
-    InputError
-        If there are no candidates or too many, or a log weight is nan or +inf, or all are -inf.
-
-    Notes
-    -----
-    Weights are within 3 * 2**-128 of the largest weight, so at most 65536 * 3 * 2**-128 < 2**-110
-    of total variation is moved. A log weight that was computed in doubles has a relative error of
-    1e-16 before it arrives here. That is an error of the caller's epsilon, not of this draw.
-    """
-    logs = np.asarray(log_weights, np.float64)
-    fits = logs.ndim == 1 and 1 <= len(logs) <= _MOST
-    if not fits or np.isnan(logs).any() or not np.isfinite(logs.max()):
-        raise InputError(
-            f"log weights must be 1 to {_MOST} numbers, finite or -inf, and not all of them -inf"
-        )
-    sums = list(accumulate(_weights(logs)))
-    uniform = int.from_bytes(words(4).tobytes(), "little")
-    return bisect_right(sums, uniform * sums[-1] >> 256)
-
-
-def _weights(logs: Floats) -> list[int]:
-    """Return exp(logs - max(logs)) in units of 2**-128.
-
-    Each byte of the exponent selects a factor from its own table: the same multiplications
-    for every candidate.
-    """
-    top = logs.max()
-    with np.errstate(over="ignore"):  # a gap beyond all floats is never drawn either
-        drawn = top - logs <= _NEVER
-    value = np.where(drawn, logs, top)
-    # The gap as a sum of two doubles, exactly (Knuth's TwoSum); each is cut to 128 bits.
-    gap = top - value
-    virtual = gap - top
-    error = (top - (gap - virtual)) - (value + virtual)
-    unit = 2.0 ** (8 * _BYTES)
-    tables = _factors()
-    weights = []
-    for a, b, possible in zip(
-        (gap * unit).tolist(), (error * unit).tolist(), drawn.tolist(), strict=True
-    ):
-        exponent = int(a) + int(b)
-        weight = 2**_BITS
-        for table, byte in zip(tables, exponent.to_bytes(_BYTES + 1, "little"), strict=True):
-            weight = weight * table[byte] >> _BITS
-        weights.append((weight >> _BITS - _UNITS) * possible)
-    return weights
-
-
-@lru_cache(maxsize=1)
-def _factors() -> tuple[tuple[int, ...], ...]:
-    """Return tables: entry b of table j is exp(-b * 256**(j - 16)) in units of 2**-192."""
-    with exact():
-        steps = [Decimal(256) ** (j - _BYTES) for j in range(_BYTES + 1)]
-        return tuple(tuple(int((-b * step).exp() * 2**_BITS) for b in range(256)) for step in steps)
 
 
 _SHARES, _JUMPS = 2**14, 2**13  # at a time; jumps as expected

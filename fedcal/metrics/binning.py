@@ -1,4 +1,4 @@
-"""The one binning function of the project.
+"""The one binning function of the project, and the cells of histograms that rows count in.
 
 Bins are equal in width and half open, [k/B, (k+1)/B), except the last one, which is closed. A value
 and the edges are rounded to single precision before they are compared:
@@ -12,18 +12,23 @@ Metrics, client histograms and calibrator tables all call this function, so a pr
 into the same bin wherever it is counted.
 """
 
+from typing import Any, Literal
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
-from fedcal.core.scores import refuse_masked
-from fedcal.core.types import Integers
+from fedcal.core.kinds import refuse_masked
+from fedcal.core.numerics import row_max, row_sum
+from fedcal.core.types import Floats, Integers
 
 HIGHEST = 1.0 + 1e-3
 """A probability may lie so far above 1 (rounded files do) and falls into the last bin."""
 
 MOST_BINS = 2**20
+
+Counts = Literal["correct_wrong", "correct_total"]
 
 _HALF = np.int64(1 << 28)  # of the last bit that a float32 has, in the bits of a double
 
@@ -60,3 +65,71 @@ def bin_index(values: ArrayLike, bins: int) -> Integers:
     np.bitwise_or(x.view(np.int64), _HALF, out=x.view(np.int64))
     index = np.multiply(x, bins, out=x).astype(np.int64)
     return np.minimum(index, bins - 1, out=index)
+
+
+def one_vs_rest(probs: NDArray[Any]) -> NDArray[Any]:
+    """Return the columns that need a histogram: all, or class 1 of two (the other mirrors it)."""
+    return probs[:, 1:] if probs.shape[1] == 2 else probs
+
+
+def tables(classes: int) -> int:
+    """Return the number of one-vs-rest tables of a model with so many classes."""
+    return 1 if classes == 2 else classes
+
+
+def cells_of(probs: Floats, labels: Integers, bins: int) -> Integers:
+    """Return each predicted probability's cell in a (2, tables, bins) array, positives first.
+
+    Parameters
+    ----------
+    probs
+        (n, c)
+    labels
+        (n,)
+
+    Returns
+    -------
+    Integers
+        (n, tables) int64 flat cells: P_j(b) if the row's label is j, else N_j(b)
+    """
+    columns = one_vs_rest(probs)
+    m = columns.shape[1]
+    negative = labels[:, None] != (np.arange(m) if m > 1 else 1)
+    return np.asarray(bin_index(columns, bins) + np.arange(m) * bins + negative * (m * bins))
+
+
+def pooled_cells_of(probs: Floats, labels: Integers, bins: int) -> Integers:
+    """Return each predicted probability's cell if all classes share one pair of histograms.
+
+    P(b) = sum_j P_j(b) = #{p_y in b}, so each row counts once in P, and N(b) = sum_j N_j(b) =
+    #{j != y, p_j in b}. Of two classes N mirrors P, so P alone is counted; class 0's bins are
+    the mirror images of class 1's, at the edges too.
+
+    Returns (n, c) int64 cells of a (2, bins) array, positives first; two classes: (n, 1) of
+    (bins,).
+    """
+    positive = labels[:, None] == np.arange(probs.shape[1])
+    index = bin_index(one_vs_rest(probs), bins)
+    if probs.shape[1] == 2:
+        return np.where(positive[:, 1:], index, bins - 1 - index)
+    return np.asarray(index + np.where(positive, 0, bins))
+
+
+def count_cells(cells: Integers, size: int, owner: Integers, clients: int) -> Integers:
+    """Count each client's rows, (n,) their `owner`, in cells, (n, k): (clients, size) int64.
+
+    Of `cells_of` P_j(b) = #{y = j, p_j in b}, then N_j(b) = #{y != j, p_j in b} (Algorithm 1); of
+    `pooled_cells_of` P, then N.
+    """
+    counts = np.bincount((cells + (owner * size)[:, None]).ravel(), minlength=clients * size)
+    return counts.reshape(clients, size)
+
+
+def top_confidence(shifted_logits: Floats) -> Floats:
+    """Return each row's largest probability, 1 / sum_j exp(z_j - max z), (n, c) -> (n,)."""
+    return np.asarray(1.0 / row_sum(np.exp(shifted_logits)))
+
+
+def outcome_cells(probs: Floats, labels: Integers, bins: int) -> Integers:
+    """Return each row's cell in a (2, bins) array, correct predictions first, (n,)."""
+    return np.asarray(bin_index(row_max(probs), bins) + (probs.argmax(axis=1) != labels) * bins)

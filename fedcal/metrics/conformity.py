@@ -9,22 +9,23 @@ nine labels of ten. The penalties of `raps` lie above that.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.calibrators import Calibrator
-from fedcal.calibrators.base import of_text
 from fedcal.core.checks import interval, one_of, unused, whole
+from fedcal.core.kinds import Kind, probs_of
 from fedcal.core.numerics import label_entries
 from fedcal.core.parallel import by_rows
 from fedcal.core.registry import registry
 from fedcal.core.removed import check_kept
-from fedcal.core.scores import Kind, probs_of
 from fedcal.core.streams import check_seed, in_unit_interval, mixed
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.buckets import DIGITS, arcsine_edges
+
+if TYPE_CHECKING:
+    from fedcal.calibrators import Calibrator
 
 How = tuple[Floats | None, float, int]
 """u, (n,) uniform in [0, 1), the fraction of the label's own probability to leave out (None = leave
@@ -293,8 +294,10 @@ class Conformity:
         penalty = PENALTY if self.penalty is None else self.penalty
         return penalty, FREE if self.free is None else self.free
 
-    def read_calibrator(self) -> Calibrator | None:
+    def read_calibrator(self) -> "Calibrator | None":
         """Return the calibrator, or None."""
+        from fedcal.calibrators.base import of_text  # few scores are of calibrated probabilities
+
         return of_text(self.calibrator) if self.calibrator else None
 
     def probs(self, logits: Floats, input: Kind) -> Floats:

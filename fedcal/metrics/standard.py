@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.core.checks import whole
-from fedcal.core.classes import per_row, places_of
 from fedcal.core.errors import InputError
+from fedcal.core.labels import per_row, places_of
 from fedcal.core.numerics import FLOOR
 from fedcal.core.scores import as_array, check_sums, in_class_order, of_both, own_names
 from fedcal.core.types import Floats, Integers

@@ -1,16 +1,18 @@
 """From a bound to an epsilon: `federation`, `plan`, `ledger`."""
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from fedcal.core.removed import refuse
-from fedcal.privacy.curator import Release
-from fedcal.privacy.declared import SEED, Question, Range
-from fedcal.privacy.federation import Federation
-from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.noise_plan import Plan, make_plan
-from fedcal.privacy.privacy import AUTO
-from fedcal.privacy.query import Query
+from fedcal.core.registry import lazily
+
+if TYPE_CHECKING:
+    from fedcal.privacy.curator import Release
+    from fedcal.privacy.declared import SEED, Question, Range
+    from fedcal.privacy.federation import Federation
+    from fedcal.privacy.ledger import Ledger
+    from fedcal.privacy.making import make_plan
+    from fedcal.privacy.noise_plan import Plan
+    from fedcal.privacy.privacy import AUTO
+    from fedcal.privacy.query import Query
 
 __all__ = [
     "AUTO",
@@ -26,4 +28,5 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = partial(refuse, __name__)
+    light = "declared", "privacy", "federation", "noise_plan"
+    __getattr__ = lazily(__name__, __all__, *light, "ledger", "curator", "making")

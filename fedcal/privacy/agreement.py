@@ -1,24 +1,25 @@
-"""A site's own terms of a job: which job a request is of, and whether it follows from the terms.
+"""Terms of a job: all that a site agrees to, as data, and whether a request follows from them.
 
-A site that knows the public facts of a job (in Flower's run config) need not believe a request
-about its own privacy, nor about what the job is for. It makes the method from its settings, by the
-very function that the server uses, and compares what it is asked with the plan and the questions
-of that. The seed is not needed: it is in no plan's digest.
+The coordinator's method makes them (`fedcal.strategies.server.job.Job.terms`). A site believes
+nothing in them: before it accepts them it makes the plan again from its facts, bound, rounds and
+rates (`Terms.check`), and later it answers what they name and nothing else.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
-from fedcal.core.checks import needed, read, same
-from fedcal.core.scores import Kind
+from fedcal.core.checks import needed, read, same, whole
+from fedcal.core.errors import damaged
+from fedcal.core.fields import strict
 from fedcal.mechanisms import Noise
 from fedcal.privacy.declared import Question, check_question
-from fedcal.privacy.federation import FIELDS
+from fedcal.privacy.federation import FIELDS, Federation
 from fedcal.privacy.noise_plan import Plan
-from fedcal.privacy.query import Query
+from fedcal.privacy.query import QUERIES, OneHotQuery, Query
 from fedcal.privacy.request import Context, Request
 
 AGREED: Mapping[str, type[Any]] = {
@@ -39,12 +40,18 @@ PROTOCOL = "protocol"
 _PURPOSE = "fedcal/job/1"
 
 
+_OPEN = ("classes", "input", "class-digest")
+"""Facts that a run config may leave to the sites, by 0 or ""."""
+
+
 @dataclass(frozen=True)
 class Terms:
     """All that a site holds the requests of a job against.
 
     Attributes
     ----------
+    job
+        the public facts, all that are `AGREED`
     plan
         what is protected, and by which noise
     questions
@@ -55,15 +62,89 @@ class Terms:
         of the arrays that a result has before the first round: about as many as at the end
     """
 
+    job: Mapping[str, Any]
     plan: Plan
     questions: tuple[Question, ...]
     form: str = ""
     result_bytes: int = 0
 
+    def to_plain(self) -> dict[str, Any]:
+        """Return plain values for a strict JSON file, for `from_plain`; no seed is in them."""
+        questions = [question.to_plain() for question in self.questions]
+        own = {"job": strict(self.job), "plan": self.plan.to_plain(), "questions": questions}
+        return {**vars(self), **own}
 
-TermsOfJob = Callable[[Mapping[str, Any], int, Kind], Terms]
-"""(the job's fields, what `classes` = 0 and `input` = "" stand for) -> its terms. Made by the
-strategies (`fedcal.strategies.server.job.terms_of_job`), which clients do not import."""
+    @classmethod
+    def from_plain(cls, values: Any) -> Self:
+        """Return the terms of `to_plain` values, which nobody has checked; see `check`.
+
+        Raises InputError if they are none.
+        """
+        with damaged("what is asked cannot be read as the terms of a job"):
+            facts = {**values["job"]}
+            for name in ("epsilon", "delta", "quorum", "sampling-rate"):
+                facts[name] = float(facts[name])
+            return cls(
+                {name: read(facts, name, kind) for name, kind in AGREED.items()},
+                Plan.from_plain(values["plan"]),
+                tuple(Question.from_plain(question) for question in values["questions"]),
+                str(values["form"]),
+                whole("result-bytes", values["result_bytes"], 0),
+            )
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the terms, 64 hexadecimal digits."""
+        text = json.dumps(self.to_plain(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def check(self) -> None:
+        """Refuse terms that do not hold together, whoever wrote them.
+
+        Formal guarantee of terms that pass: the plan is the one of the job's facts; its noise meets
+        the stated epsilon and delta over all its rounds, for what is clipped to its bound, by this
+        site's own accounting; each question may be clipped in that way, and no parameter is open.
+
+        Raises InputError, one line that names the first thing that differs.
+        """
+        from fedcal.privacy.making import made_again  # its accounting is of no use to an answer
+
+        plan = self.plan
+        with damaged("the terms of the job make no plan"):
+            facts = Federation.from_fields({**self.job, "seed": 0}, classes=plan.federation.classes)
+            for name in facts.__dataclass_fields__:
+                what, own = f"{name} of the plan, by the job's facts,", getattr(facts, name)
+                same(what, getattr(plan.federation, name), own)
+            own_plan = made_again(plan)
+            for name in own_plan.__dataclass_fields__:
+                what = "noise" if name == "mechanism" else name.replace("_", " ")
+                what = f"{what} of the plan, by its own epsilon, bound, rounds and rates,"
+                same(what, getattr(plan, name), getattr(own_plan, name))
+            protocol = under_protocol(self.job)
+            same("committee of the plan, by the job's facts,", bool(plan.committee), protocol)
+            whole("the number of questions", len(self.questions), 1)
+            for question in self.questions:
+                question.check_declared()
+                self._check_fits(QUERIES[question.kind])
+
+    def _check_fits(self, query: type[Query]) -> None:
+        """Refuse a question whose answers the plan's noise does not protect."""
+        plan, what = self.plan, f"the question '{query.kind}'"
+        if plan.bound is None:
+            return
+        same(f"part that the bound of {what} is per", plan.bound.per, query.part(plan.unit))
+        same(f"coin of {what}, which all clients answer,", query.everyone, False)
+        if plan.parts > 1:
+            same(f"answers of a site to {what}, in a job of parts,", query.asked_once, True)
+        one_hot = plan.mechanism.answers == "onehot"
+        same(f"unary encoding of {what}", one_hot, issubclass(query, OneHotQuery))
+
+    def check_job(self, fields: Mapping[str, Any]) -> None:
+        """Refuse a run config that states other public facts; it may leave those of `_OPEN` out."""
+        for name, kind in AGREED.items():
+            asked, own = read(fields, name, kind), self.job[name]
+            if asked or name not in _OPEN:
+                same(f"{name} of the run, by the accepted terms,", asked, own)
 
 
 def job_digest(fields: Mapping[str, Any], run: str) -> str:

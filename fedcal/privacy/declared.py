@@ -12,9 +12,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from fedcal.core.checks import one_of, same
 from fedcal.core.errors import InputError
-from fedcal.core.fields import MOST_TEXT
-from fedcal.privacy.query import Query
+from fedcal.core.fields import MOST_TEXT, strict
+from fedcal.privacy.query import QUERIES, Query
 
 _ROUNDING = 1e-9
 """Relative error of a parameter: exp(log(x)) is not x, and types of CPU differ in last digits."""
@@ -120,19 +121,47 @@ class Question:
         for name, allowed in self.moving.items():
             if not allowed.holds(value := getattr(query, name)):
                 return f"{name} = {_short(value)} instead of {allowed}"
-        return ""
+        numbers = sum(query.lengths())
+        return "" if numbers <= self.cells else f"{numbers} cells instead of {self.cells:g} at most"
+
+    def check_declared(self) -> None:
+        """Refuse a declaration, whoever wrote it, that leaves a parameter of its query open.
+
+        Formal guarantee: whatever query has no difference from a declaration that passes, all its
+        parameters are fixed or within a range, and an answer has at most `cells` numbers.
+        """
+        query = QUERIES[one_of("question", self.kind, sorted(QUERIES))]
+        named = sorted([*self.fixed, *self.moving])
+        same(
+            f"parameters of the question '{self.kind}'",
+            named,
+            sorted(f.name for f in fields(query)),
+        )
+        if not math.isinf(self.cells):
+            moving = sorted({*query.cuts} & {*self.moving})
+            same(f"cuts that the server chooses, of '{self.kind}' with fixed cells,", moving, [])
 
     def to_plain(self) -> dict[str, Any]:
-        """Return plain values for a JSON file, for `from_plain`."""
-        fixed = {n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in self.fixed.items()}
-        moving = {name: asdict(allowed) for name, allowed in self.moving.items()}
-        return {**vars(self), "fixed": fixed, "moving": moving}
+        """Return plain values for a strict JSON file, for `from_plain`."""
+        moving = {
+            name: {**asdict(allowed), "low": float(allowed.low), "high": float(allowed.high)}
+            for name, allowed in self.moving.items()
+        }
+        plain: dict[str, Any] = strict({**vars(self), "moving": moving})
+        return plain
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> Self:
-        """Return the question of `to_plain` values."""
-        moving = {name: Range(**allowed) for name, allowed in values["moving"].items()}
-        return cls(**{**values, "moving": moving, "rounds": tuple(values["rounds"])})
+        """Return the question of `to_plain` values, whoever wrote them; see `check_declared`."""
+        moving = {
+            str(name): Range(
+                **{**allowed, "low": float(allowed["low"]), "high": float(allowed["high"])}
+            )
+            for name, allowed in values["moving"].items()
+        }
+        first, last = values["rounds"]
+        own = {"moving": moving, "rounds": (int(first), int(last)), "cells": float(values["cells"])}
+        return cls(**{**values, **own})
 
 
 def check_question(questions: Sequence[Question], round_number: int, query: Query) -> None:

@@ -1,20 +1,19 @@
-"""The public facts of a federation, and by which mechanism its budget is spent."""
+"""The public facts of a federation."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self
 
 from fedcal.core.checks import unused, whole
 from fedcal.core.errors import InputError
 from fedcal.core.fields import within
 from fedcal.core.options import flat_kinds, read_fields
-from fedcal.mechanisms import MECHANISMS, PRIVATE, Mechanism, Target
+from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy.privacy import AUTO, Privacy
 from fedcal.secure_aggregation.committee import check_committee, colluding
 from fedcal.trust import NOISY, TRUSTS, Central, SecAgg
 from fedcal.units import UNITS
-from fedcal.units.bounding import Bound
 
 MOST_CLIENTS = 10_000_000
 """More is a slip of the pen: a run of that size would take all memory there is."""
@@ -102,74 +101,12 @@ FIELDS: Mapping[str, type[Any]] = {
 """What a server and its sites agree on: the fields but for the seed, under dashed names."""
 
 
-def choose(
-    federation: Federation, prefers: Sequence[type[Mechanism]], bound: Bound, rounds: int
-) -> type[Mechanism]:
-    """Return the mechanism of a private run.
-
-    Parameters
-    ----------
-    prefers
-        what the method's release is made for; of several that add noise, the one with the
-        least noise std is taken (those that need no delta where there is none)
-
-    Raises
-    ------
-    InputError
-        If the user's mechanism does not fit the method's release.
-    """
-    asked, sums = federation.mechanism, prefers[0].answers == "sum"
-    fitting = [one for one in PRIVATE.values() if one.answers == "sum"] if sums else prefers[:1]
-    allowed = (AUTO, *(one.name for one in fitting))
-    if asked not in allowed:
-        raise InputError(
-            f"mechanism '{asked}' does not fit this method's release; allowed: {', '.join(allowed)}"
-        )
-    if not sums:
-        return _only(federation, prefers[0])
-    if asked != AUTO:
-        return MECHANISMS[asked]
-    return prefers[0] if len(prefers) == 1 else _least(federation, prefers, bound, rounds)
-
-
-def _only(federation: Federation, mechanism: type[Mechanism]) -> type[Mechanism]:
-    """Return the one mechanism that fits the method's release; InputError if it is not allowed."""
-    homes = {
-        "trust": [name for name, model in NOISY.items() if model.accepts(mechanism)],
-        "unit": [name for name, one in UNITS.items() if mechanism.part in (None, one.per)],
-    }
-    for what, names in homes.items():
-        if (own := getattr(federation, what)) not in names:
-            home = " or ".join(f"'{name}'" for name in names)
-            raise InputError(f"mechanism '{mechanism.name}' needs {what} {home}, got '{own}'")
-    return mechanism
-
-
 def order_of(federation: Federation) -> Literal[1, 2]:
     """Return the order of the norm that a run bounds: L1 if the user wants Laplace noise."""
     return 2 if federation.mechanism == AUTO else MECHANISMS[federation.mechanism].order
 
 
-def _least(
-    federation: Federation, prefers: Sequence[type[Mechanism]], bound: Bound, rounds: int
-) -> type[Mechanism]:
-    """Return the mechanism with the least noise std; a pure one if delta = 0.
-
-    A release with Laplace noise clips in L1, so one member's L1 norm is compared with one's L2
-    norm.
-    """
-    target = Target(federation.epsilon, federation.delta, rounds, amplifying_rate(federation))
-    possible = [mechanism for mechanism in prefers if mechanism.pure or federation.delta > 0]
-
-    def std(mechanism: type[Mechanism]) -> float:
-        own = replace(bound, order=mechanism.order, norms=(1.0,) * len(bound.lengths), whole=False)
-        made = mechanism.calibrate(target)
-        return float(made.std(made.scale(own, 1), 1.0, own).max())
-
-    return min(possible, key=std)
-
-
 def amplifying_rate(federation: Federation) -> float:
-    """Return the sampling rate if it amplifies privacy, else 1; see `plan.make_plan`."""
+    """Return the sampling rate if it amplifies privacy, else 1; see `making.make_plan`."""
     amplifies = TRUSTS[str(federation.trust)].amplifies and UNITS[federation.unit].whole_client
     return federation.sampling_rate if amplifies else 1.0

@@ -9,7 +9,7 @@ has its cap. That stays valid when a run's parameters were chosen after seeing t
 earlier ones. Within a run the plan has already composed its releases, tightly. The sum is a
 statement about one unit of privacy, so a file takes runs of one unit alone. Two files for two units
 do not share a cap: a row pays for runs for its user, too
-(`fedcal.clients.site.records.job_facts.account`, by which sites count, says how much).
+(`fedcal.clients.site.account.account`, by which sites count, says how much).
 """
 
 import math
@@ -157,17 +157,14 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def _open(self, cap: float | None, cap_delta: float | None) -> tuple[float, float]:
         """Make the tables or check them; return the caps. Within a transaction."""
-        if self._db.is_new(_APPLICATION):
+        if (version := self._db.make(_APPLICATION, _SCHEMA, _TABLES)) == 0:
             cap = needed("a cap", cap, f"{self._name} is empty")
-            for table in _TABLES:
-                self._db.execute(table)
             caps = (cap, CAP_DELTA if cap_delta is None else float(cap_delta))
             self._db.execute("INSERT INTO cap VALUES (?, ?)", caps)
-            self._db.mark(_APPLICATION, _SCHEMA)
             return caps
-        if whole(f"the version of {self._name}", self._db.version, 1, _SCHEMA) == 1:
+        if whole(f"the version of {self._name}", version, 1, _SCHEMA) == 1:
             self._db.execute("ALTER TABLE cap ADD COLUMN delta REAL NOT NULL DEFAULT 0.999")
-            self._db.mark(_APPLICATION, _SCHEMA)
+            self._db.execute(f"PRAGMA user_version = {_SCHEMA}")
         with damaged(f"{self._name} is damaged: it has no valid cap"):
             (stored,) = self._db.rows("SELECT epsilon, delta FROM cap")
         self._entries()  # refuses damaged rows

@@ -1,30 +1,35 @@
 """One frozen plan: sampling, clip, noise, grid and event come from the same fields.
 
-A plan is made once, before anything is asked, from what is public (`Federation`) and what the
-method asks for (`Bound`). Nothing about privacy is decided anywhere else.
+It is made once (`making.make_plan`), before anything is asked, from what is public (`Federation`)
+and what the method asks for (`Bound`). Nothing about privacy is decided anywhere else.
 """
+
+from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from fedcal import accounting
-from fedcal.accounting.gaussian import zcdp_multiplier
-from fedcal.core.checks import same, unused
+from fedcal.core.checks import one_of, unused
 from fedcal.core.errors import InputError
+from fedcal.core.fields import strict
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers
-from fedcal.mechanisms import Gaussian, Mechanism, Noise, NoiseLaw, NoNoise, Sum, Target, samplers
+from fedcal.mechanisms import MECHANISMS, Mechanism, Noise, Sum, samplers
 from fedcal.privacy.federation import Federation as Federation  # also found here
-from fedcal.privacy.federation import amplifying_rate, choose
+from fedcal.privacy.federation import amplifying_rate
 from fedcal.secure_aggregation import Ring
 from fedcal.trust import TRUSTS, Trust
 from fedcal.units import UNITS, Unit
 from fedcal.units.bounding import Bound
+
+if TYPE_CHECKING:
+    from fedcal.mechanisms.noise_law import NoiseLaw
 
 EXACT_GRID = 2.0**-24
 _FINER = 1024  # the grid is so much finer than the noise, divided by the number of clients
@@ -32,12 +37,11 @@ _ROWS = 64  # ... and once more by this, where each row of a client is truncated
 _LEAST_ROWS = 2**12  # unless so many rows of a client, each at its bound, would not fit the ring
 _FINE = 2.0**36  # steps of a fine grid in a norm
 _MOST_STEPS = 2.0**40  # of a scale or std that `samplers` draw
-_SMALL_DELTA = 1e-9  # what the samplers' errors may add up to where delta = 0 was asked for
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Frozen plan of every round of a run; see `make_plan`.
+    """Frozen plan of every round of a run; see `making.make_plan`.
 
     Attributes
     ----------
@@ -289,11 +293,13 @@ class Plan:
 
     def noise_law(self, std: float) -> NoiseLaw:
         """Return the law of the noise of a released number, with this std by the answers to it."""
-        if self.bound is None or not std:
+        from fedcal.mechanisms.noise_law import NoiseLaw  # for those who read releases
+
+        if self.bound is None or not std or not self.mechanism.tailed:
             return NoiseLaw()
         one = float(self.mechanism.std(self._scales(), 1.0, self.bound, self.grid).max())
         noise_copies = float(f"{(std / one) ** 2:.12g}")
-        return self.mechanism.law(noise_copies, self.grid / std if self.on_integers else 0.0)
+        return NoiseLaw(True, noise_copies, self.grid / std if self.on_integers else 0.0)
 
     def sum_of(
         self, bound: Bound, repliers: int, costs: Callable[[Floats], Floats | None] | None = None
@@ -353,6 +359,30 @@ class Plan:
             *((self.committee, facts.colluding) if self.committee or facts.colluding else ()),
         )
 
+    def to_plain(self) -> dict[str, Any]:
+        """Return plain values for a strict JSON file, for `from_plain`; the seed is in none."""
+        values = asdict(replace(self, federation=replace(self.federation, seed=0)))
+        plain: dict[str, Any]
+        plain = strict({**values, "mechanism": [self.mechanism.name, values["mechanism"]]})
+        return plain
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> Self:
+        """Return the plan of `to_plain` values, whoever wrote them: `made_again` tells if it holds.
+
+        Raises InputError, LookupError, TypeError or ValueError for what is none.
+        """
+        name, parts = values["mechanism"]
+        facts, bound = values["federation"], values["bound"]
+        mechanism = MECHANISMS[one_of("mechanism", name, MECHANISMS)]
+        own = {
+            "federation": Federation(**{**facts, "epsilon": float(facts["epsilon"])}),
+            "mechanism": mechanism(**{key: float(value) for key, value in parts.items()}),
+            "epsilon": float(values["epsilon"]),
+            "bound": bound and Bound(**{key: _tupled(value) for key, value in bound.items()}),
+        }
+        return cls(**{**values, **own})
+
     @property
     def event(self) -> str:
         """The run in one line, for the ledger."""
@@ -363,16 +393,6 @@ class Plan:
         if self.row_rate < 1:
             drawn = f"Poisson rows({self.row_rate!r})"
         return f"{self.rounds} x {drawn} of {of}"
-
-    @property
-    def zcdp_multiplier(self) -> float | None:
-        """The source paper's looser figure for the same target: zCDP, no amplification.
-
-        None where no Gaussian noise is added.
-        """
-        if not self.multiplier:
-            return None
-        return zcdp_multiplier(self.epsilon, self.delta, self.rounds // self.parts)
 
     @property
     def share_asked(self) -> float:
@@ -406,141 +426,5 @@ class Plan:
         return np.flatnonzero(draws < facts.sampling_rate)
 
 
-def make_plan(
-    federation: Federation,
-    *,
-    rounds: int,
-    bound: Bound,
-    prefers: Sequence[type[Mechanism]] = (Gaussian,),
-    row_sums: bool = False,
-    counting_rounds: int = 0,
-    asked_once: bool = False,
-    row_rate: float = 1.0,
-    fine: bool = False,
-    cohort: bool = False,
-) -> Plan:
-    """Make the plan of a run: the noise that meets the target, on its private side.
-
-    Parameters
-    ----------
-    federation
-        public facts and the budget
-    rounds
-        private releases (the method's default where the federation names none)
-    bound
-        what one client may add to each of them; with `row_sums` and a unit that is a part of a
-        client what that part may add. Its `order` and `per` are set here, to suit mechanism and
-        unit
-    prefers
-        what the method prefers if epsilon is finite, see `choice.choose`
-    row_sums
-        whether a client's contribution is a sum over its rows. If it is not, one row may
-        move it from one end of the bound to the other: units "example" and "subject" then cost
-        twice the bound
-    counting_rounds
-        further exact rounds that a method needs without privacy
-    asked_once
-        each client answers in one of the rounds only, which then is all that it spends
-    row_rate
-        each row takes part in a round with this probability, by a coin of its client's
-    fine, cohort
-        as in `Plan`
-
-    Returns
-    -------
-    Plan
-        Without privacy: exact sums. Gaussian: the smallest multiplier for `rounds` releases,
-        closed form at sampling rate 1 (Balle & Wang 2018), PLD with Poisson sampling below 1.
-        Pure-DP mechanisms: epsilon / rounds for each release, amplified by sampling.
-
-    Notes
-    -----
-    Amplification by sampled clients is claimed for unit "user" under trust `central` and
-    `distributed` only. Under `local` the server sees who answers. For one row of a sampled client
-    it would need that the client's *other* rows change little, too. Amplification by sampled rows
-    is claimed for unit "example" under the same models: nobody but its client sees a row's coin.
-
-    With noise from the operating system the samplers' total variation is part of delta.
-    """
-    model, unit = TRUSTS[str(federation.trust)], UNITS[federation.unit]
-    parts = rounds if asked_once and federation.private else 1
-    quorum = model.quorum(federation.quorum, federation.clients)
-    if federation.committee:
-        quorum = federation.fewest(parts)
-    adjacency = unit.adjacency(model.replaces)
-    if fine and unit.per == "row":
-        adjacency = "zero-out"  # a row keeps its slot among those that are computed with it
-    plan = partial(
-        Plan,
-        federation,
-        adjacency=adjacency,
-        row_rate=accounting.check_rate(row_rate),
-        fine=fine,
-        quorum=quorum,
-    )
-    if not federation.private:
-        return plan(
-            rounds=rounds + counting_rounds,
-            counting_rounds=counting_rounds,
-            mechanism=NoNoise(),
-            epsilon=math.inf,
-            delta=0.0,
-            cohort=cohort,
-        )
-    per = unit.per if row_sums else "client"
-    bound = replace(bound, per=per, whole=bound.whole and per == unit.per != "client")
-    if asked_once:
-        same("sampling_rate of clients that answer only once", federation.sampling_rate, 1)
-    if asked_once and model.asks_everyone:
-        raise InputError(f"trust '{model.name}' needs noise of all clients in each round")
-    rate = amplifying_rate(federation)
-    if row_rate < 1:
-        if unit.per != "row" or not row_sums or not model.amplifies:
-            home = " or ".join(f"'{name}'" for name, one in TRUSTS.items() if one.amplifies)
-            raise InputError(
-                "rows that take part by chance need unit 'example', answers that are sums over "
-                f"rows, and trust {home}; got unit '{unit.name}', trust '{model.name}'"
-            )
-        rate = row_rate
-    spent = 1 if asked_once else rounds
-    mechanism = choose(federation, prefers, bound, spent)
-    if mechanism.order == 1:
-        bound = replace(bound, order=1)
-    if not mechanism.pure:
-        accounting.check_delta(federation.delta)
-    mechanism.check(bound, spent)
-    diameter = 2 if adjacency == "replace" or per != unit.per else 1
-    if mechanism.settles_replacement:
-        diameter = 1
-    slack = _slack(federation, model, rounds, bound, row_rate)
-    target = Target(federation.epsilon, federation.delta, spent, rate, slack)
-    return plan(
-        rounds=rounds,
-        mechanism=mechanism.calibrate(target),
-        epsilon=federation.epsilon,
-        delta=slack if mechanism.pure else federation.delta,
-        bound=bound,
-        diameter=diameter,
-        parts=parts,
-    )
-
-
-def _slack(
-    federation: Federation, model: Trust, rounds: int, bound: Bound, row_rate: float
-) -> float:
-    """Return the part of delta for errors of draws from the operating system."""
-    if federation.noise_source == "seeded":
-        return 0.0
-    draws = rounds * model.draws(bound.length, federation.clients)
-    if federation.sampling_rate < 1:
-        draws += rounds * federation.clients  # coins
-    if row_rate < 1:
-        draws += rounds  # coins of the one row that neighbours differ in
-    # A neighbour's view, too, is off by that much: e^epsilon + 1 times (both sides).
-    slack = draws * samplers.TOTAL_VARIATION * (1.0 + math.exp(min(federation.epsilon, 700.0)))
-    if slack > (federation.delta / 2 or _SMALL_DELTA):
-        raise InputError(
-            f"epsilon = {federation.epsilon:g} and delta = {federation.delta:g} do not go with "
-            f"{draws} draws from the operating system: these may be off by {slack:.3g} together"
-        )
-    return slack
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fedcal import accounting
-from fedcal.core.checks import interval, one_of, unused
+from fedcal.core.checks import fraction, interval, one_of, unused
 from fedcal.core.fields import Seed, among, text, within
 from fedcal.core.options import DATA, PRIVACY, RUNNING, Options, option
 from fedcal.mechanisms import FORMER, PRIVATE
@@ -23,8 +22,8 @@ AUTO = "auto"
 
 
 Rounds = Annotated[int, within(1, MOST_ROUNDS)] | None
-Rate = Annotated[float, lambda _, value: accounting.check_rate(value)]
-Epsilon = Annotated[float, lambda _, value: accounting.check_epsilon(value, allow_infinite=True)]
+Rate = Annotated[float, lambda _, value: fraction("the sampling rate", value, "(]")]
+Epsilon = Annotated[float, interval("(0, inf]", "a finite number > 0")]
 
 
 def _mechanism(name: str, value: Any) -> str:

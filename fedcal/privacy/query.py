@@ -7,12 +7,13 @@ client's computation never depends on a number that no server of this version wo
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from fedcal.core.checks import one_of, same
 from fedcal.core.fields import CheckedFields
+from fedcal.core.registry import Lazy
 from fedcal.core.shards import Shards
 from fedcal.core.streams import key_of
 from fedcal.core.types import Floats, Integers, Words
@@ -76,23 +77,6 @@ class Query(CheckedFields, ABC):
     optional: ClassVar[tuple[str, ...] | None] = ("subject_rows",)
     learned: ClassVar[tuple[str, ...]] = ()
     examples: ClassVar[tuple[Mapping[str, Any], ...]]
-
-    @classmethod
-    def example(cls, number: int, classes: int) -> Self | None:
-        """Return an example for another number of classes, or None if a vector has a fixed size.
-
-        A question whose vectors depend on the classes defines their length in `resized`.
-        """
-        arguments = dict(cls.examples[number])
-        vectors = any(np.ndim(value) for value in cls(**arguments).params().values())
-        arguments |= {name: classes for name in cls.facts if name == "classes"}
-        resized = cls.resized(arguments, classes)
-        return None if vectors and resized is None else cls(**{**arguments, **(resized or {})})
-
-    @classmethod
-    def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any] | None:
-        """Return the vector arguments of an example for a number of classes; None = no rule."""
-        return None
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -231,14 +215,22 @@ class OneHotQuery(Query):
     row_sums = False
     signed = False
 
+    seed: int
+
+    def one_of_each(self, shards: Shards, cells: Integers) -> Floats:
+        """Return a 1 in the cell of one row of each client, drawn by `seed` (`Shards.drawn`)."""
+        out, first = np.zeros((shards.clients, sum(self.lengths()))), shards.drawn(self.seed)
+        out[shards.owner[first], cells[first]] = 1.0
+        return out
+
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """Return a bound with capacity for the 1, which a norm of 1 would clip."""
         self.takes_clips(part, clips, 0)
         return Bound(self.lengths(), (2.0,), order=order)
 
 
-QUERIES: dict[str, type[Query]] = {}
-"""Kind -> question, of all defined so far; of ours by an import of `fedcal.clients.questions`."""
+QUERIES: Lazy[Query] = Lazy("kind", {})
+"""Kind -> question, of all defined so far; of ours by `fedcal.clients.questions`."""
 
 
 def register(query: type[Query]) -> None:
@@ -246,10 +238,12 @@ def register(query: type[Query]) -> None:
 
     The same class, defined anew, replaces the former one.
     """
-    former = QUERIES.setdefault(query.kind, query)
-    names = [f"{each.__module__}.{each.__qualname__}" for each in (former, query)]
-    if names[0] != names[1]:
-        raise TypeError(f"{' and '.join(names)} are both questions of kind {query.kind!r}")
+    own = f"{query.__module__}.{query.__qualname__}"
+    former: Any = QUERIES.data.get(query.kind, query)
+    if isinstance(former, type):
+        former = f"{former.__module__}.{former.__qualname__}"
+    if former not in (own, query.__module__):
+        raise TypeError(f"{former} and {own} are both questions of kind {query.kind!r}")
     QUERIES[query.kind] = query
 
 

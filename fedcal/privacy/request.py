@@ -15,8 +15,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from fedcal import accounting
-from fedcal.core.checks import interval, one_of, same, whole
+from fedcal.core.checks import fraction, interval, one_of, same, whole
 from fedcal.core.errors import damaged, located
 from fedcal.core.fields import Count, Param, Scalar, set_checked, shaped
 from fedcal.core.streams import check_seed, key_of
@@ -102,8 +101,8 @@ class Request:
     row_rate: float = 1.0
 
     def __post_init__(self) -> None:
-        accounting.check_rate(self.rate)
-        accounting.check_rate(self.row_rate)
+        for rate in (self.rate, self.row_rate):
+            fraction("the sampling rate", rate, "(]")
         if self.seed is not None:
             check_seed(self.seed)
         length = self.bound.length

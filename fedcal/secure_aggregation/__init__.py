@@ -7,13 +7,6 @@ sites is made of `committee` (who holds which masks), `shares` (arrays), `keys` 
 
 from fedcal.secure_aggregation.fixed_point import ClientSums as ClientSums
 from fedcal.secure_aggregation.fixed_point import Ring as Ring
-from fedcal.secure_aggregation.masking import COMPLETE_UP_TO as COMPLETE_UP_TO
-from fedcal.secure_aggregation.masking import SPARSE_DEGREE as SPARSE_DEGREE
-from fedcal.secure_aggregation.masking import mask as mask
-from fedcal.secure_aggregation.masking import neighbours as neighbours
-from fedcal.secure_aggregation.masking import pair_seed as pair_seed
-from fedcal.secure_aggregation.masking import stream as stream
-from fedcal.secure_aggregation.masking import unmask as unmask
 
 SECURE_AGGREGATION = ("none", "masks", "protocol")
 """The server sees each contribution; masked ones, in a simulation whose seed it knows; nothing but

@@ -17,14 +17,17 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from numpy.typing import NDArray
 
-from fedcal.core.checks import different, like, whole
+from fedcal.core.checks import different, like, same, whole
 from fedcal.core.errors import RoundFailed
 from fedcal.core.types import Words
-from fedcal.secure_aggregation.masking import SEED_BYTES, stream
 
 EVERYBODY_UP_TO = 7
 """So many sites are all members, where nobody says who is."""
+
+SEED_BYTES = 32
 
 MOST_PIECES = 1000
 """Each is a stream as long as the vector, for each contributor."""
@@ -105,6 +108,35 @@ class Committee:
     def colluding(self) -> int:
         """Number of members that may work with the server; see `colluding`."""
         return colluding(len(self.members), self.threshold)
+
+
+def stream(seed: bytes, length: int) -> NDArray[np.uint64]:
+    """First `length` 64-bit words of the ChaCha20 key stream (RFC 8439) of a seed.
+
+    The seed is the key. Nonce and block counter start at zero, which is fine because a key serves
+    one pair in one round, for this one stream.
+
+    Parameters
+    ----------
+    seed
+        32 bytes.
+    length
+        Number of words, at least 0.
+
+    Returns
+    -------
+    NDArray[np.uint64]
+        Shape (length,), read-only; words are little-endian on every machine.
+
+    Raises
+    ------
+    InputError
+        If the seed, maybe from a message, has another length.
+    """
+    same("length of a mask's seed", len(seed), SEED_BYTES)
+    cipher = Cipher(algorithms.ChaCha20(seed, bytes(16)), mode=None).encryptor()
+    words = np.frombuffer(cipher.update(bytes(8 * length)), "<u8")
+    return words.astype(np.uint64, copy=False)
 
 
 def new_seeds(pieces: int) -> list[bytes]:

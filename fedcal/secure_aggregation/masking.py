@@ -19,10 +19,9 @@ from collections.abc import Collection
 from functools import lru_cache
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 
-from fedcal.core.checks import same
+from fedcal.secure_aggregation.committee import stream
 
 COMPLETE_UP_TO = 128
 """Cohorts of at most this many clients use the complete graph."""
@@ -35,8 +34,6 @@ ones are lost at two places of the ring. If at most half of n clients are lost, 
 their place, each pair of places has probability at most 2**-64, hence all together at most
 n**2 / 2 * 2**-64: 3e-12 for n = 10,000. Bell et al. (2020) choose the degree by the like reasoning.
 """
-
-SEED_BYTES = 32
 
 _ID_BYTES = 16
 _RUN_SEED_BYTES = 32
@@ -61,35 +58,6 @@ def pair_seed(run_seed: int, i: int, j: int, round: int) -> bytes:
 
     """
     return _digest("pair", run_seed, round, _bytes(min(i, j)) + _bytes(max(i, j)))
-
-
-def stream(seed: bytes, length: int) -> NDArray[np.uint64]:
-    """First `length` 64-bit words of the ChaCha20 key stream (RFC 8439) of a seed.
-
-    The seed is the key. Nonce and block counter start at zero, which is fine because a key serves
-    one pair in one round, for this one stream.
-
-    Parameters
-    ----------
-    seed
-        32 bytes.
-    length
-        Number of words, at least 0.
-
-    Returns
-    -------
-    NDArray[np.uint64]
-        Shape (length,), read-only; words are little-endian on every machine.
-
-    Raises
-    ------
-    InputError
-        If the seed, maybe from a message, has another length.
-    """
-    same("length of a mask's seed", len(seed), SEED_BYTES)
-    cipher = Cipher(algorithms.ChaCha20(seed, bytes(16)), mode=None).encryptor()
-    words = np.frombuffer(cipher.update(bytes(8 * length)), "<u8")
-    return words.astype(np.uint64, copy=False)
 
 
 def neighbours(cohort: Collection[int], run_seed: int, round: int) -> NDArray[np.int64]:

@@ -14,8 +14,7 @@ import numpy as np
 from fedcal.core.errors import InputError
 from fedcal.core.types import Words
 from fedcal.secure_aggregation import keys
-from fedcal.secure_aggregation.committee import Committee
-from fedcal.secure_aggregation.masking import SEED_BYTES
+from fedcal.secure_aggregation.committee import SEED_BYTES, Committee
 from fedcal.secure_aggregation.roster import Roster
 
 SAID = "said"

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from fedcal.core.checks import listed, same
 from fedcal.core.classes import class_names
 from fedcal.core.errors import InputError, located
+from fedcal.core.kinds import Kind
 from fedcal.core.pages import Part, Table
-from fedcal.core.scores import Kind
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.storage.atomic import whole_file

@@ -79,6 +79,12 @@ def whole_file(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
             draft.unlink()
 
 
+def write_whole(path: Path, content: str | bytes, *, durable: bool = False) -> None:
+    """Write a file; the whole file or what was there before (see `whole_file`)."""
+    with whole_file(path, durable=durable) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
 def posix_locks(path: Path) -> ModuleType:
     """`fcntl`; or InputError on Windows, where all else of fedcal can be imported."""
     try:

@@ -5,7 +5,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from fedcal.core.errors import InputError
 _BUSY_SECONDS = 60.0  # wait for another process's transaction; each is a few milliseconds
 
 
-class Database:
+class Database(AbstractContextManager[Any]):
     """One SQLite file, or one in memory.
 
     Parameters
@@ -66,11 +66,6 @@ class Database:
         except (sqlite3.Error, OverflowError, UnicodeError) as error:
             raise InputError(f"{self.name} cannot be used: {error}") from None
 
-    @property
-    def changes(self) -> int:
-        """Rows that were changed since the file was opened, by this process."""
-        return self._connection.total_changes
-
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Hold the only write lock on the file; commit to disk at the end, or leave no trace."""
@@ -86,37 +81,39 @@ class Database:
                     self.execute("ROLLBACK")
                 raise
 
-    def is_new(self, application: int) -> bool:
-        """Return whether the file is empty; InputError if it belongs to another application.
+    def make(self, application: int, version: int, tables: Sequence[str]) -> int:
+        """Return the version of the file's tables; 0 = it was empty and has them from now on.
+
+        To be called within a transaction.
 
         Parameters
         ----------
         application
-            SQLite's ``application_id``; `mark` writes it
+            SQLite's ``application_id``: InputError if the file has another one
+        version
+            of the tables that are made
+        tables
+            statements that make them
         """
-        ((tables,),) = self.rows("SELECT count(*) FROM sqlite_master")
+        ((made,),) = self.rows("SELECT count(*) FROM sqlite_master")
         ((owner,),) = self.rows("PRAGMA application_id")
-        if tables == owner == self.version == 0:
-            return True
+        ((stored,),) = self.rows("PRAGMA user_version")
+        if made == owner == stored == 0:
+            marks = f"PRAGMA application_id = {application}", f"PRAGMA user_version = {version}"
+            for statement in (*tables, *marks):
+                self.execute(statement)
+            return 0
         strange = self.rows("SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index')")
-        if owner != application or strange:
+        if owner != application or not stored or strange:
             raise InputError(
                 f"{self.name} is a database of another application, or was changed: it has "
                 "unexpected triggers or views"
             )
-        return False
-
-    @property
-    def version(self) -> int:
-        """Version of the tables, as `mark` wrote it."""
-        ((version,),) = self.rows("PRAGMA user_version")
-        return int(version)
-
-    def mark(self, application: int, version: int) -> None:
-        """Say what the file is, and which version of the tables it has."""
-        self.execute(f"PRAGMA application_id = {application}")
-        self.execute(f"PRAGMA user_version = {version}")
+        return int(stored)
 
     def close(self) -> None:
         """Close the file; one in memory is gone. Closing twice is no error."""
         self._finalizer()
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -10,7 +10,7 @@ import numpy as np
 from fedcal.clients.questions.conformal import SetCounts, SetGaps, SetQuery
 from fedcal.conformal import PredictionSets, page
 from fedcal.conformal.levels import Noise, after_last, centred_level, client_clip
-from fedcal.conformal.set_release import FAILS, SetRelease, weighted_level
+from fedcal.conformal.set_release import FAILS, SetRelease
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
@@ -52,7 +52,7 @@ class Noisy(QuantileRule):
     def learn(self, release: Release) -> Floats:
         """Return the thresholds; all labels where no site answered."""
         if self.plan.unanswered(release.std):
-            return np.ones(1 if self.wanted.shift else self.opening.parts)
+            return np.ones(self.opening.parts)
         return self.found(release.values, float(release.std.max(initial=0.0)))
 
     @abstractmethod
@@ -75,13 +75,12 @@ class NoisyGaps(Noisy):
     def __init__(self, wanted: ConformalSettings) -> None:
         super().__init__(wanted)
         self._stricter = self.alpha
-        if wanted.apart or wanted.shift:
+        if wanted.apart:
             self._stricter -= FAILS * self.alpha  # the bound of a part's number of rows may fail
-        hit = np.ones(1) if wanted.shift is None else wanted.shift.weights
-        need, at = (1.0 - self._stricter) * hit, self.thresholds(wanted.bins or GAPS)
-        self.opening = self.ask(SetGaps, at, need=need, hit=hit)
+        need, at = 1.0 - self._stricter, self.thresholds(wanted.bins or GAPS)
+        self.opening = self.ask(SetGaps, at, need=need)
         rows = (wanted.rows_per_client or 1.0) / self.opening.parts
-        self._clip = client_clip(rows, self.alpha) * float(hit.max())
+        self._clip = client_clip(rows, self.alpha)
         self.bound, self.prefers = self.bound_by(self._clip), (Gaussian, Laplace)
 
     @classmethod
@@ -96,9 +95,7 @@ class NoisyGaps(Noisy):
         sums, noise = values.reshape(asked.parts, -1), self.noise(std)
         law, last = noise.of_one(), sums[:, -1]  # at 1 each row counts alpha, unless it is clipped
         fewest = last - noise.bound(np.ones(1), 1.0 - FAILS * self.alpha)
-        if self.wanted.shift is not None:
-            levels = [weighted_level(float(asked.need.max()), float(fewest[0]), law)]
-        elif asked.parts > 1:
+        if asked.parts > 1:
             self.counted = tuple((last / alpha).tolist()), std / alpha
             levels = [centred_level(rows, alpha, law) for rows in (fewest / alpha).tolist()]
         else:
@@ -116,8 +113,6 @@ class NoisyGaps(Noisy):
     def guarantee(self) -> tuple[str, ...]:
         """Guarantee, with its assumption about clipping."""
         promise, clipped = self.clipped(self._clip, "")
-        if self.wanted.shift is not None:
-            return promise, page.SOURCE, clipped
         rows = f"{self.wanted.expected:,.6g} rows"
         return promise, f"This counts on about {rows} in all, or more.", clipped
 
@@ -136,10 +131,9 @@ class PrefixCounts(Noisy):
 
     def __init__(self, wanted: ConformalSettings) -> None:
         super().__init__(wanted)
-        more: dict[str, Any] = {"by": "class"} if wanted.shift else {}
-        bins = wanted.bins or (BINS_OF_PARTS if wanted.apart or wanted.shift else BINS)
+        bins = wanted.bins or (BINS_OF_PARTS if wanted.apart else BINS)
         law, encoding, height = counting.quietest(wanted.federation, bins, self.rounds)
-        more |= {"once": wanted.one_row_each, "encoding": encoding, "height": height}
+        more = {"once": wanted.one_row_each, "encoding": encoding, "height": height}
         self.opening = self.ask(SetCounts, self.thresholds(bins, arcs=True), **more)
         part = self.opening.part(wanted.federation.unit)
         self.bound, self.prefers = self.opening.bound(part, (), law.order), (law,)
@@ -147,7 +141,7 @@ class PrefixCounts(Noisy):
     @classmethod
     @override
     def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
-        known = wanted.rows_known and (wanted.apart or wanted.shift is not None)
+        known = wanted.rows_known and wanted.apart
         return super().obstacles(wanted) | {
             "it protects rows, or subjects, not whole clients": wanted.whole_client,
             "the rows of each part are counted: rows_known is for all parts together": known,
@@ -157,7 +151,7 @@ class PrefixCounts(Noisy):
     def found(self, values: Floats, std: float) -> Floats:
         self.release = made = self._made(values, std)
         self.counted = tuple(made.total.tolist()), made.total_std
-        return made.found(self.alpha, self.wanted.shift)
+        return made.found(self.alpha)
 
     def _made(self, values: Floats, std: float) -> SetRelease:
         return SetRelease(
@@ -191,7 +185,7 @@ class PrefixCounts(Noisy):
         """Exact: of exchangeable rows, and the law of the noise."""
         if self.release is None:
             return (self.promise,)
-        return page.of_release(self.release, self.alpha, self.wanted.parts_by, self.wanted.shift)
+        return page.of_release(self.release, self.alpha, self.wanted.parts_by)
 
 
 QUANTILES: dict[str, type[QuantileRule]] = registry(
@@ -241,10 +235,6 @@ class FedConformal(ConformalSettings, FederatedStrategy):
         thresholds of their own for each label ("class"), or each group of rows ("group")
     groups
         names of groups, by the rows' column
-    target
-        shares of labels where sets are used: coverage is of these. It needs source
-    source
-        shares of labels of the clients' rows, which must be public
     rows_per_client
         public nominal number of rows of a client; of its subjects where these are protected
     rows_known
@@ -272,7 +262,7 @@ class FedConformal(ConformalSettings, FederatedStrategy):
         more = {"prefers": rule.prefers, "row_sums": rule.opening.row_sums}
         plan = self.plan_with(rule.rounds, rule.bound, **more)
         rule.planned(plan)
-        self._thresholds = np.ones(1 if self.shift else rule.opening.parts)
+        self._thresholds = np.ones(rule.opening.parts)
         return plan
 
     @classmethod
@@ -289,7 +279,7 @@ class FedConformal(ConformalSettings, FederatedStrategy):
 
     def hopeless(self, rows: float | None) -> bool:
         """Return whether sets made of `rows` rows would hold all labels."""
-        return self.shift is None and not self._rule.reaches(rows)
+        return not self._rule.reaches(rows)
 
     @override
     def query(self, round_number: int) -> SetQuery:
@@ -314,7 +304,6 @@ class FedConformal(ConformalSettings, FederatedStrategy):
             self.parts_by,
             opening.names,
             guarantee=self._rule.guarantee,
-            shift=self.shift,
             release=self._rule.release,
             basis=self._rule.basis(self._thresholds),
         )

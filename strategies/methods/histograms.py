@@ -8,11 +8,12 @@ import numpy as np
 
 from fedcal import calibrators
 from fedcal.calibrators import Calibrator, HistogramBinning, histogram_binning
-from fedcal.calibrators.histogram_binning import Counts, Estimate, Negatives
+from fedcal.calibrators.histogram_binning import Estimate, norm_sub
 from fedcal.clients.questions import histograms
 from fedcal.core.checks import same
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Laplace, Unary
+from fedcal.metrics.binning import Counts
 from fedcal.privacy import AUTO, SEED, Federation, Plan, Query, Question, Range, Release
 from fedcal.privacy.federation import order_of
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
@@ -80,9 +81,6 @@ class FedBin(FederatedStrategy):
         as above, in rows; None = "per_class", 2 and 10: these
         norms are ours, the paper's are [10, 50] (section 5). Refused where they do nothing: without
         privacy, and with unit "example"
-    negatives
-        what becomes of negative noisy counts, see `fedcal.calibrators.histogram_binning.cleaned`;
-        None = "cut". Refused without privacy, where no count is negative
     """
 
     name = "fedbin"
@@ -92,6 +90,7 @@ class FedBin(FederatedStrategy):
         {"bins_exponent": 4, "weighting": "all"},
     )
     _estimate: Estimate = "posterior"
+    _shared = False  # whether negative noisy counts are taken from the others, not cut at 0
     calibrator: ClassVar[type[HistogramBinning | calibrators.BBQ]] = HistogramBinning
     bins_exponent: Annotated[int, integer(1, 16)] = 7
     weighting: Weighting = "none"
@@ -99,7 +98,6 @@ class FedBin(FederatedStrategy):
     clipping: Clipping | None = None
     clip_positive: Positive | None = None
     clip_negative: Positive | None = None
-    negatives: Negatives | None = None
 
     def prepare(self) -> Plan:
         """Return the plan, for the blocks of an answer and their norms."""
@@ -107,7 +105,6 @@ class FedBin(FederatedStrategy):
         clips = "clipping", "clip_positive", "clip_negative"
         if not self.federation.private:
             self.unused("without privacy there is no clipping", *clips)
-            self.unused("without privacy no count is negative", "negatives")
         elif self.pooled and self.classes == 2:
             self.unused("of two classes, pooled, only P is sent", "clip_negative")
         kind = histograms.PooledHistograms if self.pooled else histograms.ClassHistograms
@@ -148,8 +145,9 @@ class FedBin(FederatedStrategy):
     @override
     def result(self) -> Calibrator:
         positives, negatives = self._pair()
+        whole = norm_sub if self._shared else np.asarray
         base = self.calibrator.from_histograms(
-            positives, negatives, self.classes, self.negatives or "cut", self._estimate
+            whole(positives), whole(negatives), self.classes, self._estimate
         )
         if self.weighting == "none":
             return base
@@ -213,8 +211,6 @@ class FedBBQ(FedBin):
     clip_negative
         with privacy None = 0.5 pooled; per class 10, of two classes 2; in rows (the
         paper: 50)
-    negatives
-        with privacy None = "norm-sub" of two classes pooled, else "cut"
     estimate
         what is averaged over binnings, "posterior" means (ours), or "share", P / (P + N)
         (Maddock et al., B.4)
@@ -245,8 +241,7 @@ class FedBBQ(FedBin):
             if not (binary and pooled):
                 negative = 0.5 if pooled else 2.0 if binary else 10.0
                 self.clip_negative = self.clip_negative or negative
-        if private and binary and pooled:
-            self.negatives = self.negatives or "norm-sub"
+        self._shared = private and binary and pooled
         return super().prepare()
 
 

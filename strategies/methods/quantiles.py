@@ -18,7 +18,7 @@ from fedcal.mechanisms import Exponential, Gaussian, Mechanism
 from fedcal.metrics import encodings, score_table
 from fedcal.metrics.conformity import BY, Conformity
 from fedcal.privacy import AUTO, Plan, Question, Range, Release
-from fedcal.strategies.base import Names, Number, Numbers, Positive, Settings, Share, among, integer
+from fedcal.strategies.base import Names, Number, Positive, Settings, Share, among, integer
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS, bounding
 
@@ -40,15 +40,8 @@ class ConformalSettings(Settings):
     bins: Annotated[int, integer(0, 4096)] = 0
     by: Annotated[str, among(BY)] = "none"
     groups: Names = ()
-    target: Numbers = ()
-    source: Numbers = ()
     rows_per_client: Positive | None = None
     rows_known: bool = False
-
-    @cached_property
-    def shift(self) -> set_release.LabelShift | None:
-        """Label shares where sets are used; None = those of the clients' rows."""
-        return set_release.shift_of(self.federation.classes, self.target, self.source)
 
     @cached_property
     def conformity(self) -> Conformity:
@@ -92,8 +85,6 @@ class ConformalSettings(Settings):
 
     def check(self) -> None:
         """InputError for wishes that do not go together, or not with this federation."""
-        if self.shift is not None and self.apart:
-            raise InputError("target is for one threshold: it needs by = 'none'")
         sampled = self.federation.sampling_rate < 1
         if self.rows_known and (self.rows_per_client is None or sampled or self.one_row_each):
             needs = "it needs rows_per_client, all clients in each round, and another unit than one"
@@ -113,8 +104,8 @@ class QuantileRule(ABC):
         in settings
     needs_rows
         whether it takes a public nominal number of rows
-    takes_known, takes_shift
-        whether it makes use of a public number of rows, and of label shares
+    takes_known
+        whether it makes use of a public number of rows
     opening
         the next question; the plan is made for the first one
     plan
@@ -136,7 +127,6 @@ class QuantileRule(ABC):
     name: ClassVar[str]
     needs_rows: ClassVar[bool] = False
     takes_known: ClassVar[bool] = False
-    takes_shift: ClassVar[bool] = True
     opening: SetQuery
     plan: Plan
     bound: bounding.Bound
@@ -152,11 +142,7 @@ class QuantileRule(ABC):
     @classmethod
     def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
         """Return each reason for which it may not serve, and whether it is there."""
-        shifted = wanted.shift is not None and not cls.takes_shift
-        return {
-            "no privacy is requested: use the exact rule": not wanted.federation.private,
-            "its rows count alike, whatever their label, and target asks for more": shifted,
-        }
+        return {"no privacy is requested: use the exact rule": not wanted.federation.private}
 
     def thresholds(self, number: int, *, arcs: bool = False) -> Floats:
         """So many public thresholds that suit the score; see `Conformity.thresholds`."""
@@ -205,7 +191,7 @@ class QuantileRule(ABC):
         if not rows and f.private and self.wanted.whole_client:
             clients = self.noun == "clients"
             rows = (f.clients * f.sampling_rate if clients else self.wanted.expected,)
-        if self.wanted.shift is not None or len(rows) != len(thresholds) or not any(rows):
+        if len(rows) != len(thresholds) or not any(rows):
             return None
         return coverage.Basis(rows, std, not f.private, self.fewest, self.noun)
 
@@ -226,10 +212,10 @@ class QuantileRule(ABC):
     def clipped(self, clip: float, why: str) -> tuple[str, str]:
         """Return the guarantee under a clip with its worst case, and what it assumes.
 
-        The worst case is known for one threshold, where all rows count alike.
+        The worst case is known for one threshold.
         """
         wanted, sure = self.wanted, None
-        if wanted.shift is None and not wanted.apart and wanted.rows_per_client is not None:
+        if not wanted.apart and wanted.rows_per_client is not None:
             sure = sure_coverage(clip, wanted.rows_per_client, self.alpha)
         return (
             page.if_not_clipped(self.promise, sure, wanted.rows_per_client),
@@ -241,7 +227,7 @@ class QuantileRule(ABC):
     @property
     def promise(self) -> str:
         """Coverage that is proven, as a sentence."""
-        return page.of_whom(self.alpha, self.wanted.parts_by, self.whose, self.wanted.shift)
+        return page.of_whom(self.alpha, self.wanted.parts_by, self.whose)
 
     @property
     @abstractmethod
@@ -257,8 +243,7 @@ class Exact(QuantileRule):
     """The ceil((n + 1) (1 - alpha))-th smallest score of each part (Papadopoulos et al. 2002).
 
     Each round asks for the sums at thresholds between the last one that is too low and the first
-    one that is not; of several parts all thresholds are asked of all. For other label shares the
-    sums are of each label, and put together here (`fedcal.conformal.set_release`).
+    one that is not; of several parts all thresholds are asked of all.
     """
 
     name = "exact"
@@ -267,10 +252,9 @@ class Exact(QuantileRule):
 
     def __init__(self, wanted: ConformalSettings) -> None:
         super().__init__(wanted)
-        by_label = {"by": "class"} if wanted.shift else {}
-        need = np.zeros(1)  # whole numbers of rows, which the ring adds up exactly
-        self.opening = self.ask(SetGaps, np.array([0.5, 1.0]), need=need, **by_label)
-        parts = 1 if wanted.shift else self.opening.parts
+        # whole numbers of rows, which the ring adds up exactly
+        self.opening = self.ask(SetGaps, np.array([0.5, 1.0]), need=0.0)
+        parts = self.opening.parts
         self._low, self._high = np.full(parts, -1.0), np.ones(parts)
         self._each = max(POINTS // parts, 16)
         self.fewest = math.ceil(round((1.0 - self.alpha) / self.alpha, 9))
@@ -310,9 +294,6 @@ class Exact(QuantileRule):
         rows = np.round(sums[:, -1])  # at 1 all are in
         self.counted = tuple(rows.tolist()), 0.0
         levels = [self._level(int(n)) for n in rows]
-        if shift := self.wanted.shift:
-            need = (1.0 - self.alpha) * shift.weights
-            sums, levels = (shift.weights @ sums - need @ rows)[None], [float(need.max())]
         for part, each in enumerate(sums):
             enough = np.flatnonzero(each >= levels[part] - 1e-6 * min(1.0, abs(levels[part])))
             if not len(enough):
@@ -395,29 +376,27 @@ class Crossing(Drawn):
 
     def __init__(self, wanted: ConformalSettings) -> None:
         super().__init__(wanted)
-        hit = np.ones(1) if wanted.shift is None else wanted.shift.weights
-        need = (1.0 - self.alpha) * hit
-        self._clip = float(np.maximum(hit - need, need).max())
+        need = 1.0 - self.alpha
+        self._clip = max(1.0 - need, need)
         if wanted.whole_client:
-            rows = wanted.rows_per_client or 1.0
-            self._clip = client_clip(rows, self.alpha) * float(hit.max())
+            self._clip = client_clip(wanted.rows_per_client or 1.0, self.alpha)
         spacing = OF_CLIENTS if wanted.whole_client else OF_ROWS
         scale = 2.0 * self._clip / wanted.federation.epsilon
         self._draw = Draw.of(self.alpha * wanted.expected, scale, spacing)
         if wanted.bins:
             self._draw = Draw(wanted.bins, self._draw.tilt * self._draw.candidates / wanted.bins)
         at, once = self.thresholds(self._draw.candidates), wanted.one_row_each
-        self.opening = self.ask(SetGaps, at, once=once, need=need, hit=hit)
+        self.opening = self.ask(SetGaps, at, once=once, need=need)
         self.bound = self.bound_by(self._clip)
 
     def planned(self, plan: Plan) -> None:
         """Compute the level from the epsilon of the draw."""
         scale = 2.0 * max(self.bound.norms) * plan.diameter / plan.mechanism.epsilon
-        self.slack = self._draw.slack(scale, whole_rows=self.wanted.shift is None)
+        self.slack = self._draw.slack(scale)
         self.enough = self.reaches(self.wanted.expected)
         self.fewest = math.ceil(self.slack / self.alpha)
-        level = float(np.max(self.opening.need)) + self.slack
-        self.opening = replace(self.opening, level=level, tilt=float(self._draw.tilt * scale))
+        level, tilt = self.opening.need + self.slack, self._draw.tilt * scale
+        self.opening = replace(self.opening, level=level, tilt=float(tilt))
 
     @override
     def reaches(self, rows: float | None) -> bool:
@@ -431,8 +410,7 @@ class Crossing(Drawn):
         promise, clipped = self.promise, list[str]()
         if self.wanted.whole_client:
             promise, *clipped = self.clipped(self._clip, " (0.0001 to 0.002 on the shipped data)")
-        lines += [promise] if self.wanted.shift is None else [promise, page.SOURCE]
-        lines += [f"This counts on at least {self.fewest:,} {self.noun} in all.", *clipped]
+        lines += [promise, f"This counts on at least {self.fewest:,} {self.noun} in all.", *clipped]
         if self.wanted.whole_client:
             lines.append("A client that is not among these may be covered less often.")
         return tuple(lines)
@@ -448,7 +426,7 @@ class ExponentialQuantile(Drawn):
     """
 
     name = "exponential"
-    takes_known, takes_shift = True, False
+    takes_known = True
     opening: SetRanks
 
     def __init__(self, wanted: ConformalSettings) -> None:

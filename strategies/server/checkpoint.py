@@ -24,7 +24,7 @@ from fedcal.core.checks import same
 from fedcal.core.errors import damaged, system_errors
 from fedcal.core.types import Floats
 from fedcal.privacy.curator import Release
-from fedcal.storage.atomic import whole_file
+from fedcal.storage.atomic import write_whole
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.server.participation import Participation
 
@@ -85,8 +85,7 @@ class Checkpoint:
         plain["took_part"] = self.took_part.to_json()
         if self.state is not None:
             plain["state"] = {name: _packed(value) for name, value in self.state.items()}
-        with whole_file(folder / CHECKPOINT, durable=True) as file:
-            file.write(json.dumps(plain).encode())
+        write_whole(folder / CHECKPOINT, json.dumps(plain), durable=True)
 
     @classmethod
     def load(cls, folder: Path) -> Self:

@@ -17,7 +17,7 @@ from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import keys, messages
 from fedcal.secure_aggregation.committee import opened
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.storage.atomic import whole_file
+from fedcal.storage.atomic import write_whole
 
 
 def enrolled(roster: Roster, job: str, replies: Mapping[int, bytes]) -> dict[int, bytes]:
@@ -257,8 +257,7 @@ class SecureRounds:
         # from here on it is for good; a round that too few answered is asked again as a new one
         if self._kept is not None:
             record = {"job": self.job, "round": number, "sites": sorted(collector.contributions)}
-            with whole_file(self._kept, durable=True) as file:
-                file.write(json.dumps(record).encode())
+            write_whole(self._kept, json.dumps(record), durable=True)
         around = set(there)
         asking = {
             member: self._about(number, headers=[h for h, _ in sent], sealed=[s for _, s in sent])

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -16,8 +16,8 @@ import numpy as np
 from fedcal.core.checks import interval, one_of, read
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Positive, among
+from fedcal.core.kinds import Kind
 from fedcal.core.options import DATA, PRIVACY, SITES, Options, like, option, read_fields
-from fedcal.core.scores import Kind
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
 from fedcal.privacy import Federation, Ledger, Plan, agreement
@@ -175,6 +175,15 @@ class Job(Running):
         method: Callable[..., base.FederatedStrategy] = STRATEGIES[self.method].of(self.settings)
         return method(self.federation, secure_aggregation=self.secure_aggregation, **self.settings)
 
+    def terms(self) -> agreement.Terms:
+        """Return what a site is asked to agree to; InputError for settings that are not allowed."""
+        strategy, fields = self.strategy(), self.to_fields()
+        plan = replace(strategy.plan, federation=replace(self.federation, seed=0))
+        result = strategy.result()
+        size = sum(array.nbytes for array in result.arrays().values())
+        facts = {name: fields[name] for name in agreement.AGREED}
+        return agreement.Terms(facts, plan, strategy.questions(), result.form, size)
+
     def unavailable(self, round_number: int) -> Integers:
         """Clients that miss the round: each with probability `dropout`, independently."""
         if not self.dropout:
@@ -252,27 +261,6 @@ class Job(Running):
             job=self.to_fields(),
             at_limits=strategy.at_limits(),
         )
-
-
-def terms_of_job(fields: Mapping[str, Any], classes: int, input: Kind) -> agreement.Terms:
-    """Return the terms of a job from its fields alone, against which a site checks a request.
-
-    Parameters
-    ----------
-    fields
-        as `Job.to_fields` writes them
-    classes, input
-        what `classes` = 0 and `input` = "" stand for
-
-    Raises
-    ------
-    InputError
-        If there is no such job.
-    """
-    strategy = Job.from_fields(fields, classes=classes, input=input).strategy()
-    result = strategy.result()
-    size = sum(array.nbytes for array in result.arrays().values())
-    return agreement.Terms(strategy.plan, strategy.questions(), result.form, size)
 
 
 def _settings(text: str) -> dict[str, Setting]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fedcal.core import errors
 from fedcal.core.errors import FedcalError, InputError, system_errors
-from fedcal.storage.atomic import locked, must_not_exist, whole_file
+from fedcal.storage.atomic import locked, must_not_exist, write_whole
 from fedcal.strategies.server.checkpoint import CHECKPOINT
 from fedcal.strategies.server.outcome import OUTCOME
 
@@ -87,8 +87,7 @@ def _left_for_reader(out: Path) -> Iterator[None]:
     try:
         yield
     except FedcalError as e:
-        with whole_file(out / _ERROR) as file:
-            file.write(json.dumps({"kind": type(e).__name__, "message": str(e)}).encode())
+        write_whole(out / _ERROR, json.dumps({"kind": type(e).__name__, "message": str(e)}))
         raise
     finally:
         _log.removeHandler(handler)

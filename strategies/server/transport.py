@@ -16,7 +16,8 @@ from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.core.types import Words
 from fedcal.privacy import Plan
 from fedcal.privacy.curator import OpenRound
-from fedcal.secure_aggregation import messages, unmask
+from fedcal.secure_aggregation import messages
+from fedcal.secure_aggregation.masking import unmask
 from fedcal.strategies.method import Method
 from fedcal.strategies.server import participation
 from fedcal.strategies.server.collector import Collector, Content, SecureRounds

@@ -17,7 +17,8 @@ from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.privacy import Federation, make_plan
 from fedcal.privacy.curator import Curator
 from fedcal.privacy.request import Request
-from fedcal.secure_aggregation import Ring, mask
+from fedcal.secure_aggregation import Ring
+from fedcal.secure_aggregation.masking import mask
 from fedcal.units.bounding import Bound
 
 CLIENTS = 4

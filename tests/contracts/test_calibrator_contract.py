@@ -25,8 +25,6 @@ from fedcal.core.numerics import softmax
 Make = Callable[[], calibrators.Calibrator]
 KINDS: dict[str, Make] = dict(kinds()) | {
     "weighted bbq, changed": lambda: calibrators.WeightedBinning(calibrators.BBQ(), rows="changed"),
-    "score binning": lambda: calibrators.ScoreMap(how="binning"),
-    "score bbq": lambda: calibrators.ScoreMap(how="bbq"),
     "score beta": lambda: calibrators.ScoreLogistic(how="beta"),
 }
 every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())

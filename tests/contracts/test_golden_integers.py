@@ -14,7 +14,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.privacy import Federation, make_plan
 from fedcal.privacy.curator import Curator
-from fedcal.secure_aggregation import mask
+from fedcal.secure_aggregation.masking import mask
 from fedcal.units.bounding import Bound
 
 

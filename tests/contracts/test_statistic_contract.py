@@ -18,6 +18,7 @@ from neighbours import (
     of_client,
     query_of,
     request,
+    resized,
     same_bits,
 )
 
@@ -32,7 +33,7 @@ def cases(kind: str) -> Iterator[tuple[Query, int]]:
     for number in numbers(kind):
         yield query_of(kind, number), CLASSES
         for c in (2, 33) if number == 0 else ((2, 33)[number % 2],):
-            if (query := QUERIES[kind].example(number, c)) is not None:
+            if (query := resized(kind, number, c)) is not None:
                 yield query, c
 
 
@@ -141,7 +142,7 @@ def test_neighbours_differ_by_at_most_the_declared_bound(kind):
         for turn, (norm, order) in enumerate(norms[:3]):
             bound = in_halves(query, RULES[(turn + number) % 3], norm, order)
             neighbours_differ(query, CLASSES, bound)
-        if (more := QUERIES[kind].example(number, 10)) is not None:
+        if (more := resized(kind, number, 10)) is not None:
             for rule, (norm, order) in zip(RULES, norms[2:], strict=True):
                 neighbours_differ(more, 10, in_halves(more, rule, norm, order))
         for order in (1, 2):

@@ -23,7 +23,7 @@ from fedcal.experiments.research.benchmarks.in_process import run_in_process
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import Unavailable, run_inline
 from fedcal.privacy.noise_plan import Federation
-from fedcal.secure_aggregation import COMPLETE_UP_TO
+from fedcal.secure_aggregation.masking import COMPLETE_UP_TO
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.server.collector import Collector

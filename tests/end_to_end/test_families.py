@@ -22,7 +22,6 @@ def data(tmp_path_factory):
     return path
 
 
-@pytest.mark.filterwarnings("ignore:.*which is replaced")
 def test_one_folder_for_runs_of_two_families(data, tmp_path):
     """What an earlier run of another family left does not stay beside this one's files."""
     simulate(data, out=tmp_path / "alone", **ASKED)
@@ -68,7 +67,7 @@ def test_what_is_no_calibrator_is_not_applied(data, tmp_path, capsys):
 def test_a_comparison_of_another_family(data, tmp_path, methods, metrics, said):
     grid = {"epsilon": ["inf", 8.0], "clients": 8, "seeds": 2, "jobs": 1, "unit": "example"}
     found = compare(data, method=methods, out=tmp_path, **grid)
-    assert said in found.headline
+    assert said in found.verdict
     assert not found.failures
     assert all(metrics <= line["after"].keys() for line in found.cells)
     asked = {**ASKED, "method": methods[0].partition("[")[0], "set": {}, "unit": "example"}

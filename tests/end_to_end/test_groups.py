@@ -47,7 +47,7 @@ def test_groups_are_counted_exactly_by_both_models_without_privacy():
 def test_a_site_keeps_them_in_its_folder(tmp_path):
     data = {k: v for k, v in arrays().items() if k != "client"}
     np.savez(tmp_path / "site.npz", **data)
-    rows = read_rows(str(tmp_path / "site.npz"), None)
+    rows, _ = read_rows(str(tmp_path / "site.npz"), None)
     told = of_scores(rows, ["0", "1"])
     assert "logits, 3 groups, scores of a second model, 9 test rows" in told.described()
     assert "group" not in told.described(counts=False)

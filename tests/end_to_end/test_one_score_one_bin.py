@@ -88,7 +88,7 @@ def test_rows_of_one_confidence_have_one_calibrated_confidence(step, form):
     for calibrator in (
         federated,
         pooled,
-        ScoreMap(how="binning").fit(probs, labels, input="probs"),
+        ScoreMap().fit(probs, labels, input="probs"),
     ):
         after = calibrator.predict_proba(probs).max(axis=1)
         for k in rate:

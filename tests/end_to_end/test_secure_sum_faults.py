@@ -21,9 +21,9 @@ from known_sums import learnable
 
 from fedcal.clients.site import party
 from fedcal.clients.site.party import Party
-from fedcal.clients.site.records.records import SiteRecords
+from fedcal.clients.site.store import SiteRecords
 from fedcal.core.errors import InputError
-from fedcal.secure_aggregation.masking import SEED_BYTES
+from fedcal.secure_aggregation.committee import SEED_BYTES
 from fedcal.secure_aggregation.messages import Confirmation, Enrolment, Header, Opening
 
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from fedcal.mechanisms import Gaussian
-from fedcal.privacy.noise_plan import Federation, make_plan
+from fedcal.privacy.federation import Federation
+from fedcal.privacy.making import make_plan
 from fedcal.secure_aggregation.committee import Committee, read_committee
 from fedcal.units.bounding import Bound
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from fedcal.calibrators import load
+from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.prepared import prepared
-from fedcal.clients.site.records.records import answer_once, records_in
+from fedcal.clients.site.store import answer_once, records_in
 from fedcal.conformal.sets import load as load_sets
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
@@ -62,16 +63,17 @@ def test_checkpoint_of_two_rounds_goes_on(stored):
     assert rest.artifact.temperature == whole.artifact.temperature
 
 
-def test_site_knows_what_it_answered(stored, capsys):
+def test_site_knows_what_it_answered(stored):
     site = stored / "site"
     asked = json.loads((stored / "question.json").read_text("utf-8"))
     plan = Job.from_fields(asked["fields"]).plan
     request = Request.from_fields(asked["query"], asked["context"])
+    job = JobFacts.of(asked["fields"], asked["context"]["run"], plan, "hub:9092")
     with records_in(site) as records:
         (booked,) = records.booked()
-    assert (booked.about.method, booked.about.epsilon) == ("fedbin", 1.0)
+    assert (booked.method, booked.epsilon) == ("fedbin", 1.0)
     with pytest.raises(InputError, match="until `fedcal site restored` is called"):  # a copy
-        answer_once(prepared(site), asked["fields"], plan, request, lambda: None)
-    assert _run(["site", "restored", "--state", str(site), "--spent", "nothing"]) == 0
-    assert _run(["site", "ledger", "--state", str(site)]) == 0
-    assert "fedbin" in capsys.readouterr().out
+        answer_once(prepared(site), job, request, lambda: None)
+    (stored / "kit").mkdir()
+    site.rename(stored / "kit/state")
+    assert _run(["site", "restored", str(stored / "kit"), "--spent", "nothing"]) == 0

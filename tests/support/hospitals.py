@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from studies import study
 
-from fedcal.experiments.report.page import write_text
 from fedcal.experiments.study.joining import Offer, join, own_folder
 from fedcal.experiments.study.kits import make_kits, seal
 from fedcal.experiments.study.sealed import Sealed
+from fedcal.storage.atomic import write_whole
 
 SITES = ("alder", "birch", "cedar")
 
@@ -62,7 +62,7 @@ class Hospitals:
 
     def kits(self, **more: Any) -> list[str]:
         """Write the study's file and the kits; what is said."""
-        write_text(self.file, study(",".join(SITES), **more).to_toml())
+        write_whole(self.file, study(",".join(SITES), **more).to_toml())
         return make_kits(self.file)
 
     def joined(self, **more: Any) -> None:

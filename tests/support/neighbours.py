@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcal.calibrators import TemperatureScaling
+from fedcal.clients.questions.scaling import form_of
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Words
 from fedcal.privacy.query import QUERIES, Query
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
+from fedcal.training.networks import network_named
 from fedcal.units.bounding import Bound
 
 CLASSES, CLIENTS, MOST_CLIPS = 3, 17, 8
@@ -21,6 +24,24 @@ kinds = pytest.mark.parametrize("kind", QUERIES)
 
 def query_of(kind: str, number: int) -> Query:
     return QUERIES[kind](**QUERIES[kind].examples[number])
+
+
+def resized(kind: str, number: int, classes: int) -> Query | None:
+    """An example for another number of classes; None if a vector of it has a fixed size."""
+    query, arguments = QUERIES[kind], dict(QUERIES[kind].examples[number])
+    vectors = any(np.ndim(value) for value in query(**arguments).params().values())
+    arguments |= {name: classes for name in query.facts if name == "classes"}
+    if "network" in arguments:
+        size = network_named(arguments["network"]).size((classes,), classes)
+        arguments |= {"shape": str(classes), "w": np.linspace(-0.5, 0.5, size)}
+    elif kind.startswith(("scaling_", "mlp_")):
+        form = arguments.get("form", "order-preserving-mlp")
+        if form != TemperatureScaling.kind:
+            near = form_of(form).identity(classes)
+            arguments["w"] = near + np.linspace(-0.25, 0.25, len(near))
+    elif vectors:
+        return None
+    return query(**arguments)
 
 
 def numbers(kind: str) -> range:

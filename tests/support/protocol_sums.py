@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from fedcal.clients.answers import contribute
+from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.party import Party
-from fedcal.clients.site.records.records import SiteRecords, job_facts
+from fedcal.clients.site.store import SiteRecords
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Integers, Words
@@ -42,8 +42,14 @@ class SecureSums:
         if plan.committee is None:
             raise InputError("a secure sum needs a committee")
         self._job = digest("job", plan.key.encode(), method.run.encode()).hex()
-        about = job_facts({"method": method.name}, plan, "simulation")
-        self._about = replace(about, expires=math.inf)
+        plain = ("unit", "trust", "adjacency", "epsilon", "delta", "rounds")
+        self._about = JobFacts(
+            **{name: getattr(plan, name) for name in plain},
+            **dict.fromkeys(("mechanism", "verified", "server"), "simulation"),
+            job=self._job,
+            method=method.name,
+            expires=math.inf,
+        )
         self._least = plan.quorum
         keys = [SigningKey.generate() for _ in range(plan.clients)]
         self.roster = simulated_roster(keys, *plan.committee)
@@ -51,7 +57,7 @@ class SecureSums:
         self._parties = [
             Party(key, self.roster, self._open.enter_context(SiteRecords(None))) for key in keys
         ]
-        enrolments = {m: self._parties[m].enrol(self._job, self._about) for m in self._members}
+        enrolments = {m: self._parties[m].enrol(self._about) for m in self._members}
         known = enrolled(self.roster, self._job, enrolments)
         self._enrolled = list(known.values())
 
@@ -70,7 +76,7 @@ class SecureSums:
         words = contribute(self._shards.take(alive), request, alive)
         for site, own in zip(alive.tolist(), words, strict=True):
             sent, _ = self._parties[site].answer(
-                *(self._job, self._about, request.round, request.digest, self._enrolled),
+                *(self._about, request.round, request.digest, self._enrolled),
                 partial(np.copy, own),
             )
             collector.add(site, sent)

@@ -12,28 +12,27 @@ import os
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from known_sums import is_multiple, learnable
 
 from fedcal.clients.site import party
+from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.party import Party
-from fedcal.clients.site.records.job_facts import JobFacts
-from fedcal.clients.site.records.records import SiteRecords
+from fedcal.clients.site.store import SiteRecords
 from fedcal.core.errors import InputError
 from fedcal.secure_aggregation import keys, messages
-from fedcal.secure_aggregation.committee import Committee, hidden, stream_sum
+from fedcal.secure_aggregation.committee import SEED_BYTES, Committee, hidden, stream_sum
 from fedcal.secure_aggregation.keys import SigningKey, new_exchange_key, seal, shared_key, unseal
-from fedcal.secure_aggregation.masking import SEED_BYTES
 from fedcal.secure_aggregation.roster import Member, Roster
 
 SHAPES = ((3, 2), (3, 3), (4, 3), (5, 4), (7, 5))
 MOST_SITES, MOST_ROUNDS, MOST_NUMBERS = 9, 3, 4
 
 ABOUT = JobFacts(
-    *("fedbin", "user", "secagg", "zero-out", "none", math.inf, 0.0, MOST_ROUNDS, "claimed"),
+    *("", "fedbin", "user", "secagg", "zero-out", "none", math.inf, 0.0, MOST_ROUNDS, "claimed"),
     *("the server", math.inf),
 )
 
@@ -177,7 +176,7 @@ class World:
         """A site's enrolment; that of a crooked one has a key that the server knows."""
         if site in self.crooked:
             return self.told_key(site, self.keys[site], job)
-        return self._asked(site, lambda one: one.enrol(job, ABOUT))
+        return self._asked(site, lambda one: one.enrol(replace(ABOUT, job=job)))
 
     def told_key(self, member: int, signer: SigningKey, job: str) -> bytes:
         """An enrolment under a member's number with an X25519 key of the server's."""
@@ -192,7 +191,7 @@ class World:
         """An honest site's contribution."""
         drawn: list[np.ndarray] = []
         seeds: list[list[bytes]] = []
-        own_seeds = party.new_seeds
+        own_seeds, about = party.new_seeds, replace(ABOUT, job=job)
 
         def draw() -> np.ndarray:
             drawn.append(np.array([self.rng.getrandbits(64) for _ in range(self.length)], "u8"))
@@ -204,9 +203,8 @@ class World:
 
         party.new_seeds = noted
         try:
-            said = self._asked(
-                site, lambda one: one.answer(job, ABOUT, number, question, enrolments, draw)
-            )
+            asked = (about, number, question, enrolments, draw)
+            said = self._asked(site, lambda one: one.answer(*asked))
         finally:
             party.new_seeds = own_seeds
         if said is None:

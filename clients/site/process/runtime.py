@@ -1,6 +1,7 @@
 """What runs for each message at a real site, in place of Flower's `flwr-clientapp`.
 
-`fedcal.experiments.deploy.site_worker` runs this, and hands in what makes the site's own plans.
+python -m fedcal.clients.site.process.runtime --worker     imported once; forks for each message
+python -m fedcal.clients.site.process.runtime ARGUMENTS    one message, cold
 """
 
 import argparse
@@ -31,13 +32,12 @@ from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.core import checks, errors, printable
 from fedcal.core.flower_internals import REPLACED, check_flower, replaced, reply_to_bundle
 from fedcal.core.flower_internals import run_clientapp as flower
-from fedcal.privacy.agreement import TermsOfJob
 
 SITE = "FEDCAL_SITE"
 """Environment variable with the site's folder."""
 
 
-def run_message(arguments: Sequence[str], folder: Path, terms_of_job: TermsOfJob) -> int:
+def run_message(arguments: Sequence[str], folder: Path) -> int:
     """Pull one message from the SuperNode, answer it by the site's own app, push the reply.
 
     Parameters
@@ -46,8 +46,6 @@ def run_message(arguments: Sequence[str], folder: Path, terms_of_job: TermsOfJob
         as Flower gives them to `flwr-clientapp`
     folder
         of the site
-    terms_of_job
-        makes the site's own terms of a job
 
     Returns
     -------
@@ -65,7 +63,7 @@ def run_message(arguments: Sequence[str], folder: Path, terms_of_job: TermsOfJob
     limit_cpu(cpu_seconds)
     limit_memory(memory_bytes)
     try:
-        with own_app(site_app.site_app(folder, terms_of_job)):
+        with own_app(site_app.site_app(folder)):
             flower.run_clientapp(
                 runtime_api_address=asked.runtime_api_address,
                 token=asked.token,
@@ -87,7 +85,7 @@ def _limits(folder: Path) -> tuple[int, int]:
         return policy.CPU_SECONDS, MEMORY_MIB << 20  # the message is answered with what is wrong
 
 
-def work(folder: Path, terms_of_job: TermsOfJob) -> None:
+def work(folder: Path) -> None:
     """Listen for messages in the working folder, and answer each in a fork of this process.
 
     Nothing here may start a thread: a fork would be left without it.
@@ -100,16 +98,16 @@ def work(folder: Path, terms_of_job: TermsOfJob) -> None:
             line, _ = door.accept()
             with line:
                 if os.fork() == 0:
-                    _answer(line, folder, terms_of_job)
+                    _answer(line, folder)
 
 
-def _answer(line: socket.socket, folder: Path, terms_of_job: TermsOfJob) -> None:
+def _answer(line: socket.socket, folder: Path) -> None:
     """Answer one message and end this process."""
     began, code = time.monotonic(), 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         arguments = b"".join(iter(lambda: line.recv(4096), b"")).decode().split("\0")
-        code = run_message(arguments, folder, terms_of_job)
+        code = run_message(arguments, folder)
         line.sendall(str(code).encode())
         print(f"fedcal: a message took {time.monotonic() - began:.2f} s of this process")
     except BaseException:  # noqa: BLE001  this process must not go on listening
@@ -121,7 +119,7 @@ def _answer(line: socket.socket, folder: Path, terms_of_job: TermsOfJob) -> None
         os._exit(code)
 
 
-def main(arguments: Sequence[str], terms_of_job: TermsOfJob) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Answer one message; with `--worker` as many as come, each in a fork. The exit code."""
     try:
         folder = Path(os.environ[SITE])
@@ -135,8 +133,8 @@ def main(arguments: Sequence[str], terms_of_job: TermsOfJob) -> int:
         return e.exit_code
     log_to(folder / LOG)
     if list(arguments) == ["--worker"]:
-        work(folder, terms_of_job)
-    return run_message(arguments, folder, terms_of_job)
+        work(folder)
+    return run_message(arguments, folder)
 
 
 MEMBERS = ("pyproject.toml", ".info/CONTENT")
@@ -307,3 +305,7 @@ def _silent() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -13,28 +13,22 @@ from flwr.clientapp import ClientApp
 
 from fedcal import __version__
 from fedcal.clients.client_app import answer_with, asks_for_masks, drawn, request_in
+from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.guard import check, own_terms
 from fedcal.clients.site.party import Party
 from fedcal.clients.site.prepared import WITH_POLICY, Prepared, prepared
 from fedcal.clients.site.process.limits import OverLimit, lacks_memory
-from fedcal.clients.site.records.records import (
-    afford,
-    answer_once,
-    check_booked,
-    finish,
-    job_facts,
-    records_of,
-)
 from fedcal.clients.site.site_log import LOGGER
+from fedcal.clients.site.store import answer_once, finish, records_of
 from fedcal.core import checks, types
 from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
-from fedcal.privacy.agreement import TermsOfJob, context_of, job_digest, under_protocol
+from fedcal.core.shards import text_of
+from fedcal.privacy.agreement import context_of, job_digest, under_protocol
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.request import Context as Asked
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.training.networks import text_of
 
 log = logging.getLogger(LOGGER)
 """A site's plain log: what was asked, answered and refused. Nothing of a row, of how many rows
@@ -45,11 +39,8 @@ MASKED = "masks whose seeds the server knows protect nothing, and are for simula
 _LONGEST = 300
 
 
-def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
+def site_app(folder: Path) -> ClientApp:
     """Return a ClientApp over the folder that `fedcal.clients.site.prepared.prepare` wrote.
-
-    `terms_of_job` makes the site's own terms, which each request, and the result, is
-    held against.
 
     It answers `query.who` (what the classes are, as a digest), `query.ready` (whether it can take
     part in a job, before anything of it is booked), `query.answer` (its contribution, if the
@@ -78,7 +69,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
     @app.query("ready")
     def ready(message: Message, context: Context) -> Message:
         with _hide_error_from_server("take part"):
-            why = _unfit(prepared(folder), request_in(message), context.run_config, terms_of_job)
+            why = _unfit(prepared(folder), request_in(message), context.run_config)
         if why:
             log.warning("cannot take part: %s", _in_one_line(why))
         else:
@@ -93,8 +84,9 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
             came = request_in(message)
             asked = context_of(came)
             log.info("asked: %s", _question(came, asked))
-            request, terms = check(context.run_config, came, site, terms_of_job)
+            request, terms = check(context.run_config, came, site)
             plan = terms.plan
+            job = JobFacts.of(context.run_config, asked.run, plan, site.server)
             if asks_for_masks(message):
                 checks.needed("a number of this site", site.number, MASKED)
 
@@ -121,16 +113,15 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
                 number, question = request.round, request.digest
                 with secure.party() as party:
                     sent, again = party.answer(
-                        *(secure.job, secure.facts, number, question, members, draw),
+                        *(job, number, question, members, draw),
                         asked_once=request.query.asked_once,
                     )
                 reply = said_to(message, sent)
             else:
-                words, again = answer_once(site, context.run_config, plan, request, draw)
+                words, again = answer_once(site, job, request, draw)
                 reply = answer_with(words, message, request, site.number or 0)
-            job = job_digest(context.run_config, asked.run)
         note = ", again, with the same numbers" if again else ""
-        log.info("answered: run %s, round %d, job %s%s", asked.run, asked.round, job[:12], note)
+        log.info("answered: run %s, round %d, job %s%s", asked.run, asked.round, job.job[:12], note)
         return reply
 
     @app.query("result")
@@ -142,10 +133,12 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
             about, files = records["run"], records["files"]
             run, form = checks.read(about, "run", str), checks.read(about, "form", str)
             site, fields = prepared(folder), context.run_config
-            check_booked(site, fields, run)
-            terms = own_terms(fields, run, site, terms_of_job)
+            with records_of(site) as known, known.transaction():
+                if job_digest(fields, run) not in {one.job for one in known.booked()}:
+                    raise InputError("this site has not answered in the run of this result")
+            terms = own_terms(fields, run, site)
             artifact = keep_result(site, run, form, files, terms)
-            finish(site, fields, run, terms.plan)
+            finish(site, JobFacts.of(fields, run, terms.plan, site.server), run)
         try:
             words = judge_result(site, run, artifact)
         except Exception as e:  # noqa: BLE001  a server must not learn on which rows it fails
@@ -153,17 +146,17 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
         log.info("result received: run %s, %s", run, words)
         return Message(RecordDict({"ok": ConfigRecord()}), reply_to=message)
 
-    _take_part_in_sums(app, folder, terms_of_job)
+    _take_part_in_sums(app, folder)
     return app
 
 
-def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -> None:
+def _take_part_in_sums(app: ClientApp, folder: Path) -> None:
     """Let an app answer what the protocol of secure aggregation asks beside contributions."""
 
     def in_job(message: Message, context: Context, record: str) -> SecureSite:
         run = checks.read(message.content.config_records[record], "run", str)
         site, fields = prepared(folder), context.run_config
-        terms = own_terms(fields, run, site, terms_of_job)
+        terms = own_terms(fields, run, site)
         secure = SecureSite(site, fields, run, terms.plan)  # first: it names another federation
         site.check_policy(fields, terms, 0)
         return secure
@@ -173,7 +166,7 @@ def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -
         with _hide_error_from_server("enrol"):
             secure = in_job(message, context, "job")
             with secure.party() as party:
-                text = party.enrol(secure.job, secure.facts)
+                text = party.enrol(secure.facts)
         log.info("enrolled as a member of the committee: job %s", secure.job[:12])
         return said_to(message, text)
 
@@ -217,9 +210,7 @@ def said_to(message: Message, text: bytes) -> Message:
     return Message(RecordDict({SAID: ConfigRecord({SAID: text})}), reply_to=message)
 
 
-def _unfit(
-    site: Prepared, came: Request, fields: Mapping[str, Any], terms_of_job: TermsOfJob
-) -> str:
+def _unfit(site: Prepared, came: Request, fields: Mapping[str, Any]) -> str:
     """Why this site cannot take part in a job, in words that may leave it; "" = it can.
 
     Formal guarantee: no row is looked at, and nothing is booked. What is returned follows from
@@ -230,9 +221,10 @@ def _unfit(
     rows is never in the reply: a site whose rows a question does not fit says that it can.
     """
     asked = context_of(came)
-    _ = site.policy, site.roster, site.sign_key  # from files, whose errors are not for the server
+    # from files, whose errors are not for the server
+    _ = site.terms, site.policy, site.roster, site.sign_key
     try:
-        plan = check(fields, came, site, terms_of_job)[1].plan
+        plan = check(fields, came, site)[1].plan
         if checks.read(fields, "secure-aggregation", str) == "masks":
             checks.needed("a number of this site", site.number, MASKED)
         if under_protocol(fields):
@@ -242,7 +234,8 @@ def _unfit(
             raise
         return str(e)
     try:
-        afford(site, fields, plan, asked.run)
+        with records_of(site) as records:
+            records.afford(JobFacts.of(fields, asked.run, plan, site.server))
     except BudgetExceeded as e:
         log.warning("cannot take part: %s", e)
         return "its remaining budget does not suffice for this run"
@@ -339,8 +332,8 @@ class SecureSite:
         self._key = checks.needed("--sign-key", site.sign_key, WITH_POLICY)
         checks.same("secure aggregation of the job", under_protocol(fields), True)
         check_roster(fields, plan, self._roster)
-        self.job, self.plan = job_digest(fields, run), plan
-        self.facts = job_facts(fields, plan, site.server)
+        self.facts, self.plan = JobFacts.of(fields, run, plan, site.server), plan
+        self.job = self.facts.job
         self._site = site
 
     @contextmanager

@@ -24,7 +24,9 @@ from fedcal.mechanisms import (
     Mechanism,
     Unary,
 )
-from fedcal.privacy.noise_plan import Federation, Plan, make_plan
+from fedcal.privacy.federation import Federation
+from fedcal.privacy.making import make_plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.trust import NOISY, Central, Distributed, Local
 from fedcal.units import UNITS, Example, User
 from fedcal.units.bounding import Bound, Rule

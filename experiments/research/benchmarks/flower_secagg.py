@@ -16,7 +16,7 @@ import numpy as np
 
 from fedcal.experiments.research.benchmarks.harness import Benchmark
 from fedcal.experiments.runs.sweep import Row
-from fedcal.secure_aggregation import SPARSE_DEGREE
+from fedcal.secure_aggregation.masking import SPARSE_DEGREE
 
 SIZES = ((10, 9), (100, 99), (1000, SPARSE_DEGREE))
 """(clients, neighbours of each)."""

@@ -16,7 +16,6 @@ import numpy as np
 
 from fedcal import datasets
 from fedcal.calibrators import TopLabelBinning
-from fedcal.calibrators.histogram_binning import outcome_cells
 from fedcal.core.numerics import softmax
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets import Dataset
@@ -39,6 +38,7 @@ from fedcal.experiments.research.studies.luo.trials import (
     Tables,
 )
 from fedcal.metrics import bin_index, ece
+from fedcal.metrics.binning import outcome_cells
 from fedcal.strategies.methods.search import GoldenSection
 from fedcal.trust import Local
 

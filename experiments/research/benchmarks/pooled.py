@@ -9,13 +9,13 @@ import numpy as np
 
 from fedcal import datasets
 from fedcal.calibrators import BBQ, TemperatureScaling
-from fedcal.calibrators.histogram_binning import cells_of
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT, softmax
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.benchmarks.peers import mean_nll
 from fedcal.experiments.research.benchmarks.timing import Case, Contestant, checksum, named, peer
 from fedcal.metrics import classwise_ece, ece, nll
+from fedcal.metrics.binning import cells_of
 
 DATA = "resnet110-cifar10"
 _BINS = 15  # of calibration errors

@@ -22,10 +22,10 @@ import numpy as np
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.benchmarks.peers import opendp_noise
 from fedcal.experiments.research.benchmarks.timing import Case, Contestant, Prepare
+from fedcal.mechanisms.categorical import categorical
 from fedcal.mechanisms.samplers import (
     Words,
     bernoulli,
-    categorical,
     discrete_gaussian,
     discrete_laplace,
     polya_share,

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from fedcal.clients.site.account import CLAIMED, JobFacts
 from fedcal.clients.site.party import Party
-from fedcal.clients.site.records.job_facts import CLAIMED, JobFacts
-from fedcal.clients.site.records.records import SiteRecords
+from fedcal.clients.site.store import SiteRecords
 from fedcal.experiments.research.benchmarks.harness import Benchmark
 from fedcal.experiments.runs.engines.grpc import simulated_roster
 from fedcal.experiments.runs.sweep import Row
@@ -28,8 +28,8 @@ NUMBERS = (5, 500, 5_000)
 GOAL_MS, GOAL_SITES = 200.0, 100
 """CPU that no party needs more than, up to so many sites and the most numbers."""
 
-_FACTS = JobFacts("", User.name, "", "", "", 1.0, 0.0, 1, CLAIMED, "", math.inf)
 _JOB, _QUESTION = "1a" * 32, "2b" * 32
+_FACTS = JobFacts(_JOB, "", User.name, "", "", "", 1.0, 0.0, 1, CLAIMED, "", math.inf)
 
 T = TypeVar("T")
 
@@ -50,12 +50,10 @@ def measured_row(sites: int, members: int, threshold: int, numbers: int) -> Row:
     )
     with ExitStack() as running:
         parties = [Party(k, roster, running.enter_context(SiteRecords(None))) for k in keys]
-        enrolments = [party.enrol(_JOB, _FACTS) for party in parties][:members]
+        enrolments = [party.enrol(_FACTS) for party in parties][:members]
 
         def contribute(k: int) -> bytes:
-            answered, _ = parties[k].answer(
-                _JOB, _FACTS, 1, _QUESTION, enrolments, lambda: drawn[k]
-            )
+            answered, _ = parties[k].answer(_FACTS, 1, _QUESTION, enrolments, lambda: drawn[k])
             return answered
 
         sent, of_contributor = _timed(contribute, range(sites))

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedcal.core.pages import Table, Text
 from fedcal.experiments.report.figures.drawing import Sheet
-from fedcal.experiments.report.page import Page, Section, Shown, write_text
+from fedcal.experiments.report.page import Page, Section, Shown
 from fedcal.experiments.report.tables import csv_text, markdown
 from fedcal.experiments.research.studies import figures, layout
 from fedcal.experiments.research.studies.cells import printed_rows
@@ -18,7 +18,7 @@ from fedcal.experiments.research.studies.maddock.claims import CLAIMS
 from fedcal.experiments.research.studies.spec import Experiment, Rows
 from fedcal.experiments.runs.files import in_json, to_json, write_folder
 from fedcal.experiments.runs.result import versions
-from fedcal.storage.atomic import path_of
+from fedcal.storage.atomic import path_of, write_whole
 
 LEGEND = (
     f"Mean (standard deviation over seeds) of the classwise ECE on test rows, in %. {layout.MARK}: "
@@ -172,7 +172,7 @@ class Reproduction:
         (folder / f"{name}.csv").write_text(self.to_csv(), "utf-8")
         if self.sheet is not None:
             figures.save(self.sheet, folder, name)
-        write_text(folder / f"{name}.html", self.page().html())
+        write_whole(folder / f"{name}.html", self.page().html())
         (folder / f"{name}.json").write_text(to_json(self.to_json()), "utf-8")
 
 

@@ -14,7 +14,7 @@ from fedcal.core.errors import InputError, TooLittle
 from fedcal.experiments.research.studies.grids import run_grids
 from fedcal.experiments.research.studies.registry import experiment
 from fedcal.experiments.research.studies.result import Reproduction
-from fedcal.experiments.runs.folders import Kind, Replaced, claim
+from fedcal.experiments.runs.folders import Kind, claim
 from fedcal.experiments.runs.sweep import ROWS
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
@@ -92,7 +92,6 @@ def reproduce(
         data = [*(found.networks if networks is None else networks), *data]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TooLittle)  # what noise drowns is what is shown
-            warnings.simplefilter("ignore", Replaced)  # said of all parts together
             seeds = found.seeds if seeds is None else seeds
             rows, statement = run_grids(found, data, seeds, ray_address=ray_address, **wishes)
         result = Reproduction(found, rows, statement)

@@ -13,9 +13,10 @@ from typing import Any
 from fedcal.core import checks, streams
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Count
-from fedcal.core.options import RUNNING, SITES, Option, Options, layered, option, options_of
+from fedcal.core.options import RUNNING, SITES, Option, Options, option, options_of
 from fedcal.experiments.report.families import family_of
 from fedcal.experiments.runs.config import POOLED, Config, label_of, method_named, parse_setting
+from fedcal.experiments.runs.layers import layered
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.strategies.settings import Setting, calibrating, exact_only, settings_of
@@ -58,16 +59,12 @@ class Variant:
 
     @classmethod
     def parse(cls, text: str) -> Variant:
-        """Parse `METHOD` or `METHOD[KEY=VALUE,...]`; `;` separates as `,` does.
-
-        A label is taken as well, as `FedBBQ (weighting=none)`.
-        """
-        match = re.fullmatch(r"([^][()]+)(?:\[([^][()]*)\]|\(([^][()]*)\))?", text.strip())
+        """Parse `METHOD` or `METHOD[KEY=VALUE,...]`; `;` separates as `,` does."""
+        match = re.fullmatch(r"([^][]+)(?:\[([^][]*)\])?", text.strip())
         if match is None:
             raise InputError(f"a method is METHOD or METHOD[KEY=VALUE,...], got {text!r}")
-        method, inside = method_named(match[1]), match[2] if match[3] is None else match[3]
-        settings: dict[str, Setting] = {}
-        for pair in () if inside is None else re.split("[;,]", inside):
+        method, settings = method_named(match[1]), dict[str, Setting]()
+        for pair in () if match[2] is None else re.split("[;,]", match[2]):
             key, value = parse_setting(pair)
             if key in settings:
                 raise InputError(f"{key!r} occurs twice in {text!r}")
@@ -119,8 +116,6 @@ class Cell:
     def name(self) -> str:
         """Name that identifies it in an error message."""
         c = self.config
-        if self.variant.baseline:
-            return f"{self.variant.text} on {c.data}"
         return f"{self.variant.text} on {c.data}, {c.partition}, epsilon {c.epsilon:g}"
 
     @property
@@ -222,11 +217,10 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
             cell = Cell(variant, config, seeds[:1] if once else seeds)
             cells.setdefault(f"{variant.text} {config}", cell)
 
-        def place(cell: Cell) -> tuple[int, bool, bool]:
-            baseline = cell.variant.baseline
-            return self.data.index(cell.config.data), not baseline, baseline and cell.variant.dealt
-
-        return sorted(cells.values(), key=place)
+        baselines = [cell for cell in cells.values() if cell.variant.baseline]
+        ordered = sorted(baselines, key=lambda cell: cell.variant.dealt)
+        ordered += [cell for cell in cells.values() if not cell.variant.baseline]
+        return sorted(ordered, key=lambda cell: self.data.index(cell.config.data))
 
     def _alike(self, variant: Variant, given: dict[str, Any]) -> dict[str, Any]:
         """Add what all runs share, each setting where there is one, and a quorum likewise."""

@@ -59,9 +59,8 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
 
     cells, warned = dict[str, Cell](), dict[str, None]()
     left_out, used = list[LeftOut](), set[tuple[str, object]]()
-    idle = {k: v for k, v in grid.set.items() if k != "rows_per_client"}
-    if grid.quorum != Config.quorum:
-        idle["quorum"] = grid.quorum
+    idle = {**grid.set, "quorum": None if grid.quorum == Config.quorum else grid.quorum}
+    read = {"rows_per_client"}
     for cell in grid.drafts({name: data.test_scores is None for name, data in sources.items()}):
         c = cell.config
         shards, names = dealt(c.data, c.partition, c.clients)
@@ -72,8 +71,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
                 left_out.append((cell, str(e)))
                 continue
             plan = job.plan
-            read = {*c.set} if c.quorum == Config.quorum else {*c.set, "quorum"}
-            idle = {k: v for k, v in idle.items() if k not in read}
+            read |= {*c.set} if c.quorum == Config.quorum else {*c.set, "quorum"}
             used |= _asked(cell)
             little = "".join(underpowered(c.method, shards, job))
             known = replace(  # what the job resolved, but for the method's parameters
@@ -94,19 +92,16 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
     for cell, why in left_out:
         if not _asked(cell) <= used:
             raise errors.InputError(f"{cell.name}: {why}")
-    checks.unused("no run of this comparison reads it", **idle)
+    unread = {name: value for name, value in idle.items() if name not in read}
+    checks.unused("no run of this comparison reads it", **unread)
     if left_out:
-        (first, why), count = left_out[0], len(left_out)
-        told = (
-            "1 impossible combination is" if count == 1 else f"{count} impossible combinations are"
-        )
-        facts = ", ".join(first.protection)
-        warned[f"{told} skipped, the first {first.variant.label} with {facts}: {why}"] = None
+        first, why = left_out[0]
+        facts = f"{first.variant.label} with {', '.join(first.protection)}: {why}"
+        warned[f"impossible combinations are skipped ({len(left_out)}), the first {facts}"] = None
     for text in warned:
         warnings.warn(text, stacklevel=3)
     if few := [cell for cell in cells.values() if cell.little]:
-        told = "1 line is" if len(few) == 1 else f"{len(few)} lines are"
-        text = f"{told} unlikely to help, the first {few[0].name}: {few[0].little}"
+        text = f"lines are unlikely to help ({len(few)}), the first {few[0].name}: {few[0].little}"
         warnings.warn(text, errors.TooLittle, stacklevel=3)
     return Resolved(list(cells.values()), left_out)
 

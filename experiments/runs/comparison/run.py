@@ -1,6 +1,5 @@
 """Many methods, budgets, partitions and seeds in one table: what `fedcal compare` runs."""
 
-import json
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -10,19 +9,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fedcal import datasets, partition
 from fedcal.core import checks, errors
-from fedcal.core.options import takes_options
 from fedcal.datasets import Dataset
-from fedcal.experiments.report import comparison, families, figures, shown, tables
+from fedcal.experiments.report import comparison, families, shown, tables
 from fedcal.experiments.report.page import Page
 from fedcal.experiments.runs import files, folders, load, simulation, sweep
 from fedcal.experiments.runs.comparison import table
-from fedcal.experiments.runs.comparison.grid import AXES, Cell, Grid, read_grid
+from fedcal.experiments.runs.comparison.grid import Cell, Grid, read_grid
 from fedcal.experiments.runs.comparison.resolve import resolve
 from fedcal.experiments.runs.comparison.statement import statement
 from fedcal.experiments.runs.config import merge, read_options
-from fedcal.experiments.runs.jobs import holdout
+from fedcal.experiments.runs.layers import takes_options
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.sweep import CONFIG, ROWS, Row, Run
 from fedcal.metrics.names import METRICS
@@ -147,11 +144,6 @@ class Comparison(shown.Displayable):
         """Runs that failed in operation."""
         return [row for row in self.rows if "error" in row]
 
-    @property
-    def headline(self) -> str:
-        """Sentence that names the best method."""
-        return table.headline(self.cells)
-
     def to_json(self) -> dict[str, Any]:
         """Return the content of `compare.json`: strict JSON, infinity is the text "inf"."""
         config = self.grid.to_dict()
@@ -159,7 +151,7 @@ class Comparison(shown.Displayable):
             "schema": 1,
             "kind": "comparison",
             "config": config | {"epsilon": [*map(files.in_json, config["epsilon"])]},
-            "headline": self.headline,
+            "headline": self.verdict,
             "statement": self.statement,
             "more": self.more,
             "cells": [c | {"epsilon": files.in_json(c["epsilon"])} for c in self.cells],
@@ -169,7 +161,7 @@ class Comparison(shown.Displayable):
     def to_markdown(self) -> str:
         """Return the headline, the table for people, and the statement below it."""
         sentences = "".join(f"* {line}\n" for line in self.statement)
-        return f"{self.headline}\n\n{self.to_table('markdown')}\n{sentences}"
+        return f"{self.verdict}\n\n{self.to_table('markdown')}\n{sentences}"
 
     def to_table(self, form: str = "markdown") -> str:
         """Return the table as a text.
@@ -194,19 +186,15 @@ class Comparison(shown.Displayable):
 
         Figures of an earlier comparison there go.
         """
-        files.write_folder(path_of(out), self._write, stale=figures.COMPARISON_NAMES)
+        record = self.to_json()
+        folders.COMPARISON.write(out, record, beside=self._write, report=self.report)
 
     def _write(self, folder: Path) -> None:
-        def text(name: str, content: str) -> None:
+        texts = {CONFIG: self.grid.to_toml(), "table.md": self.to_markdown()}
+        texts |= {"table.csv": self.to_table("csv"), ROWS: "".join(map(sweep.line_of, self.rows))}
+        for name, content in texts.items():
             (folder / name).write_text(content, "utf-8")
-
-        text(CONFIG, self.grid.to_toml())
-        text(ROWS, "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in self.rows))
-        text(DONE, files.to_json(self.to_json()))
-        text("table.csv", self.to_table("csv"))
-        text("table.md", self.to_markdown())
         if self.report:
-            folders.write_report(folder)
             comparison.write_column(folder, self.cells, self.metrics)
 
     def __repr__(self) -> str:
@@ -215,7 +203,7 @@ class Comparison(shown.Displayable):
     def __str__(self) -> str:
         lines = self.to_table("markdown").splitlines()
         more = len(lines) - _LINES
-        return "\n".join([self.headline, *lines[:_LINES], *([f"and {more} more"] * (more > 0))])
+        return "\n".join([self.verdict, *lines[:_LINES], *([f"and {more} more"] * (more > 0))])
 
     def _lines(self) -> list[dict[str, Any]]:
         return table.as_rows(self.cells)
@@ -228,7 +216,7 @@ class Comparison(shown.Displayable):
     @property
     def verdict(self) -> str:
         """The sentence that names the best method."""
-        return self.headline
+        return table.headline(self.cells)
 
     @property
     def parts(self) -> list[Any]:
@@ -324,40 +312,33 @@ def compare(
     place = sweep.pool_of(jobs, engine, ray_address)
     for metric in metrics:
         checks.one_of("metric", metric, METRICS)
-    journal = None
+    journal, read = None, dict[str, Any]()
     if out is not None:
         out = path_of(out)
         journal = sweep.Journal(out, DONE, check_row, resume=resume, overwrite=overwrite)
         folders.claim(out, folders.COMPARISON, overwrite=overwrite, resume=resume, report=report)
+        read |= journal.begun
     elif resume:
         checks.needed("--out DIR", out, "--resume continues the comparison there")
-    begun = journal.begun if journal is not None else {}
+    if config is not None:
+        read = read_options(path_of(config))
     named, arrays = _named(data, model)
-    read = begun if config is None else read_options(path_of(config))
     grid = read_grid(read, {"data": named}, options)
-    resident = {name for name in grid.data if name in arrays or datasets.is_shipped(name)}
-    paths = (n if n in resident else str(path_of(n).resolve()) for n in grid.data)
-    whole: Any = {"data": tuple(paths)}  # as `simulate` names them; a field of one of `Config`
-    asked = grid = replace(grid, **whole)
-    if begun:
-        then = read_grid(begun)
-        fewer = {"seeds": grid.seeds} if then.seeds < grid.seeds else {}
-        what = f"{out} was begun with another grid"
-        sweep.check_same(what, grid.to_dict(), then.to_dict() | fewer, AXES)
     of = partial(load.load_any, class_names=grid.class_names, positive=grid.positive, csv=grid.csv)
-    sources = {name: of(arrays.get(name, name)) for name in grid.data}
+    loaded = [(arrays.get(name, name), of(arrays.get(name, name))) for name in grid.data]
+    sources = {load.name_of(given, rows): rows for given, rows in loaded}
+    whole: dict[str, Any] = {"data": tuple(sources)}  # as `simulate` names them
+    grid = replace(grid, **whole)
     family = families.family_of(v.method for v in grid.variants).name
     if uncalibrated and family == "calibrate" and "none" not in grid.method:
-        more: Any = {"method": ("none", *grid.method)}
-        asked = replace(grid, **more)
-    cells, left_out = resolve(asked, sources)
+        whole |= {"method": ("none", *grid.method)}
+    cells, left_out = resolve(replace(grid, **whole), sources)
     for name, source in sources.items():
         if family == "evaluate":
-            shards = partition.deal(source.evaluated(), "iid", 1, grid.seed)
-            judged = holdout(shards, (), 0, source.class_names)
+            load.warn_of_rows(source.evaluated(), f"{name}: rows")
         else:
             judged = load.test_part(source.split(grid.seed), grid.seed)
-        load.warn_of_rows(judged, f"{name}: {'' if family == 'evaluate' else 'test '}rows")
+            load.warn_of_rows(judged, f"{name}: test rows")
 
     runs = [run for cell in cells for run in runs_of(cell)]
     nothing: dict[str, Row] = {}

@@ -13,34 +13,36 @@ from fedcal.experiments.runs.statement import sets_noise, told
 from fedcal.strategies.settings import settings_of
 
 
-class Spent(NamedTuple):
-    """Total budget of several private runs over the same units."""
-
-    runs: int
-    epsilon: float
-    delta: float
-
-
-def spent(cells: Sequence[Cell], data: str, unit: str) -> list[Spent]:
-    """Compose the budgets of all private runs on a data set (basic composition, Dwork et al. 2006).
+def composed(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Compose the budgets of all private runs on the same data (basic composition, Dwork 2006).
 
     Budgets add up where the protected units are the same: over all runs for natural clients (and
     for single rows), but only within a seed where a partition deals rows to clients, since a
-    client of one deal, or a client's subject, is nobody in another. There is one entry for each
-    set of units.
+    client of one deal, or a client's subject, is nobody in another.
+
+    Returns
+    -------
+    list of dict
+        For each data set and unit what the runs of the costliest deal spend (`epsilon`,
+        `delta`), and the numbers of `deals` and `runs`.
     """
-    groups: dict[tuple[object, ...], Spent] = {}
+    totals: dict[tuple[str, str], dict[tuple[object, ...], tuple[float, float, int]]] = {}
     for cell in cells:
         c = cell.config
-        if c.data != data or c.unit != unit or math.isinf(c.epsilon) or cell.variant.baseline:
+        if math.isinf(c.epsilon) or cell.variant.baseline:
             continue
+        deals = totals.setdefault((c.data, c.unit), {})
+        dealt = units.UNITS[c.unit].per != "row" and c.partition != "natural"
         for seed in cell.seeds:
-            dealt = units.UNITS[unit].per != "row" and c.partition != "natural"
             key = (c.partition, c.clients, seed) if dealt else ()
-            before = groups.get(key, Spent(0, 0.0, 0.0))
-            delta = before.delta + cell.delta
-            groups[key] = Spent(before.runs + 1, before.epsilon + c.epsilon, delta)
-    return list(groups.values())
+            epsilon, delta, runs = deals.get(key, (0.0, 0.0, 0))
+            deals[key] = (epsilon + c.epsilon, delta + cell.delta, runs + 1)
+    found = []
+    for (data, unit), deals in totals.items():
+        epsilon, delta, _ = max(deals.values())
+        one = {"data": data, "unit": unit, "epsilon": epsilon, "delta": min(1.0, delta)}
+        found.append({**one, "deals": len(deals), "runs": sum(runs for *_, runs in deals.values())})
+    return found
 
 
 class Trusted(NamedTuple):
@@ -87,7 +89,7 @@ def statement(
         mechanisms=dict.fromkeys(c.plan.mechanism.name for c in private if c.plan is not None),
         noise_source=private[0].config.noise_source if private else "",
         more_delta=" and more delta" if any(c.delta for c in private) else "",
-        composed=_composed(cells),
+        composed=composed(cells),
         looked=list(dict.fromkeys(c.config.data for c in private if _looks(c))),
         exact=len(cells) - len(private),
         units=there,
@@ -111,15 +113,3 @@ def _looks(cell: Cell) -> bool:
     if cell.plan is not None and not sets_noise(cell.plan):
         return False
     return name in settings_of(cell.config.method) and name not in cell.config.set
-
-
-def _composed(cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """Return what all private runs on some data spend for each unit, and over how many deals."""
-    found = []
-    for data, unit in dict.fromkeys((c.config.data, c.config.unit) for c in cells):
-        if groups := spent(cells, data, unit):
-            most = max(groups, key=lambda g: (g.epsilon, g.delta))
-            sums = {"epsilon": most.epsilon, "delta": min(1.0, most.delta)}
-            deals = {"deals": len(groups), "runs": sum(g.runs for g in groups)}
-            found.append({"data": data, "unit": unit, **sums, **deals})
-    return found

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedcal.core import pages, printable
 from fedcal.experiments.report import families
+from fedcal.experiments.report.figures.curves import differing
 from fedcal.experiments.runs.comparison.grid import Cell
 from fedcal.experiments.runs.sweep import Row
 from fedcal.metrics import names
@@ -35,16 +36,10 @@ def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
     rows
         one for each of its seeds
     """
-    c, exact = cell.config, math.isinf(cell.config.epsilon)
-    good = [row for row in rows if "error" not in row]
+    c, good = cell.config, [row for row in rows if "error" not in row]
     first: Row = next(iter(good), {"privacy": {}, "communication": {}})
-    baseline = cell.variant.baseline
-    asked: dict[str, Any] = {}
-    if (
-        families.family_of([c.method]).covers
-        and (alpha := settings_of(c.method).get("alpha")) is not None
-    ):
-        asked["alpha"] = c.set.get("alpha", alpha.default)
+    baseline, alpha = cell.variant.baseline, settings_of(c.method).get("alpha")
+    asked = {} if alpha is None else {"alpha": c.set.get("alpha", alpha.default)}
     return {
         "data": c.data,
         "method": c.method,
@@ -53,21 +48,21 @@ def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
         **asked,
         "clients": c.clients if cell.variant.dealt else None,
         "partition": c.partition if cell.variant.dealt else None,
+        "rounds": 0 if baseline else c.rounds,
+        "sampling_rate": None if baseline else c.sampling_rate,
         "epsilon": c.epsilon,
-        "delta": None if exact else cell.delta,
+        "delta": None if math.isinf(c.epsilon) else cell.delta,
         "unit": None if baseline else c.unit,
         "trust": None if baseline else c.trust,
-        "sampling_rate": None if baseline else c.sampling_rate,
-        "rounds": 0 if baseline else c.rounds,
-        "seeds": [row["run"]["seed"] for row in good],
-        "before": _metrics("before", good),
-        "after": _metrics("after", good, values=True),
-        "noise_std": first["privacy"].get("noise_std"),
         "mechanism": None if baseline else first["privacy"].get("mechanism"),
+        "noise_std": first["privacy"].get("noise_std"),
         "bytes_up": first["communication"].get("bytes_up_per_client"),
         "bytes_down": first["communication"].get("bytes_down_per_client"),
-        "seconds": spread([s for row in good if (s := row["seconds"]) is not None]),
         "baseline": baseline,
+        "seeds": [row["run"]["seed"] for row in good],
+        "before": {m: spread(values) for m, values in _over("before", good)},
+        "after": {m: {**spread(v), "values": v} for m, v in _over("after", good)},
+        "seconds": spread([s for row in good if (s := row["seconds"]) is not None]),
         "failures": [
             {"seed": row["run"]["seed"], "error": row["error"]} for row in rows if "error" in row
         ],
@@ -78,19 +73,17 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
     """Mean and std of a sample; None where there is nothing."""
     if not values:
         return {"mean": None, "std": None}
-    return {
-        "mean": statistics.fmean(values),
-        "std": statistics.stdev(values) if len(values) > 1 else 0.0,
-    }
+    std = statistics.stdev(values) if len(values) > 1 else 0.0
+    return {"mean": statistics.fmean(values), "std": std}
 
 
-def _metrics(part: str, rows: Sequence[Row], values: bool = False) -> dict[str, Any]:
-    names = dict.fromkeys(name for row in rows for name in row[part])
-    metrics: dict[str, Any] = {}
-    for name in names:
-        over = [row[part][name] for row in rows if name in row[part]]
-        metrics[name] = spread(over) | ({"values": over} if values else {})
-    return metrics
+def _over(part: str, rows: Sequence[Row]) -> Iterable[tuple[str, list[float]]]:
+    """Return the metrics of a part, each with its values in all rows that have it."""
+    over: dict[str, list[float]] = {}
+    for row in rows:
+        for name, value in row[part].items():
+            over.setdefault(name, []).append(value)
+    return over.items()
 
 
 def headline(lines: Sequence[Line]) -> str:
@@ -109,15 +102,15 @@ def headline(lines: Sequence[Line]) -> str:
     if not fitted:
         return "Nothing but baselines was run."
     ranked = [c for c in fitted if c["seeds"] and not c["failures"]]
-    if ranked and not family.best:
+    if not ranked:
+        return "No method was run to its end with every seed."
+    if not family.best:
         return f"{family.what}."
     ranked = [c for c in ranked if math.isfinite(c["epsilon"])] or ranked
     varied = [k for k in _SETTING if len({c.get(k) for c in ranked}) > 1]
     settings: dict[tuple[Any, ...], list[Line]] = {}
     for c in sorted(ranked, key=lambda c: float(c["epsilon"])):
         settings.setdefault((c["epsilon"], *(c[k] for k in varied)), []).append(c)
-    if not settings:
-        return "No method was run to its end with every seed."
     can_win = _covers if family.covers else lambda c: not collapsed(c, lines)
     left = {key: some for key, all_of in settings.items() if (some := [*filter(can_win, all_of)])}
     if not left:
@@ -184,12 +177,11 @@ def harmed(lines: Sequence[Line]) -> str:
     """
     worse = []
     for line in lines:
-        if line["baseline"] or "nll" not in line["before"] or not line["seeds"]:
+        before, after = (line[part].get("nll") for part in ("before", "after"))
+        if line["baseline"] or not before or not after:
             continue
-        before, after = (line[part]["nll"] for part in ("before", "after"))
         if after["mean"] - before["mean"] > max(before["std"], after["std"]):
-            epsilon = line["epsilon"]
-            budget = "no privacy" if math.isinf(epsilon) else f"epsilon {epsilon:g}"
+            budget = "no privacy" if math.isinf(line["epsilon"]) else f"epsilon {line['epsilon']:g}"
             worse.append(f"{line['label']} with {budget}")
     named = printable.listed(worse, most=5)
     return f"Worse than the model itself, in log loss: {named}." if worse else ""
@@ -225,8 +217,6 @@ def _counted(family: families.Family, settings: Sequence[Sequence[Line]]) -> str
     text = ", ".join(f"{label} in {times}" for label, times in won.most_common())
     tied = sum(len(rivals) > 1 and not _sure(family, *rivals[:2]) for rivals in ranked)
     noise = f"within the noise of the seeds of the next in {tied or 'none'} of them"
-    if all(len(c["seeds"]) == 1 for rivals in settings for c in rivals):
-        noise = "one seed: the noise is unknown"
     return f"{family.what}, of {len(settings)} settings: {text} ({noise})."
 
 
@@ -238,9 +228,9 @@ def _sure(family: families.Family, best: Line, rival: Line) -> bool:
         by_seed.append(dict(zip(line["seeds"], values, strict=False)))
     differences = [by_seed[1][seed] - by_seed[0][seed] for seed in {*by_seed[0]} & {*by_seed[1]}]
     n = len(differences)
-    if n < 2:
+    if n < 2:  # the noise of one seed is unknown
         noise = max(float(c["after"][family.best]["std"]) for c in (best, rival))
-        return family.mean(rival) - family.mean(best) > noise
+        return 0 < noise < family.mean(rival) - family.mean(best)
     from scipy.special import stdtrit  # slow
 
     error = float(stdtrit(n - 1, 0.975)) * statistics.stdev(differences) / math.sqrt(n)
@@ -277,14 +267,7 @@ _FACTS = (
 )
 _FOLLOWING = ("trust", "mechanism", "rounds")
 """Facts that follow from method and budget unless they are given."""
-_TELLING = (
-    *("data", "label", "clients", "partition", "sampling_rate", "unit", "epsilon", "delta"),
-)
-_KEPT = (
-    *("data", "method", "label", "settings", "alpha", "clients", "partition", "rounds"),
-    *("sampling_rate", "epsilon", "delta", "unit", "trust", "mechanism", "noise_std"),
-    *("bytes_up", "bytes_down", "baseline"),
-)
+_RESULTS = ("before", "after", "seeds", "seconds", "failures")
 _COSTS = ("delta", "noise std", "bytes up / down", "seconds")
 _WORDS = ("method", "data", "partition", "unit", "trust", "mechanism")
 _PARTS = (("before", "before", "mean"), ("mean", "after", "mean"), ("std", "after", "std"))
@@ -307,7 +290,7 @@ def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
     columns = families.columns_of(lines, metrics)
     facts = {k: {line.get(k): None for line in lines if line.get(k) is not None} for k in _FACTS}
     varied = [k for k, values in facts.items() if len(values) > 1]
-    telling = _telling(lines, varied)
+    telling = differing(lines)
     varied = [k for k in varied if k not in _FOLLOWING or k in telling]
     heads = ("method", *(k.replace("_", " ") for k in varied), "epsilon")
     heads += tuple(map(names.column, columns)) + _COSTS * (not metrics)
@@ -327,8 +310,8 @@ def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
     for group in groups:
         best = _best(group, columns) if ranked else {}
         for line, marks in group:
-            row = _row(line, varied, columns, best, marks)
-            rows.append([*row, *(() if metrics else _costs(line))])
+            costs = () if metrics else _costs(line)
+            rows.append([*_row(line, varied, columns, best, marks), *costs])
     begin = dict.fromkeys(accumulate(map(len, groups[:-1])), "")
     used = [m for m in MARKS if any(m in marks for _, marks in marked)]
     note = " ".join(f"{m} {MARKS[m]}." for m in used)
@@ -342,38 +325,17 @@ def _best(group: Sequence[tuple[Line, str]], metrics: Iterable[str]) -> dict[str
     `group` holds lines with their marks.
     """
     best = {}
-    rivals = [
-        c
-        for c, marks in group
-        if not c["baseline"] and c["seeds"] and not c["failures"] and COLLAPSED not in marks
-    ]
+    rivals = [c["after"] for c, marks in group if _competes(c) and COLLAPSED not in marks]
     for metric in metrics:
-        means = [names.shown(metric, m) for c in rivals if (m := _mean(c, metric)) is not None]
+        means = [names.shown(metric, after[metric]["mean"]) for after in rivals if metric in after]
         pick = max if names.named(metric).higher else min
         if len({*means}) > 1:
             best[metric] = pick(means, key=float)
     return best
 
 
-def _mean(line: Line, metric: str) -> float | None:
-    mean: float | None = line["after"].get(metric, {}).get("mean")
-    return mean
-
-
-def _telling(lines: Sequence[Line], varied: Sequence[str]) -> list[str]:
-    """Return those of `_FOLLOWING` that distinguish lines which all before them do not."""
-    keys, telling = list(_TELLING), list[str]()
-    for fact in _FOLLOWING:
-        # a delta of 0 is a consequence of the mechanism, and no name for it
-        known = [k for k in keys if (fact, k) != ("mechanism", "delta")]
-        without, with_fact = (
-            len({tuple(line.get(k) for k in some) for line in lines})
-            for some in (known, [*known, fact])
-        )
-        if fact in varied and with_fact > without:
-            keys.append(fact)
-            telling.append(fact)
-    return telling
+def _competes(line: Line) -> bool:
+    return not line["baseline"] and not line["failures"]
 
 
 def _row(
@@ -403,7 +365,7 @@ def as_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
     """Return the CSV's content, by column."""
     metrics = list(dict.fromkeys(name for line in lines for name in line["after"]))
     return [
-        {key: line[key] for key in _KEPT if key in line}
+        {key: value for key, value in line.items() if key not in _RESULTS}
         | {"runs": len(line["seeds"]), "failed": len(line["failures"])}
         | {
             f"{metric}_{name}": line[part].get(metric, {}).get(of)
@@ -430,8 +392,8 @@ def _spread(metric: str, line: Line, best: Mapping[str, str]) -> pages.Entry:
     mean, std = names.shown(metric, over["mean"]), names.shown(metric, over["std"])
     some = len(over.get("values", range(runs)))  # what ships of a comparison has means alone
     notes = [f"± {std}"] * (float(std) != 0) + [f"[{some} of {runs}]"] * (some != runs)  # drowned
-    competes = not line["baseline"] and not line["failures"]
-    return pages.Marked(mean, best=competes and best.get(metric) == mean, small=" ".join(notes))
+    won = _competes(line) and best.get(metric) == mean
+    return pages.Marked(mean, best=won, small=" ".join(notes))
 
 
 def _noise(line: Line) -> str:

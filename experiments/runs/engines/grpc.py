@@ -97,6 +97,7 @@ def run_grpc(
         running.enter_context(run.superlink(options, keys / "ca.crt"))
         public = [str(keys / "sites" / f"{name}.pub") for name in names]
         run.flwr_many([["supernode", "register", key, superlink.CONNECTION] for key in public])
+        terms = job.terms()
         for k, name in enumerate(names):
             site = folder / name
             own = shards.block(k, k + 1)
@@ -105,7 +106,7 @@ def run_grpc(
                 place = {"federation": folder / FEDERATION, "sign_key": folder / f"{name}.pem"}
                 place["sign_key"].touch(0o600)
                 place["sign_key"].write_bytes(signing[k].to_pem())
-            prepare(site, own, number=k, simulated=True, **place)
+            prepare(site, own, number=k, simulated=True, terms=terms, **place)
             key = keys / "sites" / f"{name}.key"
             node = supernode(site, fleet=fleet, root_certificates=keys / "ca.crt", key=key)
             started = running.enter_context(node)

@@ -16,11 +16,11 @@ from hostile_server import FEDERATION, JOB, asked_by, content_of, hostile
 from fedcal.clients.questions.histograms import OutcomeCell
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.clients.site.process.site_app import site_app
-from fedcal.clients.site.records.records import records_of
 from fedcal.clients.site.site_log import LOGGER
+from fedcal.clients.site.store import records_of
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
-from fedcal.strategies.server.job import Job, terms_of_job
+from fedcal.strategies.server.job import Job
 
 NODE, RUN = 70, "0123456789abcdef"
 
@@ -28,12 +28,12 @@ NODE, RUN = 70, "0123456789abcdef"
 class Site:
     """A site in this process."""
 
-    def __init__(self, folder: Path, rows: int = 60) -> None:
+    def __init__(self, folder: Path, rows: int = 60, job: Job = JOB) -> None:
         rng = np.random.Generator(np.random.Philox(key=1))
         logits, labels = rng.normal(size=(rows, 2)), rng.integers(2, size=rows)
-        prepare(folder, Shards(logits, labels, np.array([0, rows])))
+        prepare(folder, Shards(logits, labels, np.array([0, rows])), terms=job.terms())
         self.folder = folder
-        self.grid = InProcessGrid(site_app(folder, terms_of_job), [NODE])
+        self.grid = InProcessGrid(site_app(folder), [NODE])
 
     def ask(self, request: Any, fields: dict[str, Any], **more: ConfigRecord) -> Message:
         self.grid._contexts[NODE].run_config = fields
@@ -85,7 +85,7 @@ def test_the_server_does_not_learn_on_which_rows_a_question_fails(
         return cell(self, shards)
 
     monkeypatch.setattr(OutcomeCell, "sums", fails_on_two)
-    site = Site(tmp_path / "site", rows)
+    site = Site(tmp_path / "site", rows, job)
     assert not site.ask(asked_by(job, RUN), job.to_fields()).has_error()
     assert site.booked() == 1
     assert sum("fails on this site's rows" in line for line in caplog.messages) == (rows > 1)

@@ -1,47 +1,31 @@
-"""The plan that a site makes and keeps: read again as it was, and never another run's."""
+"""The terms that a site accepts and keeps: read again as they were, and of no other job."""
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pytest
-from policies import policy_text
 from refusals import each_is_refused, refused
 
-from fedcal.clients.site.guard import own_terms, plan_fields, plan_from
-from fedcal.clients.site.prepared import prepare, prepared
-from fedcal.core.errors import InputError
-from fedcal.core.scores import Kind
+from fedcal.clients.site.guard import own_terms
+from fedcal.clients.site.prepared import TERMS, prepare, prepared
 from fedcal.core.shards import Shards
 from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy import Federation
-from fedcal.privacy.agreement import Terms
-from fedcal.strategies.server.job import Job, terms_of_job
+from fedcal.privacy.agreement import AGREED, Terms
+from fedcal.privacy.query import QUERIES
+from fedcal.strategies.server.job import Job
 
 FEDERATION = Federation(5, 2, epsilon=1.0, trust="distributed", noise_source="system")
 FIELDS: dict[str, Any] = Job("fedbin", FEDERATION).to_fields()
-
-POLICY = policy_text(settings={"fedbin": {"bins_exponent": [3, 6]}})
-
-
-class Planner:
-    """Counts the plans that are made."""
-
-    def __init__(self) -> None:
-        self.made = 0
-
-    def __call__(self, fields: Mapping[str, Any], classes: int, input: Kind) -> Terms:
-        self.made += 1
-        return terms_of_job(fields, classes, input)
 
 
 @pytest.fixture
 def site(tmp_path):
     rows = Shards(np.zeros((6, 2)), np.array([0, 1] * 3), np.array([0, 6]))
-    prepare(tmp_path / "site", rows)
+    prepare(tmp_path / "site", rows, terms=Job("fedbin", FEDERATION).terms())
     return prepared(tmp_path / "site")
 
 
@@ -61,54 +45,152 @@ def law_job(name: str) -> Job:
 
 
 @pytest.mark.parametrize("name", [*MECHANISMS, "protocol"])
-def test_a_kept_plan_is_the_plan(name):
-    plan = law_job(name).plan
+def test_kept_terms_are_the_terms(name, tmp_path):
+    terms = law_job(name).terms()
+    plan = terms.plan
     assert plan.committee if name == "protocol" else plan.mechanism.name == name
-    again = plan_from(json.loads(json.dumps(plan_fields(plan))))
-    assert again == plan
-    assert again.key == plan.key
-    assert again.noise == plan.noise
+    again = Terms.from_plain(json.loads(json.dumps(terms.to_plain(), allow_nan=False)))
+    assert again.plan == plan
+    assert again.plan.key == plan.key
+    assert again.plan.noise == plan.noise
+    assert (again.job, again.form, again.digest) == (terms.job, terms.form, terms.digest)
+    again.check()
 
 
-def test_it_is_made_once_in_a_run(site):
-    planner = Planner()
-    plans = [own_terms(FIELDS, run, site, planner) for run in ("r", "s", "r", "s")]
-    assert planner.made == 2
-    assert len({terms.plan.key for terms in plans}) == 1
-    assert plans[2] == plans[0]  # read from the file, with its questions
-    later = {**FIELDS, "resume": True, "out": "elsewhere", "ledger": "/tmp/other"}
-    assert own_terms(later, "r", site, planner) == plans[0]  # a server that goes on
-    assert planner.made == 2
+def test_they_are_of_every_run_of_their_job(site):
+    runs = [own_terms(FIELDS, run, site) for run in ("r", "s")]
+    assert runs[0] is runs[1]
+    open_to_sites = {"resume": True, "out": "elsewhere", "ledger": "/tmp/other", "input": ""}
+    assert own_terms({**FIELDS, **open_to_sites, "classes": 0}, "r", site) is runs[0]
 
 
-def test_a_run_stays_the_job_that_it_was(site):
-    fields, planner = {**FIELDS, "input": ""}, Planner()
-    own_terms(fields, "r", site, planner)
+def test_another_job_is_refused(site):
     for change in (
         {"epsilon": 2.0},
         {"method": "fedbbq"},
         {"settings": '{"bins_exponent": 3}'},
         {"clients": 6},
         {"class-digest": "0" * 64},
-        {"input": "logits"},
+        {"input": "probs"},
         {"committee": 3},
+        {"noise-source": "seeded"},
     ):
-        with pytest.raises(InputError):
-            own_terms({**fields, **change}, "r", site, planner)
-    assert planner.made == 1
+        (name,) = change
+        refused(f"{name} of the run", own_terms, {**FIELDS, **change}, "r", site)
+    for name in FIELDS.keys() & AGREED.keys():
+        short = {key: value for key, value in FIELDS.items() if key != name}
+        refused(name, own_terms, short, "r", site)
 
 
 def test_a_run_has_a_name(site):
     table = [(run, "the name of a run must be") for run in ("", "a/b", "x" * 65, "r\n", "\0")]
-    each_is_refused(table, lambda run: own_terms(FIELDS, run, site, terms_of_job))
+    each_is_refused(table, lambda run: own_terms(FIELDS, run, site))
 
 
-def test_nothing_is_made_of_settings_that_the_policy_does_not_allow(site):
-    planner = Planner()
-    (site.folder / "site.toml").write_text(POLICY, "utf-8")
-    limited = replace(site, has_policy=True)
-    for change in ({"method": "fedbbq"}, {"settings": '{"bins_exponent": 40}'}):
-        refused("policy refuses", own_terms, {**FIELDS, **change}, "r", limited, planner)
-    assert planner.made == 0
-    own_terms({**FIELDS, "settings": '{"bins_exponent": 5}'}, "r", limited, planner)
-    assert planner.made == 1
+def test_a_site_that_has_accepted_nothing_answers_nothing(site):
+    (site.folder / TERMS).unlink()
+    refused("a study that this site has accepted is needed", own_terms, FIELDS, "r", site)
+    (site.folder / TERMS).write_text('{"job": 1}')
+    refused("cannot be read as the terms", own_terms, FIELDS, "r", prepared(site.folder))
+
+
+def in_plan(**change: Any) -> Any:
+    return lambda plain: plain["plan"] | change
+
+
+def noise(factor: float) -> Any:
+    def change(plain: dict[str, Any]) -> dict[str, Any]:
+        name, parts = plain["plan"]["mechanism"]
+        return plain["plan"] | {"mechanism": [name, {k: factor * v for k, v in parts.items()}]}
+
+    return change
+
+
+def norms(plain: dict[str, Any]) -> dict[str, Any]:
+    bound = plain["plan"]["bound"]
+    return plain["plan"] | {"bound": bound | {"norms": [2 * norm for norm in bound["norms"]]}}
+
+
+def facts(**change: Any) -> Any:
+    return lambda plain: plain["plan"] | {"federation": plain["plan"]["federation"] | change}
+
+
+HOSTILE: dict[str, tuple[Any, str]] = {
+    "two thirds of the noise": (noise(2 / 3), "noise of the plan"),
+    "three halves of it": (noise(3 / 2), "noise of the plan"),
+    "another epsilon": (in_plan(epsilon=0.5), "epsilon of the plan"),
+    "another epsilon of the facts": (facts(epsilon=8.0), "epsilon of the plan"),
+    "another delta": (in_plan(delta=1e-6), "delta of the plan"),
+    "more rounds": (in_plan(rounds=3), "noise of the plan"),
+    "no rounds": (in_plan(rounds=0), "number of rounds"),
+    "parts": (in_plan(parts=7), "parts|answer|needs noise of all"),
+    "counting rounds": (in_plan(counting_rounds=1), "rounds"),
+    "another rate of clients": (facts(sampling_rate=0.5), "sampling_rate of the plan"),
+    "another rate of rows": (in_plan(row_rate=0.5), "take part by chance|noise of the plan"),
+    "another number of clients": (facts(clients=50), "clients of the plan"),
+    "a quorum of more": (in_plan(quorum=9), "quorum of the plan"),
+    "another diameter": (in_plan(diameter=3), "diameter of the plan"),
+    "another adjacency": (in_plan(adjacency="nobody"), "adjacency of the plan"),
+    "no bound": (in_plan(bound=None), "."),
+    "no plan": (lambda plain: {}, "cannot be read"),
+    "another unit": (facts(unit="example"), "unit of the plan"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("law", ["gaussian", "laplace", "protocol"])
+def test_a_plan_that_does_not_follow_from_its_question_and_budget_is_refused(name, law):
+    change, why = HOSTILE[name]
+    plain = json.loads(json.dumps(law_job(law).terms().to_plain()))
+    Terms.from_plain(plain).check()
+    refused(why, lambda: Terms.from_plain(plain | {"plan": change(plain)}).check())
+
+
+def test_a_bound_that_the_noise_is_not_for_is_another_plan():
+    """Of a larger norm the noise is larger: a site clips to the norm that the noise is for."""
+    plain = law_job("gaussian").terms().to_plain()
+    wide = Terms.from_plain(plain | {"plan": norms(plain)})
+    own = Terms.from_plain(plain).plan
+    assert wide.plan.noise_std == tuple(2 * std for std in own.noise_std)
+
+
+def asks(**change: Any) -> Any:
+    return lambda plain: {"questions": [plain["questions"][0] | change]}
+
+
+QUESTIONS: dict[str, tuple[Any, str]] = {
+    "none": (lambda plain: {"questions": []}, "number of questions"),
+    "an unknown one": (asks(kind="rows"), "question"),
+    "an open parameter": (asks(fixed={}), "parameters of the question"),
+    "parameters of another": (asks(kind="accuracy_gap"), "parameters of the question"),
+    "what all clients answer": (
+        asks(kind="class_counts", fixed={"classes": 2}),
+        "which all clients answer",
+    ),
+    "no rounds": (asks(rounds=[1]), "cannot be read"),
+    "another job": (lambda plain: {"job": plain["job"] | {"epsilon": 2.0}}, "epsilon of the plan"),
+    "no facts": (lambda plain: {"job": {}}, "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_questions_that_leave_something_open_are_refused(name):
+    change, why = QUESTIONS[name]
+    plain = json.loads(json.dumps(law_job("gaussian").terms().to_plain()))
+    refused(why, lambda: Terms.from_plain(plain | change(plain)).check())
+
+
+def test_a_question_is_bounded_as_the_plan_counts_on():
+    """One row may move the single 1 of a cell: its answers are no sums over rows."""
+    rows = Job("fedbin", Federation(5, 2, epsilon=1.0, unit="example", trust="central"))
+    cell = {"kind": "outcome_cell", "fixed": {}, "moving": {}, "rounds": [1, 1], "cells": "inf"}
+    names = [field.name for field in fields(QUERIES["outcome_cell"])]
+    cell["fixed"] = dict.fromkeys(names, 1)
+    plain = json.loads(json.dumps(rows.terms().to_plain()))
+    asked = Terms.from_plain(plain | {"questions": [cell]})
+    refused("bound of the question 'outcome_cell' is per must be 'client'", asked.check)
+    whole = json.loads(json.dumps(law_job("unary").terms().to_plain()))
+    counts = plain["questions"][0]
+    refused(
+        "unary encoding|in a job of parts", Terms.from_plain(whole | {"questions": [counts]}).check
+    )

@@ -3,6 +3,7 @@
 What follows from all of it, whatever goes wrong: tests/end_to_end/test_secure_sum_faults.py.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -158,6 +159,7 @@ def test_a_lying_contributor_is_left_out(lie, match, world):
 def test_only_members_keys_for_this_job_are_sealed_for(world):
     one = Round(world)
     job, question = digest("another job"), digest("question")
+    about = replace(ABOUT, job=job)
     told = [world.enrol(member, job) for member in world.committee.members]
     known = [text for text in told if text is not None]
     drawn: list[Any] = []
@@ -172,11 +174,11 @@ def test_only_members_keys_for_this_job_are_sealed_for(world):
     unusable = (own, one.enrolled[3], zero, known[0], outsiders, b"")
     for more in ([], *([text] for text in unusable)):
         with pytest.raises(InputError, match=r"have enrolled must be .* got 2"):
-            one.party(4).answer(job, ABOUT, 1, question, [*known[:2], *more], draw)
+            one.party(4).answer(about, 1, question, [*known[:2], *more], draw)
     assert not drawn  # before anything is drawn
     for number, text in enumerate((zero, b"", own), 1):  # one bad member does not stop the others
         told = [*known[:2], text, known[2]]
-        sent, _ = one.party(4).answer(job, ABOUT, number, question, told, draw)
+        sent, _ = one.party(4).answer(about, number, question, told, draw)
         assert Header.read(Contribution.from_bytes(sent).header).receivers == (0, 1, 2)
 
 
@@ -187,6 +189,7 @@ def test_the_answer_of_a_round_is_one_text(world):
         world.restart(4)
         text = world.answer(4, one.job, 1, question, enrolments)
         assert text == one.sent[4].to_bytes()
+    about = replace(ABOUT, job=one.job)
     with pytest.raises(InputError, match="asked before"):
-        one.party(4).answer(one.job, ABOUT, 1, digest("?"), one.enrolled, lambda: np.zeros(3, "u8"))
+        one.party(4).answer(about, 1, digest("?"), one.enrolled, lambda: np.zeros(3, "u8"))
     assert world.violations() == []

@@ -22,7 +22,8 @@ from fedcal.experiments.deploy.site import check_policy
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.declared import Question
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.noise_plan import Plan, make_plan
+from fedcal.privacy.making import make_plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster
@@ -79,7 +80,7 @@ class Asked:
         if self.facts:
             plan = replace(plan, federation=replace(plan.federation, **self.facts))
         question = Question("temperature_update", self.fixed, {}, (1, self.rounds), self.cells)
-        policy.check(job, Terms(plan, (question,)), self.length, self.roster, self.today)
+        policy.check(job, Terms(job, plan, (question,)), self.length, self.roster, self.today)
 
 
 POLICY = Policy(
@@ -181,7 +182,10 @@ EDGES: dict[str, tuple[Policy, Asked, Asked, str]] = {
         Asked(replace(EXACT, quorum=2 / 7)), "exact sum: asked is 2, allowed at least 3",
     ),
 }  # fmt: skip
-KEPT_ELSEWHERE = {"epsilon_total", "delta_total", "cpu_seconds", "memory_mib"}
+KEPT_ELSEWHERE = {
+    *(f"{of}_{over}" for of in ("epsilon", "delta") for over in ("a_year", "total")),
+    *("cpu_seconds", "memory_mib"),
+}
 """By the site's records, and by the process that answers."""
 
 

@@ -13,7 +13,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.noise_plan import make_plan
+from fedcal.privacy.making import make_plan
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey, make_key
 from fedcal.secure_aggregation.roster import Member, Roster
@@ -140,7 +140,7 @@ def test_under_the_protocol_a_site_needs_a_policy(tmp_path):
     facts = {"clients": 3, "classes": 2, "epsilon": 1.0, "trust": "distributed"}
     for committee in ({}, {"committee": 3, "threshold": 3, "quorum": 1.0}):
         plan = make_plan(Federation(**facts, **committee), rounds=1, bound=Bound((2,), (1.0,)))
-        terms = Terms(plan, ())
+        terms = Terms({}, plan, ())
         if committee:
             refused("needs --federation, --sign-key and --policy", site.check_policy, {}, terms, 2)
         else:

@@ -146,7 +146,9 @@ def test_noise_that_drowns_the_sites_and_a_gate_that_refuses_are_said(home, monk
     assert ["adds almost nothing" in str(one.told["statement"]) for one in each] == [True, False]
     monkeypatch.setattr(at_site, "MOST_RISK", -1.0)
     kept = told(home, "switzerland.npz")
-    assert kept.told["verdict"].startswith("Keep the model as it is: with 61 rows and this prior")
+    assert kept.told["verdict"].startswith(
+        "Keep the model as it is: with 61 subjects and this prior"
+    )
     falls = [t["fall of it"] for t in kept.told["priors"].values()]
     assert falls == pytest.approx([0, 0], abs=1e-9)
     assert (kept.calibrator.kind, kept.calibrator.classes) == ("identity", 2)

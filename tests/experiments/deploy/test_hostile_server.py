@@ -14,7 +14,7 @@ from hostile_server import JOB
 from superlink import SuperLink
 
 from fedcal.clients.site.prepared import prepare, prepared
-from fedcal.clients.site.records.records import records_of
+from fedcal.clients.site.store import records_of
 from fedcal.core.shards import Shards
 from fedcal.experiments.deploy.flower_app import app_toml
 from fedcal.experiments.deploy.supernode import supernode
@@ -87,7 +87,7 @@ def test_each_thing_that_was_not_agreed_is_refused(link, tmp_path):
     assert not mark.exists()
     with records_of(prepared(site)) as records:
         (booked,) = records.booked()
-    assert (booked.about.epsilon, booked.answered) == (1.0, (1,))
+    assert (booked.epsilon, booked.answered) == (1.0, (1,))
     lines = (site / "site.log").read_text("utf-8").splitlines()
     said = [re.sub(r"^[\d-]+ [\d:]+ ", "", line) for line in lines]
     assert sum(line.startswith("refused to answer: ") for line in said) == len(heard) + 4

@@ -29,7 +29,7 @@ from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster
 from fedcal.strategies.server import participation, run_folder
-from fedcal.strategies.server.job import terms_of_job
+from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.transport import ANSWER, RESULT
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -42,14 +42,16 @@ class Sites(InProcessGrid):
 
     def __init__(self, folder: Path, fields: dict[str, Any]) -> None:
         rng = np.random.default_rng(3)
-        super().__init__(site_app(folder, terms_of_job), [70 + k for k in range(CLIENTS)])
+        super().__init__(site_app(folder), [70 + k for k in range(CLIENTS)])
         self._apps, self.leave = {}, False
+        terms = Job.from_fields(fields, CLIENTS, 3).terms()
         for node, context in self._contexts.items():
             labels = rng.integers(0, 3, 60)
             logits = 3 * (rng.normal(size=(60, 3)) + np.eye(3)[labels])
             site = folder / f"site-{node}"
-            prepare(site, Shards.from_owner(logits, labels, np.zeros(60, np.int64), 1))
-            self._apps[node] = site_app(site, terms_of_job)
+            rows = Shards.from_owner(logits, labels, np.zeros(60, np.int64), 1)
+            prepare(site, rows, terms=terms)
+            self._apps[node] = site_app(site)
             context.run_config = fields
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -121,10 +123,9 @@ def test_another_run_takes_the_place_of_one_that_has_ended(link, tmp_path):
         first = deploy.deployed(config(tmp_path), out=out)
     assert (out / "result.json").exists()
     other = config(tmp_path, epsilon=2.0)
-    refused(r"holds a run over real sites of .*: --over", deploy.deployed, other, out=out)
+    refused(r"holds a run over real sites: --over", deploy.deployed, other, out=out)
     link.before = lambda sites: None
-    with pytest.warns(UserWarning, match="which is replaced"):
-        second = deploy.deployed(other, out=out, overwrite=True)
+    second = deploy.deployed(other, out=out, overwrite=True)
     assert second.privacy["epsilon"] == 2.0
     assert second.rounds != first.rounds
     assert values(out) == [one["values"] for one in second.rounds]

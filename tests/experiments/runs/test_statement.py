@@ -7,7 +7,9 @@ import pytest
 from laws import prefer
 
 from fedcal.experiments.runs.statement import Facts, of_plan, without_privacy
-from fedcal.privacy.noise_plan import Federation, Plan, make_plan
+from fedcal.privacy.federation import Federation
+from fedcal.privacy.making import make_plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
 

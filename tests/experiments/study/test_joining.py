@@ -1,5 +1,6 @@
 """What a hospital does before a study runs: rows, keys, and what it accepts."""
 
+import io
 import json
 import sqlite3
 from dataclasses import replace
@@ -12,21 +13,21 @@ from quarters import connection
 from refusals import each_is_refused, refused
 from studies import study
 
+from fedcal.clients.site.account import OWN_NOISE, JobFacts
 from fedcal.clients.site.policy import Policy
-from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
-from fedcal.clients.site.records.records import SiteRecords, records_in
+from fedcal.clients.site.store import SiteRecords, records_in
+from fedcal.datasets.site_csv import Reading
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.study.joining import Kit, join, rows_of
 from fedcal.experiments.study.sealed import Join
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.secure_aggregation.roster import in_words
-from fedcal.strategies.server.job import terms_of_job
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 ONE = study(",".join(SITES))
 FACTS = JobFacts(
-    *("evaluate", "subject", "distributed", "add-remove", "laplace", 1.0, 0.0, 1),
+    *("a" * 64, "evaluate", "subject", "distributed", "add-remove", "laplace", 1.0, 0.0, 1),
     *(OWN_NOISE, "host:9092", float("inf")),
 )
 
@@ -45,10 +46,13 @@ def test_rows_that_cannot_work_are_one_line(tmp_path):
     n = len(table()["label"])
     wrong = [
         ((ONE, changed(patient=None)), "column subject .or patient. of .* is needed"),
-        ((ONE, changed(score=[45.0] * n)), "45 at row .* must lie in .0, 1."),
+        (
+            (ONE, changed(score=[45.0] * n)),
+            "612 with a score outside 0 to 1 .line 2: .45.0., line 3: .45.0.",
+        ),
         (
             (ONE, changed(label=["sepsis", "dead"] * (n // 2) + ["dead"] * (n % 2))),
-            "'dead' at row .*allowed: survived, sepsis",
+            "306 of 612 .*a label that is none of 'survived', 'sepsis' .line 3: 'dead', ",
         ),
         ((ONE, changed(label=None)), "no column 'label'"),
         ((ONE, changed(client=["a", "b"] * (n // 2) + ["b"] * (n % 2))), "must be 1, got 2"),
@@ -58,7 +62,10 @@ def test_rows_that_cannot_work_are_one_line(tmp_path):
             (study(groups=("ward a",)), changed(group=["ward b"] * n)),
             "column group of .* with ward a is needed",
         ),
-        ((study(classes=("a", "b", "c")), table()), "class names must"),
+        (
+            (study(classes=("a", "b", "c")), table()),
+            "612 with a label that is none of 'a', 'b', 'c'",
+        ),
     ]
     file = tmp_path / "rows.csv"
     each_is_refused(wrong, lambda given: rows_of(given[0], str(write_rows(file, given[1]))))
@@ -76,7 +83,15 @@ def test_rows_that_look_wrong_are_warned_of(tmp_path):
         (
             ONE,
             changed(score=[0.25, 0.45] * (n // 2)),
-            ["the study reads these scores 4 points too low"],
+            [
+                "the study reads these scores 3 points too low",
+                "have the same score, 0.25 (50 %), 0.45 (50 %): if",
+            ],
+        ),
+        (
+            study(",".join(SITES), model={"points": (0.25, 0.45)}),
+            changed(score=[0.25, 0.45] * (n // 2)),
+            [],
         ),
         (ONE, few, ["warning: 40 patients: below 100 the noise"]),
         (study(groups=("v",)), changed(group=["v"] + ["w"] * (n - 1)), ["not counted apart: w"]),
@@ -89,8 +104,9 @@ def test_rows_that_look_wrong_are_warned_of(tmp_path):
     capital = {name.capitalize(): column for name, column in table().items()}
     assert rows_of(ONE, str(write_rows(file, capital)))[1] == []
     write_rows(file, changed(age=[70] * n, ward=["w"] * n))
-    with pytest.warns(UserWarning, match="columns that are ignored: age, ward"):
-        assert rows_of(ONE, str(file))[0].shards.groups is None
+    site_rows = rows_of(ONE, str(file))[0]
+    assert site_rows.shards.groups is None
+    assert site_rows.notes == ["columns that are ignored: age, ward"]
     tested = ["test" if k % 2 else "fit" for k in range(n)]
     said = rows_of(ONE, str(write_rows(file, changed(split=tested))))[1]
     assert "rows of the part test are not counted" in said[0]
@@ -118,7 +134,7 @@ def test_a_score_is_of_the_positive_class_and_all_sites_are_asked_the_same(tmp_p
 def test_nothing_of_a_row_is_in_a_join(there):
     there.kits()
     written = set()
-    for rows in (table(), table(500, 2), changed(score=[0.01] * len(table()["label"]))):
+    for rows in (table(), table(500, 2), changed(score=[0.5] * len(table()["label"]))):
         join(there.kit(), str(write_rows(there.folder / "rows.csv", rows)))
         written.add((there.folder / "alder.join").read_bytes())
     assert len(written) == 1
@@ -126,6 +142,56 @@ def test_nothing_of_a_row_is_in_a_join(there):
     assert made.key == read_key(there.own() / "signing.pem").public
     join(there.kit(), "rows.csv", new_keys=True)
     assert Join.read(there.folder / "alder.join").key != made.key
+
+
+def test_rows_the_wrong_way_round_join_at_a_persons_word_alone(there, monkeypatch, capsys):
+    there.kits()
+    inverted = changed(score=[1 - score for score in table()["score"]])
+    rows = str(write_rows(there.folder / "rows.csv", inverted))
+    for answer in ("", "no\n"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+        refused("alder stays as it is: a person must type yes", join, there.kit(), rows)
+    assert not there.own().exists()
+    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
+    _, warnings, made = join(there.kit(), rows)
+    assert made.exists()
+    assert any("the wrong way round" in line for line in warnings)
+    asked = capsys.readouterr().out
+    assert "Here scores run against outcomes: AUC 0.20 " in asked
+    assert asked.count("Type yes:") == 3
+
+
+def test_a_hospitals_own_file_joins_and_is_read_so_from_then_on(there, capsys):
+    there.kits()
+    columns = table()
+    outcome = ["1" if label == "sepsis" else "0" for label in columns["label"]]
+    outcome[:9] = ["NA"] * 9
+    own = {"Patient": columns["patient"], "Outcome at 30 days": outcome, "Risk": columns["score"]}
+    rows = write_rows(there.folder / "rows.csv", own)
+    rows.write_text("sep=;\n" + rows.read_text().translate(str.maketrans(",.", ";,")))
+    words = ["site", "join", str(there.kit()), str(rows)]
+    assert _run(words) == 2
+    assert "no column 'label' among 'Patient', 'Outcome at 30 days'" in capsys.readouterr().err
+    words += ["--map", "Outcome at 30 days=label,risk=score", "--labels", "0=survived,1=sepsis"]
+    assert _run(words) == 2
+    said = "9 of 612 lines cannot be used: 9 without an outcome (line 3: 'NA', line 4: 'NA', "
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert _run([*words, "--drop-missing"]) == 0
+    done = "left out: 9 without an outcome, 0 more without a score: 1.5 % of 612 lines"
+    shown = capsys.readouterr().out
+    assert "rows.csv: 603 rows of 297 patients" in shown
+    page = (there.kit() / "home" / "report.html").read_text("utf-8")
+    for line in (done, "label 0 is survived", "column Outcome at 30 days is label"):
+        assert line in shown
+        assert line in page
+    assert "patients with a known outcome" in page
+    assert "outcome" not in (there.folder / "alder.join").read_text("utf-8").lower()
+    kept = Kit.read(there.kit()).rows
+    assert kept == (str(rows), Reading.of(words[5], words[7], True))
+    assert join(there.kit(), str(rows))[0].counts == "603 rows of 297 patients"  # as it was
+    own["Outcome at 30 days"] = ["", "NA"] * 20 + outcome[40:]
+    write_rows(rows, own)
+    refused("6.5 % of 612 lines; at most 5 % may be left out", join, there.kit(), str(rows))
 
 
 def test_a_kit_brings_no_code(there):
@@ -173,7 +239,9 @@ def test_the_page_at_home_has_the_exact_numbers_and_is_its_users_alone(there):
     assert own["score minus outcome"] == pytest.approx(gap, abs=1e-7)
     assert {p.stat().st_mode & 0o777 for p in (home, *home.iterdir())} == {0o700, 0o600}
     page = (home / "report.html").read_text("utf-8")
-    assert "site recalibrate --release release.npz rows.csv --site alder evaluates" in page
+    assert "alder evaluates one on these rows" in page
+    assert "patients with a known outcome" in page
+    assert "subjects" not in page
     assert "points (95 %)" in page
     assert "Nothing has left this machine" in page
 
@@ -257,7 +325,7 @@ def test_other_terms_are_shown_and_accepted_anew(there):
     old = (there.kit() / "federation.toml").read_text("utf-8")
     (there.kit() / "state" / "federation.toml").write_text(old)
     with records_in(there.kit() / "state") as records:
-        records.enrol("a" * 64, FACTS, lambda: (b"secret", b"signed"))
+        records.enrol(FACTS, lambda: (b"secret", b"signed"))
     refused("1 jobs at this site are unfinished", there.offer().accept)
     refused("1 jobs at this site", join, there.kit(), "rows.csv", new_keys=True)
     assert (there.kit() / "site.toml").read_text("utf-8") == first
@@ -277,15 +345,11 @@ def test_the_policy_takes_the_studys_own_release_and_nothing_else(there):
     policy, of = Policy.read(there.kit() / "site.toml"), sealed.study
 
     def ask(**change):
-        config = of.config(
-            engine="grpc",
-            control="127.0.0.1:1",
-            root_certificates="ca.crt",
-            federation=str(there.kit() / "federation.toml"),
-        )
+        config = of.config(engine="study")
         settings = {k: v for k, v in (config.set | change.pop("set", {})).items() if v is not None}
-        fields = job_of(replace(config, clients=3, set=settings, **change), None).to_fields()
-        policy.check(fields, terms_of_job(fields, 2, "probs"), 100, sealed.roster)
+        job = job_of(replace(config, clients=3, set=settings, **change), None)
+        job = replace(job, roster=sealed.roster.to_text())
+        policy.check(job.to_fields(), job.terms(), 100, sealed.roster)
 
     ask()
     wrong = [

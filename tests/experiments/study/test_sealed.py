@@ -11,10 +11,10 @@ from quarters import connection
 from refusals import refused
 from studies import study
 
-from fedcal.experiments.report.page import write_text
 from fedcal.experiments.study.sealed import Join, Sealed, signed_text
 from fedcal.secure_aggregation.keys import SigningKey, digest, make_key
 from fedcal.secure_aggregation.roster import in_words
+from fedcal.storage.atomic import write_whole
 
 ONE = study()
 KEYS = {name: SigningKey.generate() for name in ONE.sites}
@@ -54,7 +54,7 @@ def test_who_does_not_belong_is_not_enrolled(joins, word):
 
 @pytest.mark.parametrize("line", ["\ud800", "ssh-a\nssh-b", "no key"])
 def test_a_connection_is_one_public_key(tmp_path, line):
-    write_text(tmp_path / "file", join("alder", connection=line).to_text(KEYS["alder"]))
+    write_whole(tmp_path / "file", join("alder", connection=line).to_text(KEYS["alder"]))
     refused("is not a public ECDSA key", Join.read, tmp_path / "file")
 
 
@@ -76,14 +76,14 @@ def test_any_changed_field_is_found(tmp_path):
                 if isinstance(value, int)
                 else value.replace(*next(p for p in pairwise(value) if p[0] != p[1]), 1)
             )
-            write_text(path, json.dumps({**fields, name: other}))
+            write_whole(path, json.dumps({**fields, name: other}))
             refused(".*", read, path)
 
 
 def test_a_roster_of_other_terms_is_refused_though_it_is_signed(tmp_path):
     path, other = tmp_path / "file", study(epsilon=40.0)
     forged = replace(sealed(), study=other)
-    write_text(path, forged.to_text(COORDINATOR))
+    write_whole(path, forged.to_text(COORDINATOR))
     refused("the roster of .* is another one", Sealed.read, path)
 
 
@@ -142,8 +142,9 @@ def test_the_words_tell_whatever_a_coordinator_may_exchange(there, call):
     authority = before.authority.replace("A", "B", 1)
     changes = {
         "coordinator": {"signer": SigningKey.generate()},
-        "keys": {"roster": roster},
-        "terms": {"study": dearer, "roster": by_dearer},
+        "keys": {"roster": roster, "asked": before.study.asked(roster)},
+        "terms": {"study": dearer, "roster": by_dearer, "asked": dearer.asked(by_dearer)},
+        "asked": {"asked": replace(before.asked, result_bytes=1)},
         "server": {"study": elsewhere},
         "authority": {"authority": authority},
         "connections": {"connections": dict(before.connections) | {"birch": connection("birch")}},

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hospitals import SITES, Hospitals, write_rows
 
-from fedcal.clients.site.records.records import records_in
+from fedcal.clients.site.store import records_in
 from fedcal.core.errors import FedcalError
 from fedcal.experiments.deploy import site
 from fedcal.experiments.deploy.certificates import make_site_key
@@ -222,7 +222,7 @@ def made_by_fedcal_02(there, call):
     own, keys = there.own(), there.kit() / "keys"
     shutil.copy(own / "rows.json", there.kit())
     shutil.move(own, keys)
-    for name in ("rows.json", "study.sealed", "made-in"):
+    for name in ("rows.json", "earlier-rows.json", "study.sealed", "made-in"):
         (keys / name).unlink()
     told = there.kit() / "state" / "site.json"
     told.write_text(told.read_text("utf-8").replace(str(own), str(keys)), "utf-8")
@@ -253,7 +253,7 @@ def test_a_site_of_an_earlier_fedcal_moves_its_keys_after_a_question(there, call
     assert (there.folder / "alder.join").read_bytes() == joined
     assert not (there.kit() / "keys").exists()
     with records_in(there.kit() / "state") as records:
-        assert not records.restored  # the account is that of the key still
+        assert not records.refusal  # the account is that of the key still
     call("site", "accept", there.kit(), there.sealed, "--yes")
     assert json.loads(call("site", "status", there.kit(), "--json"))["records"] is None
     call("site", "join", there.kit(), "rows.csv")

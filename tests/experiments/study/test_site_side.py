@@ -1,16 +1,18 @@
 """A site of a study while it runs: its rows, its rules, and what it shows of itself."""
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hospitals import Hospitals, table, write_rows
 from quarters import release_of
 from refusals import refused
 
+from fedcal.clients.site.account import OWN_NOISE, BudgetCaps, JobFacts
+from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.prepared import alone, prepared
-from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
-from fedcal.clients.site.records.records import records_in
 from fedcal.clients.site.results import keep_result
+from fedcal.clients.site.store import records_in
 from fedcal.core.errors import FedcalError
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import site
@@ -20,7 +22,7 @@ from fedcal.privacy.agreement import Terms
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 FACTS = JobFacts(
-    *("evaluate", "subject", "distributed", "add-remove", "laplace", 1.0, 0.0, 1),
+    *("1" * 64, "evaluate", "subject", "distributed", "add-remove", "laplace", 1.0, 0.0, 1),
     *(OWN_NOISE, "host:9092", float("inf")),
 )
 
@@ -39,10 +41,10 @@ def there(tmp_path, monkeypatch):
     return hospitals
 
 
-def started(there, data=None, **form):
+def started(there, data=None):
     said = []
     with pytest.raises(FedcalError, match="nobody listens"):
-        start(there.kit(), data, said.append, **form)
+        start(there.kit(), data, said.append)
     return said
 
 
@@ -58,12 +60,12 @@ def test_a_site_starts_with_what_it_has_accepted(there):
     assert ours.policy.federation == sealed.roster.digest
     other = write_rows(there.folder / "2027Q1.csv", table(40))
     assert "40 patients" in "".join(started(there, "2027Q1.csv"))
-    assert Kit.read(there.kit()).rows["data"] == str(other)  # from now on
+    assert Kit.read(there.kit()).rows[0] == str(other)  # from now on
     other.write_text(other.read_text().translate(str.maketrans(",.", ";,")))
-    assert "40 patients" in "".join(started(there, "2027Q1.csv", csv="de"))
-    assert "40 patients" in "".join(started(there))  # the form is remembered with the file
+    assert "40 patients" in "".join(started(there))
     write_rows(other, {"label": ["sepsis"]})
     refused("no score columns", start, there.kit(), str(other), print)
+    refused("cannot be used. Start the site on a terminal", start, there.kit(), str(other), None)
     log = (there.kit() / "state" / "site.log").read_text("utf-8")
     assert "until it listens" in log
     assert " 40 " not in log
@@ -79,23 +81,30 @@ def test_the_printed_command_recalibrates_as_it_stands(there, capsys):
     rows.write_text("\n".join(lines))
     there.seal()
     there.offer().accept()
-    with pytest.warns(UserWarning, match="ward"):
-        started(there, str(rows), csv="de")
+    started(there, str(rows))
     of = Kit.read(kit).study
     release = release_of(of)
     release.of_classes(None)
     release.write(there.folder, "release")
     content = {"release.npz": (there.folder / "release.npz").read_bytes()}
     for _ in range(2):  # a message that comes twice
-        own, terms = prepared(kit / "state"), Terms(of.plan, (), "release")
+        own, terms = prepared(kit / "state"), Terms({}, of.plan, (), "release")
         keep_result(own, "run", "release", content, terms)
     with alone(kit / "state"):
         _, _, command = status(kit)["next"].partition("recalibrate at home, fedcal ")
     assert _run(command.split()) == 0
     said = capsys.readouterr()
     assert "Recalibrate: your model says" in said.out
-    assert "columns that are ignored: ward" in said.err
-    assert (there.folder / "at-home" / "calibrator.npz").exists()
+    assert "columns that are ignored: ward" in said.out
+    made = kit / "home" / "recalibrated" / "calibrator.npz"
+    assert f"the calibrator is {made}" in said.out
+    assert made.exists()
+    assert "cross-validated on your 300 patients" in said.out
+
+
+def quarter_of_today():
+    today = datetime.now(UTC).date()
+    return f"{today.year}Q{(today.month - 1) // 3 + 1}"
 
 
 def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
@@ -104,7 +113,7 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
     there.offer().accept()
     started(there)
     with records_in(kit / "state") as records:
-        records.answer("1" * 64, FACTS, 1, "question", lambda: b"answer")
+        records.answer(FACTS, 1, "question", lambda: b"answer")
         records.finish("1" * 64)
     join(kit, "rows.csv", new_keys=True)
     refused("has accepted nothing, or has other keys", start, kit, None, print)
@@ -113,11 +122,41 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
     there.offer().accept()
     started(there)
     found = status(kit)
-    assert (found["epsilon"]["spent"], found["records"]) == (1.0, None)
+    assert (found["epsilon"]["spent in all"], found["records"]) == (1.0, None)
     for when in (found["read"], found["answered"][0]["answered"]):  # no finer than minutes
         assert datetime.strptime(when, "%Y-%m-%dT%H:%M%z").tzinfo == UTC
+    same = (
+        f"warning: the same rows as in {quarter_of_today()}, answered on {datetime.now(UTC).date()}"
+    )
+    assert started(there) == [same]
+    assert same in (kit / "home" / "report.html").read_text("utf-8")
+    assert "the same rows" not in (kit / "state" / "site.log").read_text("utf-8")
+    assert started(there, str(write_rows(there.folder / "new.csv", table(300, 9)))) == []
     copy = (kit / "state" / "records.sqlite").read_bytes()
     with records_in(kit / "state") as records:
-        records.answer("2" * 64, FACTS, 1, "question", lambda: b"answer")
+        records.answer(replace(FACTS, job="2" * 64), 1, "question", lambda: b"answer")
     (kit / "state" / "records.sqlite").write_bytes(copy)
-    assert status(kit)["next"].startswith("fedcal site restored --state")
+    assert status(kit)["next"].startswith(f"fedcal site restored {kit}")
+
+
+def test_a_year_whose_budget_is_spent_says_when_the_next_one_begins(tmp_path, monkeypatch):
+    """Four of eight: what was carried over counts in this year, and so in all."""
+    monkeypatch.chdir(tmp_path)
+    there = Hospitals(tmp_path)
+    there.joined(years=2)
+    there.seal()
+    there.offer().accept()
+    kit = there.kit()
+    (kit / "state").mkdir()
+    with records_in(kit / "state") as records:
+        records.close_all("4,0,subject")
+    found, study = status(kit), Kit.read(kit).study
+    spent = {"spent this year": 4.0, "left this year": 0.0, "spent in all": 4.0, "left in all": 4.0}
+    assert found["epsilon"] == spent | {"a release": 1.0}
+    year = f"year 1 (the next begins on {study.begins(2)})"
+    assert found["next"] == f"nothing: the budget of {year} is spent"
+    caps = BudgetCaps.of(Policy.read(kit / "site.toml"))
+    assert caps.a_year == (study.epsilon, caps.total[1] / 2)
+    days = (study.since + timedelta(day) for day in range((study.until - study.since).days + 1))
+    noon = {day: datetime(day.year, day.month, day.day, 12, tzinfo=UTC) for day in days}
+    assert all(caps.year(noon[day].timestamp()) == study.year(day) for day in noon)

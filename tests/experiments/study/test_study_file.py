@@ -10,7 +10,7 @@ from studies import TODAY, study
 
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.study.kits import check
-from fedcal.experiments.study.study_file import Study
+from fedcal.experiments.study.study_file import Study, StudyQuestion
 from fedcal.metrics.buckets import BELOW_HALF, bucket_of
 
 
@@ -37,7 +37,7 @@ def test_a_file_reads_as_it_was_written():
 
 def test_what_binds_changes_the_digest_and_what_does_not_does_not():
     one = study()
-    for same in ({"question": "?"}, {"contributors": ("X",)}, {"server": "other:1"}):
+    for same in ({"question": StudyQuestion("?")}, {"contributors": ("X",)}, {"server": "other:1"}):
         assert replace(one, **same).digest == one.digest
     assert study("alder=1,birch,cedar,dogwood,elm").digest == one.digest
     changed = (
@@ -45,13 +45,15 @@ def test_what_binds_changes_the_digest_and_what_does_not_does_not():
         {"per_year": 3},
         {"years": 2},
         {"groups": ("f",)},
+        {"missing": 0.1},
         {"away": 2},
         {"colluding": 0},
         {"protect": "person"},
         {"since": TODAY + datetime.timedelta(1)},
+        *({"question": StudyQuestion(**q)} for q in ({"method": "fednewton"}, {"rounds": 1})),
         *({"model": replace(one.model, **m)} for m in ({"version": "2"}, {"thresholds": (0.2,)})),
     )
-    assert len({replace(one, **each).digest for each in changed} | {one.digest}) == 11
+    assert len({replace(one, **each).digest for each in changed} | {one.digest}) == 14
 
 
 @pytest.mark.parametrize(
@@ -65,6 +67,7 @@ def test_what_binds_changes_the_digest_and_what_does_not_does_not():
         ("epsilon = 400.0", r"in \(0, 20\], got"),
         ('protect = "ward"', "patient"),
         ("per-year = true", "per-year must be a whole number"),
+        ("missing = 1.0", r"missing must be in \[0, 1\)"),
         ("away = 4", "away"),
         ("colluding = 3", "colluding"),
         ('rate = "x"', "rate must be a number"),

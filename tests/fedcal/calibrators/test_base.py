@@ -7,10 +7,11 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from fedcal.calibrators import BBQ, HistogramBinning, Identity, TemperatureScaling, WeightedBinning
-from fedcal.calibrators.histogram_binning import cells_of, count_cells, noise_weight
+from fedcal.calibrators.histogram_binning import noise_weight
 from fedcal.core.numerics import label_entries, shifted, softmax, tempered_moments
 from fedcal.datasets import load
 from fedcal.metrics import classwise_ece, ece
+from fedcal.metrics.binning import cells_of, count_cells
 
 
 def rows(classes: int, n: int = 500, hardness: float = 2.0) -> tuple[np.ndarray, np.ndarray]:

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from made_up import scored
 
 from fedcal.calibrators import TopLabelBinning
-from fedcal.calibrators.histogram_binning import MARGIN, least_value, outcome_cells, top_confidence
+from fedcal.calibrators.histogram_binning import MARGIN, least_value
 from fedcal.core.numerics import shifted, softmax
+from fedcal.metrics.binning import outcome_cells, top_confidence
 
 
 def rows(classes: int, n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

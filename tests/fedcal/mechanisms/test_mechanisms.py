@@ -15,7 +15,8 @@ from fedcal.experiments.research.studies.rows import draw_sum
 from fedcal.mechanisms import Gaussian, Laplace, Noise, Source, Sum, Unary
 from fedcal.mechanisms.additive import SMOOTHING
 from fedcal.mechanisms.choice import draw_index, unary_flip
-from fedcal.privacy.noise_plan import Federation, make_plan
+from fedcal.privacy.federation import Federation
+from fedcal.privacy.making import make_plan
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
 

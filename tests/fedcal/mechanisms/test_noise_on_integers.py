@@ -21,7 +21,8 @@ from fedcal.experiments.research.studies.rows import draw_sum
 from fedcal.mechanisms import Laplace, NoiseLaw
 from fedcal.privacy.curator import Curator
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.noise_plan import Plan, make_plan
+from fedcal.privacy.making import make_plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.query import Query
 from fedcal.units.bounding import Bound, encode_bounded
 

@@ -15,12 +15,12 @@ from refusals import each_is_refused
 from scipy import stats
 
 from fedcal.mechanisms import samplers
+from fedcal.mechanisms.categorical import categorical
 from fedcal.mechanisms.samplers import (
     TOTAL_VARIATION,
     Table,
     Words,
     bernoulli,
-    categorical,
     discrete_gaussian,
     discrete_laplace,
     polya_share,

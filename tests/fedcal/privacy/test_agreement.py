@@ -19,7 +19,7 @@ from fedcal.privacy.agreement import AGREED, PROTOCOL, job_digest, own_request
 from fedcal.privacy.query import QUERIES
 from fedcal.privacy.request import Request
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.server.job import Job, terms_of_job
+from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import settings_of
 from fedcal.trust import NOISY, TRUSTS
 from fedcal.units import UNITS
@@ -107,7 +107,7 @@ def opened(job: Job) -> Request:
 
 
 def planned(fields: Mapping[str, Any]) -> Any:
-    return terms_of_job({**fields, "classes": 0, "input": ""}, 3, "logits")
+    return Job.from_fields({**fields, "classes": 0, "input": ""}, classes=3).terms()
 
 
 def refuses(fields: Mapping[str, Any], request: Request, what: str = ".") -> None:

@@ -4,13 +4,13 @@ import itertools
 import numpy as np
 import pytest
 
-from fedcal.secure_aggregation import (
+from fedcal.secure_aggregation.committee import stream
+from fedcal.secure_aggregation.masking import (
     COMPLETE_UP_TO,
     SPARSE_DEGREE,
     mask,
     neighbours,
     pair_seed,
-    stream,
     unmask,
 )
 

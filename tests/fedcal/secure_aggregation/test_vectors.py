@@ -11,9 +11,9 @@ import pytest
 from refusals import refused
 
 from fedcal.clients.site import party
+from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.party import Party
-from fedcal.clients.site.records.job_facts import JobFacts
-from fedcal.clients.site.records.records import SiteRecords
+from fedcal.clients.site.store import SiteRecords
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import Committee, opened
 from fedcal.secure_aggregation.keys import SigningKey, seal, shared_key, unseal, verified
@@ -109,10 +109,11 @@ def test_signatures_are_those_of_rfc_8032(monkeypatch):
     assert key.sign("enrol", text).hex() == SIGNATURE
 
 
-ABOUT = JobFacts(
-    *("fedbin", "user", "secagg", "zero-out", "none", math.inf, 0.0, 1, "claimed", "", math.inf)
-)
 JOB, QUESTION = bytes(range(32)), bytes(range(32, 64))
+ABOUT = JobFacts(
+    *(JOB.hex(), "fedbin", "user", "secagg", "zero-out", "none", math.inf, 0.0, 1, "claimed"),
+    *("", math.inf),
+)
 
 
 @pytest.mark.parametrize(
@@ -146,14 +147,14 @@ def test_the_protocol_has_the_bits_of_a_plain_loop(members, threshold, sites, mo
         parties = [Party(key, roster, stack.enter_context(SiteRecords(None))) for key in signing]
         enrolled = []
         for k, one in enumerate(parties):
-            text = one.enrol(JOB.hex(), ABOUT)
+            text = one.enrol(ABOUT)
             assert text == plain.enrolment(secrets[k], exchange[k], JOB, k, told[-1])
             enrolled += [text] if k in there else []
         sent, seeds = [], []
         for k, one in enumerate(parties):
             told.clear()
             words = np.array(vectors[k], np.uint64)
-            text, _ = one.answer(JOB.hex(), ABOUT, 1, QUESTION.hex(), enrolled, words.copy)
+            text, _ = one.answer(ABOUT, 1, QUESTION.hex(), enrolled, words.copy)
             drawn, *nonces = told
             seeds.append([drawn[32 * p : 32 * p + 32] for p in range(len(pieces))])
             keys_of = {member: plain.x25519(exchange[member]) for member in there}

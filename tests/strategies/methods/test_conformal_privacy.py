@@ -103,10 +103,8 @@ def test_sums_of_rows_have_the_bits_of_rows(kind, monkeypatch):
     shards = Shards.from_owner(logits, labels, rng.integers(1, 7, 300), 8)
     thresholds = np.array([0.1, 0.3, 0.7, 1.0])
     asked = {
-        "gaps": SetGaps(3, thresholds, need=np.array([0.9])),
-        "gaps by class": SetGaps(
-            3, thresholds, need=np.array([0.3, 0.2, 0.1]), hit=np.array([1.0, 0.5, 0.7]), by="class"
-        ),
+        "gaps": SetGaps(3, thresholds, need=0.9),
+        "gaps by class": SetGaps(3, thresholds, need=0.3, by="class"),
         "counts": SetCounts(3, thresholds, encoding="prefix"),
         "counts in a tree": SetCounts(3, thresholds, encoding="tree", height=2, by="class"),
     }[kind]
@@ -161,8 +159,7 @@ def test_a_promise_that_clipping_may_break_says_so_at_once(quantile):
         "as long as clipping cuts off no misses; whatever the rows are, 0.577 is guaranteed if no "
         "client has more than 50."
     )
-    tenth = (0.1,) * 10
-    other = FedConformal(private, **settings, target=tenth, source=tenth).result().guarantee[0]
+    other = FedConformal(private, **settings, by="class").result().guarantee[0]
     assert other.endswith("cuts off no misses; whatever the rows are, nothing is guaranteed.")
     free = FedConformal(Federation(100, 10, epsilon=1.0, unit="example"), rows_per_client=50.0)
     assert "clipping" not in free.result().guarantee[0]

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from accepted import accept
 from flwr.app import ConfigRecord, Message, RecordDict
 from policies import policy_text
 from refusals import refused
 
 import fedcal.strategies.server_app as server
 from fedcal.clients.questions.temperature import TemperatureScores
-from fedcal.clients.site.prepared import prepare, prepared
+from fedcal.clients.site.prepared import TERMS, prepare, prepared
 from fedcal.clients.site.process import site_app
-from fedcal.clients.site.records.records import RECORDS, SiteRecords, records_of
+from fedcal.clients.site.store import RECORDS, SiteRecords, records_of
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
@@ -25,7 +26,7 @@ from fedcal.privacy.noise_plan import Federation
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import make_key
 from fedcal.secure_aggregation.roster import Member, Roster
-from fedcal.strategies.server.job import Job, terms_of_job
+from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
 from fedcal.strategies.server.participation import READY
 from fedcal.strategies.server.run_folder import read_notices, read_progress
@@ -84,8 +85,8 @@ class Sites(InProcessGrid):
                 "policy": folder / f"{name}.toml",
             }
             prepare(folder / name, rows(k, name not in lacks), **files)
-        super().__init__(site_app.site_app(folder, terms_of_job), NODES)
-        self._apps = [site_app.site_app(folder / name, terms_of_job) for name in NAMES]
+        super().__init__(site_app.site_app(folder), NODES)
+        self._apps = [site_app.site_app(folder / name) for name in NAMES]
 
     def _deliver(self, message: Message) -> Message:
         k, kind = NODES.index(message.metadata.dst_node_id), message.metadata.message_type
@@ -118,6 +119,8 @@ class Sites(InProcessGrid):
         out = self.folder / "out"
         fields = {**job.to_fields(), "classes": 0, "input": "", "data": "", "partition": ""}
         fields |= {"out": str(out), **server.FRESH, **change}
+        for name in NAMES:
+            accept(self.folder / name, job)
         for context in self._contexts.values():
             context.run_config = fields
         server.serve(self, fields)
@@ -205,9 +208,9 @@ def test_what_stays_at_the_site_stops_the_run_without_a_reason(tmp_path, caplog)
     def lose(name: str, kind: str) -> None:
         if (name, kind) == ("birch", READY):
             (tmp_path / "birch" / "logits.npy").unlink()
-        if (name, kind) == ("elm", READY):  # the plan of the run cannot be kept there
-            shutil.rmtree(tmp_path / "elm" / ".plans.json.lock", ignore_errors=True)
-            (tmp_path / "elm" / ".plans.json.lock").mkdir()
+        if (name, kind) == ("elm", READY):  # its terms cannot be read
+            (tmp_path / "elm" / TERMS).unlink()
+            (tmp_path / "elm" / TERMS).mkdir()
 
     sites.before = lose
     refused("birch, elm cannot take part", sites.run, error=RoundFailed)
@@ -246,7 +249,7 @@ def test_a_run_that_goes_on_is_not_counted_twice(tmp_path):
     sites.before = dies
     refused("the server dies", sites.run, error=FedcalError)
     with records_of(prepared(tmp_path / "elm")) as records:
-        assert [job.about.epsilon for job in records.booked()] == [1.0]
+        assert [job.epsilon for job in records.booked()] == [1.0]
     sites.before = lambda name, kind: None
     sites.asked.clear()
     sites.run(resume=True)

@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from accepted import accept
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from refusals import refused
 
 import fedcal.strategies.server_app as server
+from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.prepared import prepare
 from fedcal.clients.site.process.site_app import site_app
-from fedcal.clients.site.records.job_facts import Booked
-from fedcal.clients.site.records.records import RECORDS, SiteRecords
 from fedcal.clients.site.results import METRICS, RESULTS
+from fedcal.clients.site.store import RECORDS, SiteRecords
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.core.shards import Shards
@@ -29,7 +30,7 @@ from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies.server import run_folder
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
-from fedcal.strategies.server.job import Job, terms_of_job
+from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
 from fedcal.strategies.server.participation import WHO, NodeInfo, sentences
 from fedcal.strategies.server.run_folder import read_error, read_notices, read_progress
@@ -83,14 +84,16 @@ class Sites(InProcessGrid):
     ) -> None:
         shards = shards or rows()
         test = shards.block(0, 1)
+        job = Job.from_fields(fields, sites, shards.classes, shards.input)
         judged = {} if shards.inputs is None else {"test_inputs": test.inputs}
         judged |= {"test": (test.logits, test.labels)} if judged else {}
         for k in range(sites):
             mine = shards.block(k % CLIENTS, k % CLIENTS + 1)
             known: Any = {"number": k if seeded else None, "simulated": seeded, **judged}
             prepare(folder / f"site-{k}", mine, names=(names or {}).get(k, NAMES), **known)
-        super().__init__(site_app(folder, terms_of_job), NODES[:sites], unavailable)
-        self._apps = [site_app(folder / f"site-{k}", terms_of_job) for k in range(sites)]
+            accept(folder / f"site-{k}", job)
+        super().__init__(site_app(folder), NODES[:sites], unavailable)
+        self._apps = [site_app(folder / f"site-{k}") for k in range(sites)]
         self._raises, self._lies = raises, lies
         self.answered: list[int] = []
         for context in self._contexts.values():
@@ -100,7 +103,7 @@ class Sites(InProcessGrid):
         site = NODES.index(message.metadata.dst_node_id)
         self._app = self._apps[site]
         if self._raises(site, message):
-            self._app = site_app(Path("/nowhere"), terms_of_job)
+            self._app = site_app(Path("/nowhere"))
         reply = super()._deliver(message)
         if message.metadata.message_type == ANSWER:
             self.answered.append(site)
@@ -427,7 +430,7 @@ def test_two_servers_never_have_one_folder(tmp_path):
     assert len(Outcome.load(tmp_path / "out").records) == 3
 
 
-def booked(folder: Path, site: int) -> tuple[Booked, ...]:
+def booked(folder: Path, site: int) -> tuple[JobFacts, ...]:
     with SiteRecords(folder / f"site-{site}" / RECORDS) as records:
         return records.booked()
 
@@ -450,5 +453,5 @@ def test_a_stopped_training_goes_on_and_counts_every_round_once(number, method, 
     plan = job.plan
     for site in range(3):  # each has booked the whole run, at its first answer
         (known,) = booked(tmp_path, site)
-        assert (known.about.epsilon, known.about.delta) == (plan.epsilon, plan.delta)
+        assert (known.epsilon, known.delta) == (plan.epsilon, plan.delta)
         assert known.answered == (1, 2, 3, 4)

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fedcal.calibrators.histogram_binning import Counts, least_value, values_of
+from fedcal.calibrators.histogram_binning import least_value, values_of
 from fedcal.core.errors import PrivacyError
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.studies.luo.settings import SweepPoint
@@ -38,7 +38,7 @@ from fedcal.experiments.research.studies.luo.trials import (
 )
 from fedcal.experiments.research.studies.rows import draw_sum
 from fedcal.mechanisms import Sum
-from fedcal.metrics.binning import bin_index
+from fedcal.metrics.binning import Counts, bin_index
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.strategies.methods.search import STEEP, PosteriorBisection, Search

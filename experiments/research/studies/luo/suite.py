@@ -43,7 +43,6 @@ from fedcal.experiments.runs.sweep import (
     Journal,
     Row,
     Run,
-    check_same,
     digest_of,
     pool_of,
     run_all,
@@ -169,7 +168,8 @@ class Suite:
 
     def to_toml(self) -> str:
         """Return the suite as TOML text."""
-        return tomli_w.dumps({k: list(v) if k in _LISTS else v for k, v in asdict(self).items()})
+        listed = {"data": list(self.data), "columns": list(self.columns)}
+        return tomli_w.dumps(asdict(self) | listed)
 
     def settings_of(self, name: str, rows: int) -> list[SweepPoint]:
         """Return the settings for a data set with this number of rows."""
@@ -179,18 +179,6 @@ class Suite:
             sweeps.setdefault(setting.sweep, []).append(setting)
         some = [s for sweep in sweeps.values() for s in sweep[:: -self.every][::-1]]
         return fitting(some, rows, name)
-
-
-_LISTS = ("data", "columns")
-
-
-def read_suite(raw: Mapping[str, Any]) -> Suite:
-    """Read a suite from its file's content; InputError if it is not a suite."""
-    try:
-        read: dict[str, Any] = {k: tuple(v) if k in _LISTS else v for k, v in raw.items()}
-        return Suite(**read)
-    except TypeError:
-        raise InputError(f"{CONFIG} is not that of a suite") from None
 
 
 def check_cell(row: Any) -> None:
@@ -266,9 +254,6 @@ def run_suite(
     journal = None
     if out is not None:
         journal = Journal(out, DONE, check_cell, resume=resume)
-        if resume:
-            then = asdict(read_suite(journal.begun))
-            check_same(f"{out} was begun with another suite", asdict(suite), then, ["data"])
     sources = {name: load_any(name) for name in suite.data}
     runs, nothing = _runs(suite, sources), dict[str, Row]()
     kept = (

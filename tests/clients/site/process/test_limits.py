@@ -11,7 +11,6 @@ from fedcal.clients.site.process import limits
 from fedcal.clients.site.process.limits import MESSAGE_BYTES, SHORT_BYTES, Intake
 from fedcal.clients.site.process.site_app import site_app
 from fedcal.core.errors import InputError
-from fedcal.strategies.server.job import terms_of_job
 
 SPIN = """
 import resource, sys, time
@@ -81,7 +80,7 @@ def test_memory_ends_and_mapped_rows_are_not_counted(tmp_path):
 
 
 def test_a_message_has_a_size_by_its_kind():
-    app = site_app(Path("nowhere"), terms_of_job)
+    app = site_app(Path("nowhere"))
     long = {f"query.{kind}" for kind in ("answer", "confirm", "open", "result")}
     kinds = set(app._registered_funcs)
     assert set(limits._LONG) <= kinds  # no kind is left out

@@ -18,7 +18,6 @@ from fedcal.clients.site.process.limits import COPIES, MEMORY_MIB
 from fedcal.clients.site.process.site_app import Refused
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.shards import Shards
-from fedcal.strategies.server.job import terms_of_job
 
 ARGUMENTS = ["--runtime-api-address", "127.0.0.1:1", "--token", "t", "--insecure"]
 
@@ -49,9 +48,9 @@ def test_a_message_is_answered_by_the_site_s_own_app(tmp_path, monkeypatch):
     monkeypatch.setattr(flower, "run_clientapp", run)
     monkeypatch.setattr(runtime, "limit_cpu", limits.append)
     monkeypatch.setattr(runtime, "limit_memory", limits.append)
-    assert runtime.run_message(ARGUMENTS, tmp_path / "site", terms_of_job) == 7
+    assert runtime.run_message(ARGUMENTS, tmp_path / "site") == 7
     with pytest.raises(Refused):  # there is no site here, and the message is answered all the same
-        runtime.run_message(ARGUMENTS, tmp_path, terms_of_job)
+        runtime.run_message(ARGUMENTS, tmp_path)
     assert replies[0].content.config_records["who"]["classes"] == 2
     at_least = MEMORY_MIB << 20
     of_rows = sum(file.stat().st_size for file in (tmp_path / "site").glob("*.npy"))
@@ -62,16 +61,16 @@ def test_a_flower_that_is_not_known_answers_nothing(monkeypatch, capsys, tmp_pat
     monkeypatch.setenv(runtime.SITE, str(tmp_path))
     with monkeypatch.context() as patch:
         patch.setattr(flwr, "__version__", "1.38.0")
-        assert runtime.main(ARGUMENTS, terms_of_job) == 2
+        assert runtime.main(ARGUMENTS) == 2
         with pytest.raises(InputError):
-            runtime.run_message(ARGUMENTS, Path("nowhere"), terms_of_job)
+            runtime.run_message(ARGUMENTS, Path("nowhere"))
     assert "flwr==1.39.0" in capsys.readouterr().err
 
     def fails() -> None:
         raise FedcalError("code would run")
 
     monkeypatch.setattr(runtime, "self_test", fails)
-    assert runtime.main(ARGUMENTS, terms_of_job) == 1
+    assert runtime.main(ARGUMENTS) == 1
     assert capsys.readouterr().err == "fedcal: error: code would run\n"
     assert list(tmp_path.iterdir()) == []
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from accepted import accept
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedcal import __version__
@@ -19,15 +20,15 @@ from fedcal.clients.answers import contribute
 from fedcal.clients.site import results
 from fedcal.clients.site.prepared import prepare
 from fedcal.clients.site.process import site_app
-from fedcal.clients.site.records.records import RECORDS
 from fedcal.clients.site.results import METRICS, RESULTS
+from fedcal.clients.site.store import RECORDS
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import ContributionRefused
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.privacy import Federation
 from fedcal.privacy.request import Request
-from fedcal.strategies.server.job import Job, terms_of_job
+from fedcal.strategies.server.job import Job
 
 ROWS = 4321
 """How many rows the site has: a number that no log may tell."""
@@ -47,9 +48,10 @@ class Site:
 
     def __init__(self, folder: Path, federation: Federation = OWN_NOISE) -> None:
         self.folder = folder
-        self.grid = InProcessGrid(site_app.site_app(folder, terms_of_job), [NODE])
+        self.grid = InProcessGrid(site_app.site_app(folder), [NODE])
         self.job = Job("fedoneshot", federation, settings={"rows_per_client": 50})
         self.config: dict[str, Any] = {**self.job.to_fields(), "class-digest": ""}
+        accept(folder, self.job)
 
     def request(self) -> Request:
         opened = self.job.strategy().open_round(1)
@@ -121,9 +123,9 @@ def test_masks_are_for_simulations(site, tmp_path):
 def test_what_is_refused_is_one_line_here_and_a_class_there(site, caplog):
     config = site.config
     for change, why in (
-        ({"class-digest": digest_of(["disease", "healthy"])}, "class-digest"),
+        ({"class-digest": digest_of(["disease", "healthy"])}, "class-digest of the run"),
         ({"epsilon": 8.0}, "epsilon"),
-        ({"clients": 2}, "request's"),
+        ({"clients": 2}, "clients of the run"),
         ({"classes": 7}, "must be 2, got 7"),
     ):
         site.config = config | change
@@ -310,7 +312,7 @@ def test_the_log_is_in_plain_words_and_tells_of_no_row(site, tmp_path, caplog):
         f"asked which classes it has: answered with their digest {digest[:12]}",
         "result received: run RUN",
         "asked: run RUN",
-        "refused to answer: the digest of the job's public facts",
+        "refused to answer: the epsilon of the run",
     ]
     assert "round 1 of 1: temperature_scores, epsilon 1" in caplog.messages[0]
     assert "again, with the same numbers" in caplog.messages[3]

@@ -92,7 +92,7 @@ def _undrawn(patch: pytest.MonkeyPatch) -> None:
     def save(sheet: Any, folder: Path, name: str) -> None:
         (folder / f"{name}.pdf").write_bytes(b"%PDF-")
 
-    patch.setattr(folders, "write_report", lambda folder: None)
+    patch.setattr(folders, "write_report", lambda *_: None)
     patch.setattr(figures, "save", save)
 
 

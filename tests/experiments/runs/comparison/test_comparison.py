@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import statistics
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from fedcal import datasets
 from fedcal.core.errors import Interrupted
 from fedcal.experiments import Comparison, compare, simulate
 from fedcal.experiments.runs import folders
-from fedcal.experiments.runs.folders import Replaced
 from fedcal.experiments.runs.sweep import Row, key_of
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -37,7 +35,7 @@ SMALL: dict[str, Any] = {"method": "none,fednewton,fedbin", "clients": 4, "seeds
 def _no_figures():
     """Reports have tests of their own, and Matplotlib takes its time."""
 
-    def write(folder: Path) -> None:
+    def write(folder: Path, _: Path) -> None:
         read = json.loads((folder / "compare.json").read_text())
         (folder / "report.html").write_text(f"<html>{len(read['cells'])}</html>")
 
@@ -117,7 +115,7 @@ def test_lines_without_privacy_are_a_group_of_their_own(saved):
 def test_print_shows_the_first_lines_and_says_how_many_more_there_are(saved):
     found, _ = saved
     lines = [line for line in found.to_markdown().splitlines() if line.startswith("|")]
-    assert str(found).splitlines() == [found.headline, *lines]
+    assert str(found).splitlines() == [found.verdict, *lines]
     shown = str(replace(found, cells=found.cells * 2)).splitlines()
     assert (len(shown), shown[-1]) == (10, "and 4 more")
 
@@ -201,10 +199,7 @@ def test_a_finished_comparison_stays_until_the_next_is_saved(folder, resume):
     other = {**SMALL, "seeds": 3} if resume else {"method": "fedoneshot", "clients": 5, "seeds": 1}
     done = 10 if resume else 1
     way = {"resume": True} if resume else {"overwrite": True}
-    with (
-        pytest.raises(Interrupted, match=rf"are kept in {folder}; continue with --resume"),
-        nullcontext() if resume else pytest.warns(Replaced),
-    ):
+    with pytest.raises(Interrupted, match=rf"are kept in {folder}; continue with --resume"):
         compare(arrays(), jobs=1, out=folder, progress=interrupted_after(done), **way, **other)
     assert {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()} == before
     ran: list[int] = []

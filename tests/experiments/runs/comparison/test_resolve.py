@@ -35,13 +35,13 @@ def protections(found: Resolved) -> list[tuple[Any, ...]]:
 
 
 def test_a_setting_is_left_to_the_runs_that_it_does_something_in():
-    found = resolved(method="fedbbq,acct", epsilon="inf,1", set={"negatives": "cut", "clip": 2.0})
+    found = resolved(method="fedbbq,acct", epsilon="inf,1", set={"clip_positive": 0.5, "clip": 2.0})
     assert found.left_out == []
     given = {(c.config.method, c.config.epsilon): dict(c.config.set) for c in found.cells}
     assert given == {
         ("fedbbq", math.inf): {},
         ("acct", math.inf): {},
-        ("fedbbq", 1.0): {"negatives": "cut"},
+        ("fedbbq", 1.0): {"clip_positive": 0.5},
         ("acct", 1.0): {"clip": 2.0},
     }
     found = resolved(method="fedbbq,fedbbq[clip_positive=1]", epsilon="inf,1")
@@ -96,7 +96,7 @@ def test_what_is_left_out_is_told_before_and_after():
             arrays(), jobs=1, seeds=1, method="fedtemp,fedoneshot", epsilon=1, clients=10, **options
         )
     (warning,) = (str(w.message) for w in caught if w.category is not TooLittle)
-    assert warning.startswith("1 impossible combination is skipped, the first FedTemp with ")
+    assert warning.startswith("impossible combinations are skipped (1), the first FedTemp with ")
     (said,) = [line for line in found.more if line.startswith("Skipped: ")]
     assert "FedTemp with epsilon 1, unit user, mechanism exponential" in said
     assert "'exponential' does not fit" in said

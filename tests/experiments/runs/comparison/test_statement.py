@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fedcal.experiments.runs.comparison.grid import Cell, Variant
-from fedcal.experiments.runs.comparison.statement import Spent, spent
+from fedcal.experiments.runs.comparison.statement import composed
 from fedcal.experiments.runs.config import Config
 
 
@@ -18,8 +18,8 @@ def cell(epsilon: float, seeds: tuple[int, ...] = (0,), **config: Any) -> Cell:
 
 def test_natural_clients_pay_for_every_run():
     cells = [cell(1.0, (0, 1, 2)), cell(0.5, (0, 1, 2), method="fedtemp")]
-    (only,) = spent(cells, "d", "user")
-    assert only == (6, pytest.approx(4.5), pytest.approx(6e-5))
+    spent = {"epsilon": pytest.approx(4.5), "delta": pytest.approx(6e-5)}
+    assert composed(cells) == [{"data": "d", "unit": "user", **spent, "deals": 1, "runs": 6}]
 
 
 def test_dealt_clients_pay_within_a_deal():
@@ -29,10 +29,12 @@ def test_dealt_clients_pay_within_a_deal():
         cell(4.0, (1,), partition="dirichlet:1"),
         cell(4.0, (1,), partition="iid", clients=6),
     ]
-    alone, both = Spent(1, 4.0, 1e-5), Spent(2, 1.5, 2e-5)
-    assert sorted(spent(cells, "d", "user")) == [alone, alone, both, both]
+    spent = {"epsilon": 4.0, "delta": 1e-5}
+    assert composed(cells) == [{"data": "d", "unit": "user", **spent, "deals": 4, "runs": 6}]
+    both = composed(cells[:2])  # within a deal they add up
+    assert both == [
+        {"data": "d", "unit": "user", "epsilon": 1.5, "delta": 2e-5, "deals": 2, "runs": 4}
+    ]
     # what is not private, or elsewhere, does not count
     cells = [cell(math.inf), cell(1.0, data="e"), cell(math.inf, method="none")]
-    assert spent(cells, "d", "user") == []
-    assert len(spent(cells, "e", "user")) == 1
-    assert spent(cells, "e", "example") == []
+    assert [(one["data"], one["unit"]) for one in composed(cells)] == [("e", "user")]

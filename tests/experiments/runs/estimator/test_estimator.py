@@ -24,14 +24,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from fedcal.calibrators import BBQ, Identity, TemperatureScaling
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import logits_from_probs, softmax
-from fedcal.datasets import from_arrays, load
+from fedcal.datasets import from_arrays
 from fedcal.datasets.model_scores import scores_of
-from fedcal.experiments.deploy.at_home import priors_of
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.estimator import CalibratedModel, FederatedCalibrator
-from fedcal.metrics import nll
 from fedcal.partition import deal
-from fedcal.personal.at_site import applied, recalibrated
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies.methods.newton import FedNewton
 
@@ -101,37 +98,6 @@ def test_a_client_column_is_the_natural_partition():
         FederatedCalibrator(clients=4).fit(logits, labels, client=client)
     with pytest.raises(InputError, match="unknown partition where fit gets client 'iid'"):
         FederatedCalibrator(partition="iid").fit(logits, labels, client=client)
-
-
-def test_a_personal_calibrator_is_each_client_s_own_fit_with_the_prior_of_the_others():
-    data: Any = load("heart-disease")
-    rows, whose = {"client": data.client, "subject": data.subject}, data.client
-    fitted = clone(FederatedCalibrator(personal=True, epsilon=1.0, unit="subject"))
-    assert fitted.get_params()["personal"] is True
-    fitted.fit(data.logits, data.labels, **rows)
-    priors = priors_of(fitted.result_.artifact)
-    assert list(fitted.calibrators_) == list(fitted.taken_) == [0, 1, 2, 3]
-    shards = data.shards(whose, 4)
-    at = recalibrated(shards, [priors[str(k)] for k in range(4)], shards.weights(1))
-    expected = applied(shards, at.chosen)[np.argsort(np.argsort(whose, kind="stable"))]
-    probs = fitted.predict_proba(data.logits, client=whose)
-    np.testing.assert_allclose(probs, expected, atol=1e-9)
-    of_one = fitted.predict_proba(data.logits, client=2)
-    np.testing.assert_array_equal(of_one[whose == 2], probs[whose == 2])
-    assert nll(probs, data.labels) < nll(softmax(data.logits), data.labels) - 0.1
-    assert (fitted.privacy_["epsilon"], hasattr(fitted, "calibrator_")) == (1.0, False)
-    given, new = (data.logits, data.labels), clone(fitted)
-    one = FederatedCalibrator("fedtemp").fit(*given, client=whose)
-    for said, call in (
-        ("unknown client '7'", lambda: fitted.predict_proba(data.logits, client=7)),
-        ("takes client with personal", lambda: fitted.predict_proba(data.logits)),
-        ("takes client with personal", lambda: one.predict_proba(data.logits, client=0)),
-        ("personal needs client", lambda: new.fit(*given)),
-        ("personal needs client", lambda: new.set_params(method="acct").fit(*given, **rows)),
-        ("for one client", lambda: CalibratedModel(GaussianNB(), clone(new)).fit(*given, **rows)),
-    ):
-        with pytest.raises(InputError, match=said):
-            call()
 
 
 def test_columns_are_the_sorted_labels_or_those_that_are_named():

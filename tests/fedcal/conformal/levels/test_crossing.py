@@ -18,7 +18,7 @@ def query(draw: Draw, scale: float, slack: float) -> SetGaps:
     return SetGaps(
         2,
         spread(draw.candidates),
-        need=np.array([NEED]),
+        need=NEED,
         level=slack + NEED,
         tilt=draw.tilt * scale,
     )
@@ -53,7 +53,7 @@ def bags(rows: int, buckets: int) -> list[Integers]:
 )
 def test_of_every_bag_at_most_a_tenth_is_missed(epsilon, tilt, rows):
     draw, scale = Draw(4, tilt), 2 * NEED / epsilon
-    slack = draw.slack(scale, whole_rows=True)
+    slack = draw.slack(scale)
     assert slack <= 0.1 * rows
     asked = query(draw, scale, slack)
     worst = max(missed(asked, cells, scale) for cells in bags(rows, 4))
@@ -63,7 +63,7 @@ def test_of_every_bag_at_most_a_tenth_is_missed(epsilon, tilt, rows):
 def test_the_slack_is_no_gift():
     # all but the crossing are as many rows short of it as makes them likeliest to be drawn
     draw, scale, rows = Draw(64, 0.0), 2 * NEED, 62
-    slack = draw.slack(scale, whole_rows=True)
+    slack = draw.slack(scale)
 
     def worst(share: float) -> float:
         asked, found = query(draw, scale, share * slack), 0.0
@@ -78,8 +78,8 @@ def test_the_slack_is_no_gift():
     for draw in (Draw(32, 0.0), Draw(32, 0.05), Draw(512, 20.0 / 512)):
         likely = np.exp(draw.tilt * np.arange(draw.candidates))
         assert draw.weight == pytest.approx((likely[:-1] / likely[-1]).sum(), rel=1e-9)
-    want = 2.0 * math.log1p(Draw(32, 0.05).weight)
-    assert Draw(32, 0.05).slack(2.0, whole_rows=False) == pytest.approx(want)
+    want = 0.04 * math.log1p(Draw(32, 0.05).weight)
+    assert Draw(32, 0.05).slack(0.04) == pytest.approx(want)
 
 
 @pytest.mark.parametrize(("most", "clip"), [(12, 3.0), (6, 2.0), (4, 3.5)])
@@ -107,7 +107,7 @@ def test_clipped_clients_miss_no_more_than_what_is_cut():
         clients, nominal = int(rng.integers(4, 20)), int(rng.integers(3, 16))
         clip, m = client_clip(nominal, 0.1) * rng.uniform(0.3, 1.2), int(rng.integers(3, 10))
         draw, scale = Draw(m, float(rng.choice([0.0, 0.1, 0.3]))), 2 * clip / 4.0
-        slack, rows = draw.slack(scale, whole_rows=True), clients * nominal
+        slack, rows = draw.slack(scale), clients * nominal
         if slack > 0.1 * rows:
             continue
         tried += 1
