@@ -14,7 +14,7 @@ torch = $(hashed) --no-deps -r locks/torch-cpu.txt 2>/dev/null || \
 LOCK := $(BIN)/uv pip compile --quiet --no-python-downloads --universal --python-version 3.11.5 \
 	--generate-hashes --no-annotate --custom-compile-command 'make lock' -c constraints.txt
 
-.PHONY: demo test test-all golden mutants lint docs bench bench-all flower certificates lock sbom release clean
+.PHONY: demo test test-all golden mutants lint docs bench bench-all flower lock sbom release clean
 
 demo: $(VENV)/.run
 	$(BIN)/python -m fedcal.experiments.demo --out demo-out
@@ -64,13 +64,6 @@ flower: $(BIN)/python
 		install --only-binary :all: -e '.[simulation]' 'flwr[simulation]==$(VERSION)' \
 		hypothesis pytest pyyaml scikit-learn
 	$(VENV)/flower-$(VERSION)/bin/python tests/support/flower_versions.py
-
-# Of docker-compose.yml; NAMES='superlink calibration.example.org' for what sites call the server.
-NAMES ?= superlink localhost 127.0.0.1
-SITES ?= a b c
-certificates: $(VENV)/.run
-	$(BIN)/python -m fedcal.experiments.deploy.certificates --out certificates \
-		$(NAMES:%=--name %) $(SITES:%=--site %)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

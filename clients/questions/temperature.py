@@ -11,6 +11,7 @@ from fedcal.core import checks, numerics
 from fedcal.core.fields import Classes, Positive, within
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
+from fedcal.personal.posterior import identity_prior, posterior
 from fedcal.privacy.query import Order, Part, Query, Summed
 from fedcal.units.bounding import Bound
 
@@ -255,9 +256,6 @@ class SiteEffects(Query):
 
     def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
         """Moments of each client's own recalibration under the identity prior, (clients, 2 d)."""
-        from fedcal.personal.at_site import posterior  # of this question alone
-        from fedcal.personal.prior import identity_prior
-
         prior = identity_prior(shards.classes)
         best, cov, *_ = posterior(shards, [prior] * shards.clients)
         square = np.diag(prior.cov)

@@ -13,10 +13,9 @@ from fedcal.clients.answers import check_columns
 from fedcal.clients.site.prepared import Prepared
 from fedcal.core.checks import like, needed, same, whole
 from fedcal.core.errors import InputError
-from fedcal.core.shards import NO_SUBJECTS
+from fedcal.core.shards import NO_SUBJECTS, text_of
 from fedcal.privacy import agreement
 from fedcal.privacy.request import RUN, Request
-from fedcal.training.networks import need_torch, text_of
 
 
 def own_terms(fields: Mapping[str, Any], run: str, site: Prepared) -> agreement.Terms:
@@ -91,4 +90,6 @@ def _check_inputs(reads: tuple[int, ...] | None, site: Prepared) -> None:
         raise InputError("the question is about scores, this site has rows to train on")
     if reads is not None:
         same("shape of the network's inputs", text_of(reads), text_of(site.shards.input_shape))
+        from fedcal.training.networks import need_torch
+
         need_torch()

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fedcal import datasets
 from fedcal.core import checks, kinds
 from fedcal.core.errors import damaged
 from fedcal.core.shards import Shards
-from fedcal.partition import DEALT, client_names, deal
 from fedcal.storage.npz import read_npz
 
 _DEALT = ("logits", "labels", "offsets", "input")
@@ -71,6 +69,9 @@ def write_dealt(path: Path, shards: Shards) -> None:
 
 @lru_cache(maxsize=1)  # a process of a simulation answers for many sites, in every round
 def _dealt(data: str, partition: str, clients: int, seed: int, method: str) -> Shards:
+    from fedcal import datasets  # a site with rows of its own needs neither
+    from fedcal.partition import DEALT, client_names, deal
+
     if partition != DEALT:
         rows = datasets.load(data).read_by(method, seed)
         shards = deal(rows, partition, clients, seed)

@@ -17,7 +17,7 @@ from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.engines.superlink import scripts
 from fedcal.storage.atomic import posix_locks
 
-_LOCKING = ("train --out", "site", "deploy")
+_LOCKING = ("train --out", "site", "study")
 _FLOWER = ("site", "simulate --engine grpc")
 _DEVELOPERS = {"all", "bench", "dev", "docs"}
 
@@ -33,9 +33,7 @@ class Use(NamedTuple):
 _RUNS = ("simulate", "evaluate", "compare", "train")
 EXTRAS = {
     "simulation": Use(_RUNS, "simulations on Ray (--engine ray, flower, --ray-address)"),
-    "parquet": Use(
-        ("simulate", "evaluate", "compare", "apply", "deploy", "site"), ".parquet files"
-    ),
+    "parquet": Use(("simulate", "evaluate", "compare", "apply", "site"), ".parquet files"),
     "datasets": Use(_RUNS, "flwr-datasets partitioners (--partition flwr:NAME)"),
     "export": Use(("export",), "PyTorch programs and ONNX models", all=True),
     "sklearn": Use((), "estimators (FederatedCalibrator, CalibratedModel)"),

@@ -29,7 +29,7 @@ def report(folder: Path, quiet: Quiet = False, json: Json = False) -> None:
             f"{folder} holds an unfinished comparison; finish it: "
             f"fedcal compare --out {folder} --resume"
         )
-    if not finished and any((folder / name).is_file() for name in ("outcome.json", "run.json")):
+    if not finished and (folder / "outcome.json").is_file():
         from fedcal.experiments.runs.simulation import finish
 
         written = finish(folder)

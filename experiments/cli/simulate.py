@@ -21,7 +21,6 @@ _STARTING = {
     "flower": ": starting Flower and Ray",
     "grpc": ": starting Flower and the sites",
 }
-_WAITING = ": waiting for the sites"
 
 
 @parameters.with_options(Config)
@@ -66,7 +65,7 @@ def run_and_show(
     asked: Config, out: Path | None, *, overwrite: bool, report: bool, quiet: bool, json: bool
 ) -> None:
     """One run: its progress, then the result as text or JSON, and its files."""
-    starting = _STARTING.get(asked.engine, "") if asked.control is None else _WAITING
+    starting = _STARTING.get(asked.engine, "")
     with terminal.progress(f"{asked.method}{starting}", quiet=quiet) as steps:
 
         def moved(done: int, total: int) -> None:

@@ -1,100 +1,16 @@
-"""The commands of a site: alone, in a study, and recalibration at home."""
+"""The commands of a site in a study, and recalibration at home."""
 
 import contextlib
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedcal.core import checks, classes, errors, pages
 from fedcal.experiments.cli.parameters import Json, Overwrite
-from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.report import page, terminal
 from fedcal.experiments.runs import folders
 from fedcal.secure_aggregation.roster import in_words
-
-
-def run(
-    *,
-    data: str,
-    class_names: str | None = None,
-    fleet: str | None = None,
-    root_certificates: Path | None = None,
-    key: Path | None = None,
-    wait: float = 60.0,
-    policy: Path | None = None,
-    federation: Path | None = None,
-    sign_key: Path | None = None,
-    state: Path = Path("fedcal-site"),
-    key_records: Path | None = None,
-    dry_run: bool = False,
-) -> None:
-    """Run a site of a federation: it answers a SuperLink's questions about rows that stay here.
-
-    Rows
-    ----
-    data
-        File with scores or features of this site, or module:function that returns (logits, labels)
-        or a mapping with the keys of a file of scores.
-    class_names
-        Comma-separated names of the classes, the same at all sites (default: 0,1,...).
-
-    Connection
-    ----------
-    fleet
-        HOST:PORT of the SuperLink's Fleet API.
-    root_certificates
-        PEM file that verifies the SuperLink's certificate.
-    key
-        Private key of this site: ECDSA, in OpenSSH's format.
-    wait
-        Seconds to wait for a SuperLink to start.
-
-    Participation
-    -------------
-    policy
-        Policy of this site (site.toml): methods, budgets, contributions in a sum.
-    federation
-        federation.toml with all sites, for secure aggregation by protocol.
-    sign_key
-        Signing key of this site in the federation, from fedcal site key.
-
-    Files and output
-    ----------------
-    state
-        Folder of the site: rows, answers, results, logs.
-    key_records
-        File that binds the records to the site's key (default: beside --sign-key, or else --key,
-        with the suffix .records).
-    dry_run
-        Read and check the rows, and start nothing.
-
-    Examples
-    --------
-    fedcal site --data rows.npz --dry-run
-    fedcal site --data rows.npz --fleet superlink.example:9092 --root-certificates ca.crt --key
-        site.key
-    """
-    from fedcal.experiments.deploy.rows import site_rows
-    from fedcal.experiments.deploy.site import run_site
-
-    names = None if class_names is None else classes.names_in(class_names)
-    if dry_run:
-        rows = site_rows(data, names)
-        terminal.console().print("\n".join([rows.described(), *rows.doubts()]))
-        return
-    why = "a site connects to a SuperLink (or --dry-run)"
-    files: Any = {"policy": policy, "federation": federation, "sign_key": sign_key}
-    run_site(
-        partial(site_rows, data, names),
-        fleet=read_address("--fleet", checks.needed("--fleet", fleet, why)),
-        root_certificates=checks.needed("--root-certificates", root_certificates, why),
-        key=checks.needed("--key", key, why),
-        state=state,
-        wait=checks.interval("[0, 86400]")("--wait", wait),
-        key_records=key_records,
-        **files,
-    )
+from fedcal.storage.atomic import must_exist
 
 
 def join(
@@ -306,3 +222,41 @@ def recalibrate(
         file = out / "calibrator.npz"
         told += [f"written to {out}; the calibrator is {file}: fedcal apply --calibrator {file}"]
     terminal.show(told)
+
+
+def restored(kit: Path, *, spent: str | None = None) -> None:
+    """Close all open jobs of a site, and book what was spent.
+
+    Run it after restoring a backup of a site's folder or machine, or replacing a lost folder.
+
+    Arguments
+    ---------
+    kit : KIT
+        This site's folder.
+
+    Files and output
+    ----------------
+    spent
+        EPSILON,DELTA,UNIT: budget spent that is missing in these records and is booked now; or the
+        word nothing. Asked for where it is left out.
+
+    Examples
+    --------
+    fedcal site restored alder/ --spent nothing
+    fedcal site restored alder/ --spent 1.5,1e-6,example
+    """
+    from fedcal.clients.site.store import RECORDS, records_in
+    from fedcal.experiments.study.joining import STATE
+
+    must_exist(kit / STATE / RECORDS, "the folder has no records of a site")
+    with records_in(kit / STATE) as records:
+        least = records.missing()
+        shown = f" (the receipts at hand show at least {least})" * bool(least)
+        if spent is None and sys.stdin.isatty():
+            print(f"Budget spent that is not in these records{shown}, as EPSILON,DELTA,UNIT;")
+            with contextlib.suppress(EOFError):
+                spent = input("or the word nothing: ").strip()
+        why = "nothing is answered before somebody says what was spent since"
+        how = f"--spent EPSILON,DELTA,UNIT{shown}, or --spent nothing"
+        closed = records.close_all(checks.needed("--spent", spent or None, f"{why}: {how}"))
+    terminal.show(page.said("commands", "restored", closed=closed))

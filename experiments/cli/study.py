@@ -9,12 +9,14 @@ from fedcal.experiments.cli.parameters import Json, Quiet
 from fedcal.experiments.report.page import said
 from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import Stopped, console, progress, show
+from fedcal.experiments.runs.config import parse_setting
+from fedcal.experiments.runs.jobs import METHOD
 from fedcal.experiments.study import kits, study_file
+from fedcal.experiments.study.sealed import SEALED
 from fedcal.storage.atomic import write_whole
 
 _WAY = (
     ("coordinator", "study init"),
-    ("coordinator", "study check"),
     ("coordinator", "study kit"),
     ("each site", "site join"),
     ("coordinator", "study seal"),
@@ -22,8 +24,8 @@ _WAY = (
     ("server", "study serve"),
     ("each site", "site start"),
     ("coordinator", "study run"),
+    ("coordinator", "study status"),
     ("anybody", "study verify"),
-    ("coordinator", "study sign"),
     ("each site", "site status"),
 )
 
@@ -56,6 +58,8 @@ def init(
     thresholds: str | None = None,
     model: str = "the model",
     question: str = "",
+    method: str = METHOD,
+    set: list[str] | None = None,
 ) -> None:
     """Begin a study: write its file, which holds everything that a person may edit.
 
@@ -78,6 +82,10 @@ def init(
         Name of the model in reports.
     question
         Question that the report answers.
+    method
+        What a release asks: evaluate, or a method of fedcal simulate.
+    set
+        KEY=VALUE: a parameter of the method.
 
     Cost
     ----
@@ -102,13 +110,19 @@ def init(
         study_file.Model(names_in(classes), model, thresholds=_numbers(thresholds)),
         study_file.sites_of(sites),
         server,
-        question or f"Can {model} be believed at each site?",
+        study_file.StudyQuestion(
+            question or f"Can {model} be believed at each site?",
+            method,
+            settings=dict(map(parse_setting, set or ())),
+        ),
         protect=protect,
         per_year=per_year,
         epsilon=epsilon,
     )
+    plan = study.plan  # refuses what the method does not take
     write_whole(file, study.to_toml())
-    console().print(*said("study", "begun", file=file))
+    forecast = kits.check(study)["sentences"] if study.evaluates else [plan.event]
+    console().print("\n".join([*said("study", "begun", file=file), *forecast]))
 
 
 def _numbers(text: str | None) -> tuple[float, ...]:
@@ -116,22 +130,6 @@ def _numbers(text: str | None) -> tuple[float, ...]:
         return () if text is None else tuple(checks.number_in(part) for part in text.split(","))
     except ValueError:
         raise errors.InputError(f"--thresholds must be numbers by comma, got {text!r}") from None
-
-
-def check(file: Path, json: Json = False) -> None:
-    """Check what a study costs and what it will show, from public numbers; no site is contacted.
-
-    Arguments
-    ---------
-    file : FILE
-        The study's file.
-
-    Examples
-    --------
-    fedcal study check sepsis.toml
-    """
-    forecast = kits.check(study_file.Study.read(file))
-    show(forecast["sentences"], forecast, json=json)
 
 
 def kit(file: Path) -> None:
@@ -181,7 +179,7 @@ def serve(file: Path, *, control: str = "127.0.0.1:8000", listen: str | None = N
     control
         HOST:PORT at which releases are started; it has no login.
     listen
-        HOST:PORT for the sites (default: the study's port on all addresses).
+        HOST:PORT for the sites (default: the server's address in the study's file).
 
     Examples
     --------
@@ -197,7 +195,7 @@ def run(
     file: Path,
     name: str,
     *,
-    simulate: str | None = None,
+    rehearse: str | None = None,
     seed: int | None = None,
     control: str | None = None,
     without_unready: bool = False,
@@ -215,7 +213,7 @@ def run(
 
     Files and output
     ----------------
-    simulate
+    rehearse
         Rehearse on a file with the rows of all sites; no site is contacted.
     seed
         Random seed of a rehearsal.
@@ -226,21 +224,21 @@ def run(
 
     Examples
     --------
-    fedcal study run sepsis.toml rehearsal --simulate rows.csv
+    fedcal study run sepsis.toml rehearsal --rehearse rows.csv
     fedcal study run sepsis.toml 2026Q4
     """
-    from fedcal.experiments.study.run import rehearse, release
+    from fedcal.experiments.study import run
 
-    if simulate is None:
-        checks.unused("it is for --simulate: sites have no seed", seed=seed)
+    if rehearse is None:
+        checks.unused("it is for --rehearse: sites have no seed", seed=seed)
     else:
-        why = "--simulate contacts no site"
+        why = "--rehearse contacts no site"
         checks.unused(why, control=control, without_unready=without_unready or None)
     with progress(f"{name}: waiting for the sites", quiet=quiet) as steps:
-        if simulate is not None:
-            quarter = rehearse(file, name, simulate, seed=seed or 0)
+        if rehearse is not None:
+            quarter = run.rehearse(file, name, rehearse, seed=seed or 0)
         else:
-            quarter = release(
+            quarter = run.release(
                 file,
                 name,
                 at=control,
@@ -249,56 +247,65 @@ def run(
             )
     rows = [(site, one["words"]) for site, one in quarter["sites"].items()]
     verdicts = Table("", ("site", "verdict"), rows, left=(1,))
+    forecast = quarter.get("forecast", ())
     report = f"the report: {file.parent / name / 'report.html'}"
-    show([verdicts, *quarter["next"], report], quarter, json=json, quiet=quiet)
+    show([verdicts, *forecast, *quarter["next"], report], quarter, json=json, quiet=quiet)
 
 
-def verify(folder: Path, *, sealed: Path | None = None) -> None:
-    """Verify a quarter without rows: its signature, and every number of its report.
+def status(file: Path, *, control: str | None = None, json: Json = False) -> None:
+    """Show which sites are connected, what each must still do, the releases and the budget.
+
+    Arguments
+    ---------
+    file : FILE
+        The study's file, or the sealed study.
+
+    Where it listens
+    ----------------
+    control
+        HOST:PORT of the server (default: the one that runs here).
+
+    Examples
+    --------
+    fedcal study status sepsis.toml
+    """
+    from fedcal.experiments.study.status import status
+
+    state = status(file, control)
+    rows = [(site, one["connected"], one["next"]) for site, one in state["sites"].items()]
+    sites = Table("", ("site", "connected", "next"), rows, left=(1, 2))
+    show([state["words"], sites, *said("study", "standing", told=state)], state, json=json)
+
+
+def verify(folder: Path, *, sealed: Path | None = None, key: Path | None = None) -> None:
+    """Verify a release without rows: its signature, and every number of its report.
+
+    With the coordinator's key it is signed, once all else holds.
 
     Arguments
     ---------
     folder : DIR
-        Folder of the quarter.
+        Folder of the release.
 
     Files and output
     ----------------
     sealed
-        Your own sealed study.
+        Your own sealed study (with --key by default the one beside the key's folder).
+    key
+        The coordinator's private key.
 
     Examples
     --------
     fedcal study verify 2026Q4 --sealed alder/study.sealed
+    fedcal study verify 2026Q4 --key sepsis-coordinator/coordinator.pem
     """
-    from fedcal.experiments.study.verify import verify
-
-    console().print("\n".join(verify(folder, sealed)))
-
-
-def sign(folder: Path, *, key: Path, sealed: Path | None = None) -> None:
-    """Verify a quarter, and sign it with the coordinator's key, on the coordinator's machine.
-
-    Arguments
-    ---------
-    folder : DIR
-        Folder of the quarter.
-
-    Files and output
-    ----------------
-    key
-        The coordinator's private key.
-    sealed
-        The sealed study (default: beside the key's folder).
-
-    Examples
-    --------
-    fedcal study sign 2026Q4 --key sepsis-coordinator/coordinator.pem
-    """
-    from fedcal.experiments.study.sealed import SEALED
-    from fedcal.experiments.study.verify import sign
+    from fedcal.experiments.study import verify
     from fedcal.secure_aggregation.keys import read_key
 
+    if key is None:
+        console().print("\n".join(verify.verify(folder, sealed)))
+        return
     home = key.resolve().parent
     beside = home.with_name(home.name.removesuffix("-coordinator") + SEALED)
-    lines = sign(folder, read_key(key), sealed or (beside if beside.is_file() else None))
+    lines = verify.sign(folder, read_key(key), sealed or (beside if beside.is_file() else None))
     console().print("\n".join([*lines, f"{folder} is signed."]))

@@ -68,7 +68,7 @@ class AfterTraining:
         **options: Any,
     ) -> None:
         here = {"engine": APP, "data": "", "partition": "natural", "noise_source": "system"}
-        others = {"control", "root_certificates", "federation", "ray_address", "dropout"}
+        others = {"ray_address", "dropout"}
         taken = (others | here.keys()) & options.keys()
         unused("the clients of a Flower app are as they are", **{n: options[n] for n in taken})
         self._config = merge({"method": method, **options, **here})

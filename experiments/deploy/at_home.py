@@ -28,7 +28,8 @@ from fedcal.experiments.report.page import words
 from fedcal.experiments.runs import folders, result
 from fedcal.metrics.buckets import bucket_of, check_score, equal_width, score_and_outcome
 from fedcal.personal import at_site
-from fedcal.personal.prior import SitePrior, identity_prior, site_priors
+from fedcal.personal.posterior import SitePrior, identity_prior
+from fedcal.personal.prior import site_priors
 from fedcal.storage.artifact import ARTIFACTS, form_of
 from fedcal.storage.atomic import path_of
 

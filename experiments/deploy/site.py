@@ -155,7 +155,7 @@ def check_federation(state: Path, federation: Path | None) -> None:
     if unfinished:
         raise InputError(
             f"{unfinished} jobs at this site are unfinished in the federation with digest {old}: "
-            f"start it with that one, or close them by fedcal site restored --state {state} "
+            f"start it with that one, or close them by fedcal site restored {state.parent} "
             "--spent nothing"
         )
 

@@ -50,13 +50,11 @@ def comparison_sheets(
     for i, (data, name) in enumerate(sets.items(), 1):
         mine = [c for c in cells if str(c["data"]) == data]
         stem, of = ("", "") if len(sets) == 1 else (f"-{i}", f": {name}")
-        for by, sheet_of, shown in (
-            ("epsilon", curves.epsilon_sheet, plotted),
-            ("bytes", curves.bytes_sheet, plotted[:2]),
-        ):
-            if any(not c["baseline"] and (by == "epsilon" or c["bytes_up"] > 0) for c in mine):
-                sheet = sheet_of(mine, shown, f"Quality against {by}{of}")
-                sheets.append(replace(sheet, name=by + stem, note=page.said("comparison", by)[0]))
+        for by, key, shown in (("epsilon", "epsilon", plotted), ("bytes", "bytes_up", plotted[:2])):
+            if not any(not c["baseline"] and c[key] > 0 for c in mine):
+                continue
+            sheet = curves.quality_sheet(mine, shown, f"Quality against {by}{of}", key)
+            sheets.append(replace(sheet, name=by + stem, note=page.said("comparison", by)[0]))
     return sheets
 
 
@@ -81,7 +79,7 @@ def write_column(
         means.setdefault(c["label"], []).append(c["after"][plotted[0]]["mean"])
     pick = sorted(means, key=lambda label: fmean(means[label]), reverse=named(plotted[0]).higher)
     some = [c for c in first if c["label"] in pick[:SERIES]]
-    sheet = curves.epsilon_sheet(some, plotted[:2], Path(str(there[0]["data"])).name)
+    sheet = curves.quality_sheet(some, plotted[:2], Path(str(there[0]["data"])).name)
     sheet = replace(sheet, columns=1, width=3.3 - LEFT - RIGHT, name=COLUMN)
     save_sheets({COLUMN: sheet}, folder, (".pdf", ".svg"))
 

@@ -21,7 +21,7 @@ from fedcal.experiments.report import page
 from fedcal.experiments.runs.config import APP
 from fedcal.metrics.gap_change import ERROR, holm
 from fedcal.metrics.names import about, decimals, named, shown, unit
-from fedcal.personal.at_site import HARM
+from fedcal.personal.posterior import HARM
 from fedcal.strategies.server import participation
 
 Result = Mapping[str, Any]

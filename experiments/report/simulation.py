@@ -1,8 +1,6 @@
 """The report of a run, from its folder."""
 
-import json
 import os
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from fedcal.experiments.report import labels, page
 from fedcal.experiments.report.figures import diagrams
 from fedcal.experiments.report.figures.curves import rounds_sheet
 from fedcal.experiments.report.headline import headline, measured
-from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
+from fedcal.experiments.runs.config import APP, SIMULATED, STUDY
 from fedcal.experiments.runs.files import PAGE
 from fedcal.experiments.runs.statement import adjacency, meaning
 from fedcal.metrics import Reliability, names
@@ -86,7 +84,6 @@ def run_page(
         told.append(Table("Who sees what", (), [(o["who"], o["what"]) for o in privacy["sees"]]))
     told.append(more(privacy.get("more", privacy.get("not_protected", ()))))  # of 0.2
     again = run_again(config["data"], tool=tool, config=config)
-    full = Text("", tuple(command(config, home, tool)), "code")
     return page.Page(
         f"{result['method']} on {_data_of(config)}",
         headline(result),
@@ -94,7 +91,7 @@ def run_page(
             *parts,
             page.Section("Privacy", told),
             page.Section("Communication and time", [Table("", (), _split(facts["costs"]))]),
-            page.Section("Run it again", [*again, full]),
+            page.Section("Run it again", [*again, _settings(config, home)]),
         ],
         tiles=_split(facts["tiles"][:3] + facts["spent"]),
         warnings=result.get("coverage_warnings", ()),
@@ -130,16 +127,17 @@ def calibrator_sections(
         fewest=diagrams.FEWEST,
     )
     text = {name: Text("", lines, "plain") for name, lines in told.items()}
-    metrics: list[page.Shown] = [text["exact"], labels.metric_table(result), text["fine"]]
-    metrics.append(meanings(names.TEST_ROWS, *names.about(result)))
-    each: list[page.Shown] = [text["classes"], classes]
+    overall = meanings(names.TEST_ROWS, *names.about(result))
+    reliability = diagrams.reliability_sheet(of, f"{title}: test rows")
+    gaps = []
     if diagrams.SHOWN_CLASSES < before.classes <= MOST_GAPS:
-        each.insert(1, diagrams.gaps_sheet(before, after, f"{title}: every class"))
-    bars: list[page.Shown] = [text["bars"], diagrams.reliability_sheet(of, f"{title}: test rows")]
+        gaps = [diagrams.gaps_sheet(before, after, f"{title}: every class")]
     sections = [
-        page.Section("Metrics", metrics),
-        page.Section("Reliability of the top label", bars),
-        page.Section("Class by class", each),
+        page.Section(
+            "Metrics", [text["exact"], labels.metric_table(result), text["fine"], overall]
+        ),
+        page.Section("Reliability of the top label", [text["bars"], reliability]),
+        page.Section("Class by class", [text["classes"], *gaps, classes]),
     ]
     changed = result.get("clients_change", {})
     if changed.get("sites"):
@@ -209,45 +207,23 @@ def _bytes(count: int) -> str:
     return f"{decimal(count)} ({count:,})" if count >= 10_000 else f"{count:,} bytes"
 
 
-def command(
-    config: Mapping[str, Any], home: Path | None = None, tool: str = "fedcal simulate"
-) -> list[str]:
-    """Return the command of a resolved configuration in parts, each quoted for a shell.
+def _settings(config: Mapping[str, Any], home: Path) -> Table:
+    """Return what a run was asked for or took as given, by the names of `config.toml`.
 
     Parameters
     ----------
     home
-        where it is run, if that is known; the path of a data file is relative to it where that
-        is shorter
-    tool
-        of a run that is no deployment
+        the path of a data file is relative to it where that is shorter
     """
-    if config.get("engine") == APP:
-        shown = {k: v for k, v in config.items() if v != "" and k not in SIMULATED}
-        return [f"AfterTraining({', '.join(f'{key}={value!r}' for key, value in shown.items())})"]
-    real = "control" in config
-    parts = ["fedcal deploy run --out again"] if real else [tool]
-    for key, value in config.items():
-        if real and key in SIMULATED:
-            continue
-        if key == "set":
-            for name, setting in value.items():
-                text = setting if _reads_back(name, setting) else json.dumps(setting)
-                parts.append(shlex.join(["--set", f"{name}={text}"]))
-        elif value != "":  # real sites, and no data here
-            text = f"{value:.12g}" if isinstance(value, float) else str(value)
-            if home is not None and key == "data" and os.path.isabs(text):
-                text = min(os.path.relpath(text, home.resolve()), text, key=len)
-            parts.append(shlex.join([f"--{key.replace('_', '-')}", text]))
-    return parts
-
-
-def _reads_back(name: str, setting: Any) -> bool:
-    """Return True if `--set` takes a text as it is; others, such as lists in text, need quotes."""
-    try:
-        return isinstance(setting, str) and parse_setting(f"{name}={setting}") == (name, setting)
-    except errors.InputError:
-        return False
+    asked = {**config, **config.get("set", {})}
+    if os.path.isabs(data := str(asked["data"])):
+        asked["data"] = min(os.path.relpath(data, home.resolve()), data, key=len)
+    elsewhere = config.get("engine") in (APP, STUDY)
+    left_out = ("set", *(SIMULATED if elsewhere else ()))
+    rows = [
+        (key, str(value)) for key, value in asked.items() if key not in left_out and value != ""
+    ]
+    return Table("", (), rows)
 
 
 def reading_page(content: dict[str, Any], folder: Path, *home: Path) -> page.Page:

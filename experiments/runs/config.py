@@ -9,7 +9,7 @@ import numpy as np
 
 from fedcal import __version__, datasets, partition, trust
 from fedcal.core import classes, fields, optional
-from fedcal.core.checks import needed, one_of, same, unused
+from fedcal.core.checks import one_of, unused
 from fedcal.core.errors import InputError
 from fedcal.core.options import DATA, PRIVACY, RUNNING, SITES, VERSION, option, options_of
 from fedcal.experiments.runs.layers import layered
@@ -51,8 +51,9 @@ def method_named(text: Any) -> Any:
 
 
 ENGINES = ("inline", "ray", "flower", "grpc")
-APP = "app"
-"""The engine of a run in a Flower app of somebody else's, which only that app can start."""
+APP, STUDY = "app", "study"
+"""Engines of runs with real sites: in a Flower app of somebody else's, which only that app can
+start, and over the sites of a study (`fedcal study run`)."""
 
 
 def _method(name: str, value: Any) -> str:
@@ -60,7 +61,7 @@ def _method(name: str, value: Any) -> str:
 
 
 def _engine(name: str, value: Any) -> str:
-    return one_of(name, value, ENGINES if value != APP else (APP,))
+    return one_of(name, value, ENGINES if value not in (APP, STUDY) else (APP, STUDY))
 
 
 def _read_by(reader: Callable[[str], object]) -> fields.Check:
@@ -153,21 +154,6 @@ class Config(Running, RunOptions):
         "HOST:PORT of a Ray cluster for the engines ray and flower",
         unset="a new one",
     )
-    control: str | None = option(
-        None,
-        SITES,
-        "HOST:PORT of the control API of a SuperLink with real sites",
-        unset="a SuperLink and sites on this machine",
-    )
-    root_certificates: str | None = option(
-        None, SITES, "PEM file that verifies the SuperLink's certificate"
-    )
-    federation: str | None = option(
-        None,
-        SITES,
-        "federation.toml: the sites' keys and the committee of their secure sums",
-        unset="none: the server sees what each site sends",
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -190,23 +176,19 @@ class Config(Running, RunOptions):
 
     @property
     def protocol(self) -> bool:
-        """True if sites add up among themselves: requested, or named by a federation file."""
-        return self.secure_aggregation == "protocol" or self.federation is not None
+        """True if sites add up among themselves."""
+        return self.secure_aggregation == "protocol"
 
     @property
     def real(self) -> bool:
         """True if the clients are real ones, each with its own rows."""
-        return self.control is not None or self.engine == APP
+        return self.engine in (APP, STUDY)
 
     def _check_protocol(self) -> None:
         if not self.protocol:
             why = "it is for secure aggregation 'protocol'"
             unused(why, committee=self.committee, colluding=self.colluding)
             return
-        if self.federation is not None:
-            asked = self.secure_aggregation or "protocol"
-            same("secure aggregation with a federation file", asked, "protocol")
-            unused("the federation file names it", committee=self.committee)
         if self.engine == "flower":
             raise InputError(
                 "secure aggregation 'protocol' needs sites that remember their answers: give "
@@ -215,18 +197,10 @@ class Config(Running, RunOptions):
 
     def _check_sites(self) -> None:
         """Check options of sites and messages, and those that real sites exclude."""
-        if self.engine not in ("grpc", APP):
+        if self.engine not in ("grpc", APP, STUDY):
             of_sites = [name for name, one in options_of(Config).items() if one.group == SITES]
             given = {name: getattr(self, name) for name in of_sites}
             unused("the engine is not grpc; give --engine grpc", **given)
-        if self.control is None:
-            why = "there are no real sites; give --control HOST:PORT"
-            federation = self.federation
-            unused(why, root_certificates=self.root_certificates, federation=federation)
-        else:
-            needed("root_certificates", self.root_certificates, "the control API speaks TLS")
-            enrolled = self.clients or self.federation
-            needed("clients or federation", enrolled, "with real sites one says who is enrolled")
         if not self.real:
             return
         unused(
@@ -236,12 +210,12 @@ class Config(Running, RunOptions):
         dealt = None if self.partition in (Config.partition, "natural") else self.partition
         unused("real sites are not simulated", dropout=self.dropout or None, partition=dealt)
         shared = self.trust is not None and trust.TRUSTS[self.trust].shared
-        secured = self.secure_aggregation in ("masks", "protocol")
-        if self.federation is None and (secured or shared):
+        if self.engine == APP and (shared or self.secure_aggregation in ("masks", "protocol")):
             raise InputError(
                 "masks that the server knows protect nothing from it, a share of noise protects "
                 "nothing without a secure sum, and for that real sites need each other's keys: "
-                "give --federation FILE, or --trust central or local without secure aggregation"
+                "a study has them (fedcal study), here give --trust central or local without "
+                "secure aggregation"
             )
 
 
@@ -249,7 +223,7 @@ SIMULATED = (
     *("engine", "ray_address", "partition", "dropout", "noise_source"),
     *("secure_aggregation", "committee", "positive"),
 )
-"""Options that `fedcal deploy` has no use for."""
+"""Options of simulations alone."""
 
 
 def read_options(path: Path) -> dict[str, Any]:

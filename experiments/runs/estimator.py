@@ -290,7 +290,7 @@ class FederatedCalibrator(Classifier):
         own = {"partition": partition, "set": set, "input": input, "classes": classes}
         given = signature(FederatedCalibrator).bind(method, **own, **options)
         given.apply_defaults()
-        vars(self).update(given.arguments)
+        self.__dict__.update(given.arguments)
 
     def fit(
         self,

@@ -121,9 +121,6 @@ RUN = Kind(
     (*_PAGES, *_PAID, *_OF_A_RUN),
     f"{_PAGE_OF}result_page",
 )
-DEPLOYED = replace(
-    RUN, what="a run over real sites", marks={"result.json": "privacy"}, unfinished=("run.json",)
-)
 COMPARISON = Kind(
     "a comparison",
     {"compare.json": "cells"},
@@ -160,7 +157,7 @@ QUARTER = Kind(
     ),
     "fedcal.experiments.study.quarter_page:quarter_page",
 )
-KINDS = (RUN, DEPLOYED, COMPARISON, SUITE, TRAINING, READING, AT_HOME, QUARTER)
+KINDS = (RUN, COMPARISON, SUITE, TRAINING, READING, AT_HOME, QUARTER)
 
 
 def write_report(folder: str | Path, home: Path | None = None) -> Path:

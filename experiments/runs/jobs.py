@@ -15,10 +15,10 @@ from fedcal.core import checks, errors, printable
 from fedcal.core.classes import digest_of, names_in
 from fedcal.core.shards import Shards
 from fedcal.datasets import Population
-from fedcal.experiments.runs.config import APP, Config
+from fedcal.experiments.runs.config import APP, STUDY, Config
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.privacy import Privacy
-from fedcal.secure_aggregation import committee, roster
+from fedcal.secure_aggregation import committee
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
@@ -52,17 +52,6 @@ def _by_site(config: Config) -> bool:
         hidden = math.isfinite(config.epsilon) and UNITS[config.unit].whole_client
         return groups in (None, "site") and not hidden
     return groups == "site" and evaluates(config.method)
-
-
-def by_roster(config: Config) -> Config:
-    """Return the config with sites named by the federation file; InputError without a file."""
-    if not _by_site(config):
-        return config
-    if config.federation is None:
-        raise errors.InputError(f"{config.method} by site takes the sites' names from --federation")
-    names = json.dumps([site.name for site in roster.Roster.read(path_of(config.federation)).sites])
-    by = {} if is_personal(config.method) else {"by": "site"}
-    return replace(config, set={**config.set, "groups": names, **by})
 
 
 def settings(
@@ -179,16 +168,14 @@ def job_of(config: Config, shards: Population | None) -> Job:
             )
         settings["rows_per_client"] = nominal_rows(config.method, federation, shards)
     known: dict[str, Any] = {} if shards is None else {"input": shards.input}
-    if config.federation is not None:
-        known["roster"] = roster.Roster.read(path_of(config.federation)).to_text()
     # a share of noise alone protects no client, their sum does
     sums = "masks" if TRUSTS[str(federation.trust)].shared else "none"
     sums = "protocol" if config.protocol else config.secure_aggregation or sums
     how = config.part(Books) | {"secure_aggregation": sums, "dropout": config.dropout}
-    if config.engine in ("grpc", APP):  # real processes, for which the server waits
+    if config.engine in ("grpc", APP, STUDY):  # real processes, for which the server waits
         known |= {"tolerant": True}
         known |= {"timeout": config.timeout or TIMEOUT, "grace": config.grace or GRACE}
-        if config.control is not None and config.class_names is not None:
+        if config.engine == STUDY and config.class_names is not None:
             known["class_digest"] = digest_of(names_in(config.class_names))
     return Job(config.method, federation, settings, **known, **how)
 
@@ -201,10 +188,7 @@ def _committee(config: Config, clients: int) -> dict[str, Any]:
     """
     if not config.protocol:
         return {}
-    if config.federation is not None:
-        named = roster.Roster.read(path_of(config.federation)).committee
-        size, threshold = len(named.members), named.threshold
-    elif config.committee is not None:
+    if config.committee is not None:
         size, threshold = committee.read_committee(config.committee)
     else:
         size = min(clients, committee.EVERYBODY_UP_TO)

@@ -7,7 +7,7 @@ from typing import Any
 from fedcal import datasets, strategies
 from fedcal.core.classes import names_in
 from fedcal.experiments.runs import result, statement
-from fedcal.experiments.runs.config import APP, Config
+from fedcal.experiments.runs.config import APP, STUDY, Config
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.job import Job
@@ -53,7 +53,7 @@ def recorded(
         noun=outcome.artifact.noun,
         tested=tested,
         held_out=held_out,
-        guarded=config.control is not None,
+        guarded=config.engine == STUDY,
         in_app=config.engine == APP,
         counted=config.engine in ("inline", "ray"),
         rows=rows,

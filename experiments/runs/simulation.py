@@ -20,7 +20,15 @@ from fedcal.core.options import options_of
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.experiments.runs import folders, jobs, load, record, statement
-from fedcal.experiments.runs.config import APP, POOLED, Config, load_config, merge, read_options
+from fedcal.experiments.runs.config import (
+    APP,
+    POOLED,
+    STUDY,
+    Config,
+    load_config,
+    merge,
+    read_options,
+)
 from fedcal.experiments.runs.engines import run
 from fedcal.experiments.runs.layers import takes_options
 from fedcal.experiments.runs.result import SimulationResult
@@ -107,16 +115,10 @@ def simulate(
         raise InputError(f"give config or options, not both; got {', '.join(options)}")
     read = merge(options) if config is None else config
     asked = read if isinstance(read, Config) else load_config(read)
-    if asked.engine == APP:
-        raise InputError("engine 'app' is a Flower app's own: its server runs fedcal.AfterTraining")
+    if asked.real:
+        raise InputError(f"engine '{asked.engine}' is started by {_STARTED_BY[asked.engine]}")
     if model is not None:  # all that follows needs is what it says
         data = load.load_any(data, asked.class_names, asked.positive, model, asked.csv)
-    if asked.control is not None:
-        from fedcal.experiments.deploy.run import deployed
-
-        return deployed(
-            asked, test=data, out=out, overwrite=overwrite, report=report, progress=progress
-        )
     if resume and out is None:
         raise InputError("resume needs the folder of the run: give out")
     folder = None if out is None else path_of(out)
@@ -203,6 +205,9 @@ def _baseline(config: Config, shards: Shards, of: load.RunRows) -> Fitted:
     return Fitted(outcome, replace(config, **how), privacy)
 
 
+_STARTED_BY = {APP: "a Flower app: its server runs fedcal.AfterTraining", STUDY: "fedcal study run"}
+
+
 def finish(folder: Path) -> Path:
     """Judge and write what a folder's `outcome.json` tells of; nothing runs, and nothing is paid.
 
@@ -216,12 +221,7 @@ def finish(folder: Path) -> Path:
     InputError
         The folder holds no outcome, or its rows cannot be had again.
     """
-    if (folder / "run.json").is_file():
-        from fedcal.experiments.deploy.run import asked_for, deployed
-
-        asked = asked_for(folder, {})
-        deployed(asked, test=asked.data or None, out=folder, resume=True)
-    elif not (folder / folders.CONFIG).is_file():
+    if not (folder / folders.CONFIG).is_file():
         outcome = Outcome.load(folder)
         if not outcome.job:
             raise InputError(f"{folder / OUTCOME} does not name its run")

@@ -15,9 +15,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import importlib
 import json
 import os
-import pickle
 import shutil
 import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
@@ -80,16 +80,21 @@ def key_of(run: Run) -> str:
     return json.dumps(run, sort_keys=True, allow_nan=False)
 
 
+def arrays_of(data: Dataset) -> Mapping[str, np.ndarray[Any, Any]]:
+    """Return the arrays of a data set by the names of its fields, without those that are None."""
+    every = {f.name: getattr(data, f.name) for f in fields(data)}
+    return {name: value for name, value in every.items() if isinstance(value, np.ndarray)}
+
+
 def digest_of(data: Dataset) -> str:
     """SHA-256 of everything that a run reads.
 
     Not to be published: who knows all rows but one can find the last one by it.
     """
     digest = hashlib.sha256(repr([getattr(data, fact) for fact in _FACTS]).encode())
-    for name, array in ((f.name, getattr(data, f.name)) for f in fields(data)):
-        if isinstance(array, np.ndarray):
-            digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).data)
+    for name, array in arrays_of(data).items():
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
@@ -179,10 +184,13 @@ def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -
 
 def hand_over(folder: Path, work: Work, sources: Sources) -> None:
     """Write what workers need into an empty folder, each array in a file that they can map."""
-    arrays: list[pickle.PickleBuffer] = []
-    known = pickle.dumps((work, dict(sources)), protocol=5, buffer_callback=arrays.append)
-    for k, content in enumerate([known, *(array.raw() for array in arrays)]):
-        (folder / f"{k}").write_bytes(content)
+    facts = {n: {fact: getattr(d, fact) for fact in ("name", *_FACTS)} for n, d in sources.items()}
+    for k, data in enumerate(sources.values()):
+        (folder / str(k)).mkdir()
+        for name, array in arrays_of(data).items():
+            np.save(folder / str(k) / name, np.ascontiguousarray(array), allow_pickle=False)
+    known = {"module": work.__module__, "function": work.__name__, "facts": facts}
+    (folder / "work.json").write_text(json.dumps(known), "utf-8")
 
 
 def serve(folder: str) -> None:
@@ -195,9 +203,14 @@ def serve(folder: str) -> None:
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a package prints is no answer
-    paths = [Path(folder, f"{k}") for k in range(len(os.listdir(folder)))]
-    arrays = [np.memmap(path, mode="r") for path in paths[1:]]
-    work, sources = pickle.loads(paths[0].read_bytes(), buffers=arrays)
+    known = json.loads(Path(folder, "work.json").read_text("utf-8"))
+    work = getattr(importlib.import_module(known["module"]), known["function"])
+    sources: dict[str, Dataset] = {}
+    for k, (name, facts) in enumerate(known["facts"].items()):
+        read: dict[str, Any] = {f: tuple(v) if isinstance(v, list) else v for f, v in facts.items()}
+        for path in Path(folder, str(k)).glob("*.npy"):
+            read[path.stem] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        sources[name] = Dataset(**read)
     with contextlib.suppress(BrokenPipeError):
         for line in sys.stdin:
             run = json.loads(line)

@@ -27,7 +27,7 @@ import tomli_w
 
 from fedcal import __version__
 from fedcal.core import checks, flower_internals
-from fedcal.core.errors import FedcalError, system_errors
+from fedcal.core.errors import FedcalError, InputError, system_errors
 from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
 from fedcal.experiments.deploy import certificates, fleet
 from fedcal.experiments.deploy.run import Control, control
@@ -127,6 +127,7 @@ def kit_files(study: Study, site: str, *, one_machine: bool, **unit: Any) -> dic
     )
     own = Path("/srv/fedcal/own/sites", study.study, site)
     unit = {"account": "fedcal", "python": "", "folder": home, "beside": home, "own": own} | unit
+    unit["account"] = unit["account"] or "fedcal"  # a service of root's could do more than a site
     return {
         STUDY: study.to_toml(),
         KIT: json.dumps({"schema": 1, "site": site, "one_machine": one_machine}) + "\n",
@@ -238,7 +239,7 @@ def serve(
     at
         HOST:PORT of the control port, which has no login: loopback, or a private network
     listen
-        HOST:PORT for the sites; None = all addresses, and the port that the study names
+        HOST:PORT for the sites; None = where the study's file says
     said
         gets lines for the terminal
 
@@ -258,8 +259,12 @@ def serve(
     authority = files["ca.crt"].read_text("ascii", "replace")
     checks.same(f"authority of the server, in {files['ca.crt']},", authority, sealed.authority)
     public = fleet.read_address("server", sealed.study.server)
-    sites = fleet.Address("0.0.0.0", public.port)
-    sites = sites if listen is None else fleet.read_address("--listen", listen)
+    sites = public if listen is None else fleet.read_address("--listen", listen)
+    if listen is None and not is_here(public.host):
+        raise InputError(
+            f"{public.host}, where {path} has its server, is no address of this machine: give "
+            f"--listen ADDRESS:{public.port} (0.0.0.0: all of them) where a router leads here"
+        )
     ours = fleet.read_address("--control", at)
     for where in (ours, sites):
         _check_free(where)

@@ -46,7 +46,7 @@ _METRICS = {
     "positive": ("prevalence", "brier"),
     "confidence": ("accuracy", "confidence_brier"),
 }
-_AGREED = ("question", "contributors", "plural", "epsilon_release", "quorum", "score", "classes")
+_AGREED = ("contributors", "plural", "epsilon_release", "quorum", "score", "classes")
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,7 @@ def quarter_summary(
         "terms": json.loads(study.terms),
         "digest": study.digest,
         **asdict(facts),
+        "question": study.question.text,
         **{name: getattr(study, name) for name in _AGREED},
         "about": study.sites,
         "until": study.until.isoformat(),

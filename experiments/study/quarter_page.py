@@ -55,12 +55,10 @@ def in_words(quarter: Told) -> dict[str, Any]:
 
 
 def _ranks(quarter: Told) -> str:
-    """Return whether the scores of all sites together rank outcomes: yes, not, maybe or unknown."""
+    """Return whether the scores of all sites together rank outcomes: yes, not, maybe."""
     auc = quarter["all"]["auc"]
-    if None in auc.values():
-        return "unknown"
-    seen = (one["auc"]["low"] for one in quarter["sites"].values())
-    if auc["high"] < _NO_RANKING and not any(low is not None and low > _NO_RANKING for low in seen):
+    best = max(one["auc"]["low"] for one in quarter["sites"].values())
+    if max(auc["high"], best) < _NO_RANKING:
         return "not"
     return "yes" if auc["low"] > 0.5 else "maybe"
 

@@ -6,26 +6,28 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from fedcal.core.checks import same
-from fedcal.core.errors import BudgetExceeded, FedcalError, InputError, Interrupted
+from fedcal.core.errors import BudgetExceeded, FedcalError, InputError
 from fedcal.datasets import Dataset
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.deploy.rows import read_rows
-from fedcal.experiments.deploy.run import SERVER, deployed
+from fedcal.experiments.deploy.run import SERVER, carried_out
+from fedcal.experiments.runs.config import STUDY
+from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.experiments.runs.result import SimulationResult, versions
 from fedcal.experiments.runs.simulation import simulate
 from fedcal.experiments.study import kits, quarter
+from fedcal.experiments.study.release import releases_of, write_result
 from fedcal.experiments.study.sealed import SEALED, Sealed
-from fedcal.experiments.study.study_file import DELTA, Study, check_file_name, named
+from fedcal.experiments.study.study_file import Study, check_file_name, named
 from fedcal.privacy.ledger import Entry, Ledger
-from fedcal.secure_aggregation.keys import read_key
+from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.storage.atomic import must_exist, must_not_exist
-from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
-from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
+from fedcal.strategies.server.outcome import OUTCOME, Progress
 
 
 def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, Any]:
@@ -40,9 +42,23 @@ def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, An
     config = study.config(partition="natural", seed=seed)
     result = simulate(rows, config=replace(config, data=rows.name))
     facts = replace(_facts(name, result, study), dealt=dealt)
-    return quarter.write_quarter(
-        out, study, study.to_toml(), cast(ScoreRelease, result.artifact), facts, {}, None
-    )
+    return _written(out, study, "", result, facts, None)
+
+
+def _written(
+    out: Path,
+    study: Study,
+    sealed_text: str,
+    result: SimulationResult,
+    facts: quarter.QuarterFacts,
+    signer: SigningKey | None,
+) -> dict[str, Any]:
+    """Write a release's folder: the report on each site, or the files of any run."""
+    if isinstance(result.artifact, ScoreRelease) and study.evaluates:
+        earlier = {} if facts.rehearsal else quarter.earlier_of(out, study)
+        what = sealed_text or study.to_toml()
+        return quarter.write_quarter(out, study, what, result.artifact, facts, earlier, signer)
+    return write_result(out, study, sealed_text, result, facts, signer)
 
 
 def _facts(
@@ -125,79 +141,63 @@ def release(
         The study is not sealed or was changed since, no server runs, the name is taken, or
         `confirm` says no.
     FedcalError
-        As `deployed`.
+        As `carried_out`.
     """
     sealed_path = path.with_suffix(SEALED)
-    why = "fedcal study seal makes it of the sites' .join files; --simulate ROWS needs none"
+    why = "fedcal study seal makes it of the sites' .join files; --rehearse ROWS needs none"
     must_exist(sealed_path, why)
     sealed, out = Sealed.read(sealed_path), _folder(path, name)
     study = sealed.study
     if path != sealed_path:
-        study = Study.read(path)  # question and contributors are not sealed
+        study = Study.read(path)  # the question's words and contributors are not sealed
     same(f"terms of {path} (seal them anew)", study.digest, sealed.study.digest)
     key = kits.folder_of(path, study.study, "coordinator") / kits.KEY
     if sealed.one_machine is False:
         why = f"by {sealed_path} it is not on the server's machine. Move it to another one"
-        must_not_exist(key, f"{why}, and sign there (fedcal study sign)")
+        must_not_exist(key, f"{why}, and sign there (fedcal study verify --key)")
     home = kits.folder_of(path, study.study, "server").resolve()
+    serves = f"fedcal study serve {sealed_path}"
     if at is None:
-        why = f"no server runs here. fedcal study serve {sealed_path} starts it"
-        at = must_exist(home / kits.CONTROL, why).read_text("ascii").strip()
-    today, earlier = datetime.datetime.now(datetime.UTC).date(), quarter.earlier_of(out, study)
+        at = must_exist(home / kits.CONTROL, f"no server runs here. {serves} starts it")
+        at = at.read_text("ascii").strip()
+    today = datetime.datetime.now(datetime.UTC).date()
     work, year = home / "runs" / name, study.year(today)
     ledger = home / f"ledger-{year}.sqlite"
-    config = study.config(
-        engine="grpc",
-        control=at,
-        root_certificates=str(home / "ca.crt"),
-        federation=str(kits.roster(home, sealed)),
-        ledger=str(ledger),
-        cap=study.epsilon,
-        cap_delta=DELTA * study.per_year,
-    )
-    config = replace(config, clients=None)
-    begun = (work / SERVER / CHECKPOINT).exists()
-    if begun:
-        then = Checkpoint.load(work / SERVER).job.get("roster")
-        same(f"federation of {work} (else choose another name)", then, sealed.roster.to_text())
-    months = {one: str(told["date"])[:7] for one, (_, told) in earlier.items()}
-    recent = [one for one, month in months.items() if month == f"{today:%Y-%m}"]
-    if recent and not begun and confirm is not None:
+    books = {"ledger": str(ledger), "cap": study.epsilon}
+    books["cap_delta"] = study.delta_release * study.per_year
+    config = study.config(engine=STUDY, **books)
+    job = study.job(sealed.roster, **books)
+    months = releases_of(path.parent, study.study).items()
+    recent = [one for one, day in months if day[:7] == f"{today:%Y-%m}"]
+    if recent and confirm is not None and not (work / SERVER).exists():
         question = f"{recent[-1]} was released this month: have the sites new rows since?"
         if not confirm(f"{question} This release costs epsilon {study.epsilon_release:g}."):
             raise InputError(f"{name} was not asked for: a person must say yes")
-    work.parent.mkdir(parents=True, exist_ok=True)
-    again = "the same command, in a minute, waits for it, and it is charged once"
+    more: dict[str, Any] = {"without_unready": without_unready, "progress": progress}
     try:
-        more: dict[str, Any] = {"without_unready": without_unready, "progress": progress}
-        result = deployed(config, out=work, resume=begun, report=False, **more)
+        outcome = carried_out(job, work, at, home / "ca.crt", **more)
     except BudgetExceeded:
         after = f": the next begins on {study.begins(year + 1)}" if year < study.years else ""
         raise BudgetExceeded(
             f"epsilon {study.epsilon:g} of year {year} of {study.years} is spent{after}; no site "
             "was contacted"
         ) from None
-    except Interrupted:
-        raise Interrupted(f"the release continues without this command: {again}") from None
-    except FedcalError as e:  # it is this command that goes on
-        message = str(e).replace(
-            f"fedcal deploy resume --out {work}", f"fedcal study run {path} {name}"
-        )
-        if message.startswith("nobody listens"):
-            message += f": fedcal study serve {sealed_path} runs the server"
-        elif "its run has not ended" in message:
-            message = f"the server is at this release: {again}"
+    except FedcalError as e:
+        message = str(e)
+        if message.startswith("no server listens"):
+            message += f": {serves} runs the server"
         elif "nothing was asked" in message:
             message += "; at a hospital fedcal site status shows whether it runs"
         raise type(e)(message) from None
-    run, made = Outcome.load(work / SERVER).run, (work / SERVER / OUTCOME).stat().st_mtime
+    known, privacy = recorded(config, job, outcome, tested=False)
+    result = result_of(outcome, known, privacy, given=config, test=None, data=None)
+    made = (work / SERVER / OUTCOME).stat().st_mtime
     with Ledger(ledger) as book:
         entries = book.entries()
     ours = key.exists() if sealed.one_machine is None else sealed.one_machine
-    facts = _facts(name, result, study, entries, run, ours, made)
-    text, signer = sealed_path.read_text("utf-8"), read_key(key) if key.exists() else None
-    counts = cast(ScoreRelease, result.artifact)
-    return quarter.write_quarter(out, study, text, counts, facts, earlier, signer)
+    facts = _facts(name, result, study, entries, outcome.run, ours, made)
+    signer = read_key(key) if key.exists() else None
+    return _written(out, study, sealed_path.read_text("utf-8"), result, facts, signer)
 
 
 def _folder(path: Path, name: str) -> Path:

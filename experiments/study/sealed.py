@@ -227,7 +227,7 @@ def write_signature(folder: Path, signer: SigningKey) -> None:
 def check_signature(folder: Path, coordinator: bytes) -> None:
     """InputError unless this key has signed all files of a quarter in a folder as they are."""
     path, now = folder / SIGNATURE, _hashes(folder)
-    must_exist(path, f"not signed. fedcal study sign {folder} --key coordinator.pem makes it")
+    must_exist(path, f"not signed. fedcal study verify {folder} --key coordinator.pem signs it")
     fields = read_fields(path)
     check_signed(path, fields, _PURPOSE, coordinator, ["files"])
     for name in sorted({*now, *fields["files"]}):

@@ -109,8 +109,10 @@ def status(folder: Path) -> dict[str, Any]:
         "rows": kit.rows[0] if has_joined else None,
         "read": _time((state / prepared.SITE).stat().st_mtime) if is_read else None,
         "epsilon": {
-            "this year": {"spent": this_year, "left": left_this_year},
-            "in all": {"spent": spent, "left": left},
+            "spent this year": this_year,
+            "left this year": left_this_year,
+            "spent in all": spent,
+            "left in all": left,
             "a release": study.epsilon_release,
         },
         "records": refusal or None,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import tomli_w
@@ -29,15 +29,19 @@ from fedcal.core.printable import plain_names
 from fedcal.evaluation.sites.effects import FINE
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.report.page import render
-from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.jobs import METHOD, job_of
+from fedcal.experiments.runs.config import STUDY, Config
+from fedcal.experiments.runs.jobs import METHOD, is_personal, job_of
 from fedcal.metrics import buckets, encodings
+from fedcal.privacy import AUTO
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.noise_plan import Plan
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
 from fedcal.secure_aggregation.roster import Member, Roster, check_name
 from fedcal.storage.toml_files import parse_toml, read_as, record_of
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.settings import settings_of
 
 MOST_BYTES = 1 << 20
 PROTECTED = {
@@ -49,6 +53,8 @@ PROTECTED = {
 PLURAL = {"person": "people"}
 DELTA = 1e-9
 """Of a release, at most: what the arithmetic of exact noise may add to a pure epsilon."""
+
+_Setting: TypeAlias = bool | int | float | str | tuple[str, ...] | tuple[float, ...]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 """Of a study, a site, a quarter."""
@@ -86,10 +92,28 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Study:
-    """Terms of a study: questions, sites and budget.
+class StudyQuestion:
+    """What a release asks: table `[question]`.
 
-    `study` is its name, and that of its files; `question` and `contributors` are as the report has
+    `text` is as the report has it. `method` is one of `fedcal simulate --method`, `settings` are
+    its own (`--set`) and `rounds` how many it has (None = its own number). `delta` is of a release,
+    for methods whose noise is Gaussian. A site's rows take part in each round with the probability
+    `sampling_rate`, by the site's own secret coin.
+    """
+
+    text: str = ""
+    method: str = METHOD
+    rounds: int | None = None
+    delta: float = 1e-6
+    sampling_rate: float = 1.0
+    settings: Mapping[str, _Setting] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Terms of a study: its question, sites and budget.
+
+    `study` is its name, and that of its files; `contributors` are as the report has
     them; sites find the server at `server`, HOST:PORT. `sites` has about how many of those
     protected each has in a release, in public (0 = not said); `protect` is one of `PROTECTED`.
     `epsilon` is of one of those, in a year from `since` on, for so many `years`, with `per_year`
@@ -102,7 +126,7 @@ class Study:
     model: Model
     sites: Mapping[str, int]
     server: str
-    question: str = ""
+    question: StudyQuestion = field(default_factory=StudyQuestion)
     contributors: tuple[str, ...] = ()
     protect: str = "patient"
     epsilon: float = 4.0
@@ -119,6 +143,7 @@ class Study:
             check_file_name(name)
         read_address("server", self.server)
         one_of("protect", self.protect, PROTECTED)
+        one_of("method of [question]", self.question.method, STRATEGIES, "fedcal simulate --help")
         positive("epsilon", self.epsilon)
         whole("per-year", self.per_year, 1, 366)
         interval(f"(0, {_MOST_EPSILON}]")("epsilon of a release", self.epsilon_release)
@@ -167,7 +192,9 @@ class Study:
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Self:
-        """Return the study of the tables of a file."""
+        """Return the study of the tables of a file; fedcal 0.2 had a text as the question."""
+        if isinstance(text := table.get("question"), str):
+            table = {**table, "question": {"text": text}}
         return record_of(cls, table, "a study")
 
     def to_toml(self) -> str:
@@ -182,6 +209,7 @@ class Study:
         terms = {name: getattr(self, name) for name in _TERMS}
         terms["model"] = {k: v for k, v in vars(self.model).items() if k != "rate"}
         terms |= {"since": self.since.isoformat(), "sites": list(self.sites)}
+        terms["question"] = {k: v for k, v in vars(self.question).items() if k != "text"}
         return json.dumps(terms, sort_keys=True, separators=(",", ":"))
 
     @property
@@ -298,25 +326,43 @@ class Study:
         return tuple(sorted({*exact, *np.round(expit(cuts), 6).tolist()}))
 
     @property
+    def evaluates(self) -> bool:
+        """True if a release has a verdict for each site: a quarter's report."""
+        return self.question.method == METHOD
+
+    @property
     def settings(self) -> dict[str, Any]:
-        """Settings of the method; each is named by a run and fixed by a policy."""
-        asked: dict[str, Any] = {"by": "site", "cuts": list(self.cuts), "encoding": encodings.FLAT}
-        asked["groups"] = list(self.sites)
-        asked |= {"within": list(self.groups)} if self.groups else {}
-        if self.score == "positive":
-            asked["threshold"] = (*self.model.thresholds, 0.5)[0]
-        return asked
+        """Settings of the method; sites accept each of them."""
+        asked, sites = dict(self.question.settings), list(self.sites)
+        own: dict[str, Any] = {}
+        if self.evaluates:
+            own = {"by": "site", "cuts": list(self.cuts), "encoding": encodings.FLAT}
+            own |= {"groups": sites} | ({"within": list(self.groups)} if self.groups else {})
+            if self.score == "positive":
+                own["threshold"] = (*self.model.thresholds, 0.5)[0]
+        elif is_personal(self.question.method) or asked.get("groups") == "site":
+            own = {"groups": sites}
+        elif self.groups and "groups" in settings_of(self.question.method):
+            own = {"groups": list(self.groups)}
+        for name in own:
+            why = "it follows from the study's sites, groups and thresholds"
+            unused(why, **{name: None if asked.get(name) == "site" else asked.get(name)})
+        return asked | own
 
     def config(self, **more: Any) -> Config:
         """Return the run of one release."""
+        question = self.question
         return Config(
-            method=METHOD,
+            method=question.method,
             class_names=",".join(self.classes),
             clients=len(self.sites),
+            rounds=question.rounds,
+            sampling_rate=question.sampling_rate,
             epsilon=self.epsilon_release,
+            delta=question.delta,
             unit=self.unit,
             trust=trust.Distributed.name,
-            mechanism=mechanisms.Laplace.name,
+            mechanism=mechanisms.Laplace.name if self.evaluates else AUTO,
             secure_aggregation=REQUIRED,
             quorum=(self.quorum - 0.5) / len(self.sites),
             colluding=self.colluding,
@@ -324,16 +370,27 @@ class Study:
             **more,
         )
 
+    def job(self, roster: Roster | None = None, **more: Any) -> Job:
+        """Return what the server runs in a release, among the sites of a roster; see `config`.
+
+        Sites with logits and sites with probabilities are asked the same.
+        """
+        job = job_of(self.config(engine=STUDY, **more), None)
+        return replace(job, roster="" if roster is None else roster.to_text(), input="probs")
+
     @cached_property
     def plan(self) -> Plan:
-        """Plan of a release, as the server and each site make it."""
-        return job_of(self.config(), None).plan
+        """Plan of a release, as the coordinator and each site make it."""
+        return self.job().plan
+
+    @property
+    def delta_release(self) -> float:
+        """Delta of one release, which for exact Laplace noise is that of its arithmetic."""
+        return max(self.plan.delta, DELTA)
 
     def asked(self, roster: Roster) -> Terms:
         """Return what each site of a roster is asked to agree to."""
-        job = job_of(self.config(), None)
-        facts: Any = {"roster": roster.to_text(), "class_digest": self.class_digest}
-        return replace(job, input="probs", **facts).terms()
+        return self.job(roster).terms()
 
     def policy(self, federation: str) -> dict[str, Any]:
         """Return the tables of a site's `site.toml`: all that the study asks, and nothing else.
@@ -353,23 +410,23 @@ class Study:
             "class-digest": self.class_digest,
             "begins": self.since,
             "expires": self.until,
-            "methods": [METHOD],
+            "methods": [self.question.method],
             "unit": [self.unit],
             "trust": [trust.Distributed.name],
-            "mechanism": [mechanisms.Laplace.name],
+            "mechanism": [self.plan.mechanism.name],
             "adjacency": [units.UNITS[self.unit].adjacency(False)],
-            "rounds": 1,
+            "rounds": self.plan.rounds,
             "epsilon-per-run": self.epsilon_release,
             "epsilon-a-year": self.epsilon,
             "epsilon-total": self.epsilon_total,
-            "delta-per-run": DELTA,
-            "delta-a-year": DELTA * self.per_year,
-            "delta-total": DELTA * self.per_year * self.years,
+            "delta-per-run": self.delta_release,
+            "delta-a-year": self.delta_release * self.per_year,
+            "delta-total": self.delta_release * self.per_year * self.years,
             "secure-aggregation": REQUIRED,
             "answers": self.quorum,
             "colluding": self.colluding,
             "committee": [[len(committee.members), committee.threshold]],
-            "settings": {METHOD: pinned},
+            "settings": {self.question.method: pinned},
         }
 
 

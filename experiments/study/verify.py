@@ -32,6 +32,7 @@ from fedcal.experiments.runs.rereading import read_release
 from fedcal.experiments.runs.statement import Facts, of_plan
 from fedcal.experiments.study import quarter
 from fedcal.experiments.study.quarter import SUMMARY_FILE, Earlier, QuarterFacts, quarter_summary
+from fedcal.experiments.study.release import RECORD, held
 from fedcal.experiments.study.sealed import SIGNATURE, Sealed, check_signature, write_signature
 from fedcal.experiments.study.study_file import Study, check_file_name
 from fedcal.privacy.noise_plan import Plan
@@ -52,17 +53,21 @@ _SPENT = ("epsilon", "delta", "mechanism", "unit", "adjacency", "event")
 
 
 def verify(folder: Path, own: Path | None = None) -> list[str]:
-    """Return what holds of a quarter, in sentences, by one's `own` sealed study.
+    """Return what holds of a release's folder, in sentences, by one's `own` sealed study.
 
     Raises InputError if something does not hold.
     """
     _, sealed = _read(folder)
     if sealed is None and own is None:
-        return [_REHEARSAL, *_held(folder)]
+        return [_REHEARSAL, *_holds(folder, None)]
     sealed = needed(f"a seal of {folder}", sealed, "a rehearsal is neither sealed nor signed")
     with reading(folder, SIGNATURE):
         check_signature(folder, sealed.coordinator)
-    return [_sealed_by(folder, sealed, own), *_held(folder), UNCHECKED]
+    return [_sealed_by(folder, sealed, own), *_holds(folder, sealed), UNCHECKED]
+
+
+def _holds(folder: Path, sealed: Sealed | None) -> list[str]:
+    return held(folder, sealed) if (folder / RECORD).is_file() else _held(folder)
 
 
 def sign(folder: Path, key: SigningKey, own: Path | None = None) -> list[str]:
@@ -73,7 +78,7 @@ def sign(folder: Path, key: SigningKey, own: Path | None = None) -> list[str]:
     same(what, key.public.hex(), sealed.coordinator.hex())
     own_study = Study.read(folder / quarter.STUDY)
     same(f"study of {folder} (seal it anew)", own_study.to_toml(), sealed.study.to_toml())
-    sentences = [_sealed_by(folder, sealed, own), *_held(folder), UNCHECKED]
+    sentences = [_sealed_by(folder, sealed, own), *_holds(folder, sealed), UNCHECKED]
     write_signature(folder, key)
     return sentences
 
@@ -93,12 +98,13 @@ def _sealed_by(folder: Path, sealed: Sealed, own: Path | None) -> str:
 
 def _read(folder: Path) -> tuple[Mapping[str, Any], Sealed | None]:
     """`study.json`, and the sealed study; None of a rehearsal."""
-    must_exist(folder / SUMMARY_FILE, "it is not the folder of a quarter, as study run writes it")
+    record = RECORD if (folder / RECORD).is_file() else SUMMARY_FILE
+    must_exist(folder / record, "it is not the folder of a release, as study run writes it")
     for path in folder.iterdir():
         if path.is_symlink() or not path.is_file():
             raise InputError(f"{path} is not a file of a quarter: delete it")
-    content = read_json(folder / SUMMARY_FILE, "quarter")
-    with reading(folder, SUMMARY_FILE):
+    content = read_json(folder / record, "release")
+    with reading(folder, record):
         return content, None if content["rehearsal"] else Sealed.read(folder / quarter.SEALED)
 
 

@@ -22,6 +22,7 @@ from fedcal.conformal.coverage import (
 from fedcal.conformal.set_release import SetRelease
 from fedcal.core.classes import called, class_names
 from fedcal.core.pages import Curve, Intervals, Part, Table
+from fedcal.core.printable import listed
 from fedcal.core.types import Floats
 from fedcal.storage.artifact import Holdout
 
@@ -33,8 +34,6 @@ MOST_LINES = 40
 
 EXAMPLES = 8
 """Test rows whose sets are shown."""
-
-_MOST_LABELS = 8  # of an example
 
 _EXACT = "Exact numbers on test rows, for the researcher only: not a private release."
 
@@ -207,5 +206,4 @@ def _words(members: NDArray[np.bool_], probs: Floats, names: Sequence[str]) -> s
     there = [names[k] for k in np.argsort(-probs, kind="stable").tolist() if members[k]]
     if len(there) == len(members) or not there:
         return "all labels" if there else "none"
-    more = len(there) - _MOST_LABELS
-    return ", ".join(there[:_MOST_LABELS]) + (f" and {more} more" if more > 0 else "")
+    return listed(there, most=8)

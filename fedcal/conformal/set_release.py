@@ -113,20 +113,15 @@ class SetRelease:
         if self.rows is None:
             weights = weights - (1.0 - alpha) * self._prefix[-1]
             counts = counts - (1.0 - alpha) * self.below[:, -1:]
-        law, counts = self._of_one_law(weights, counts, alpha)
+        law, more = self.noise.of_sums(weights)
+        if more.any():
+            draw = stream(0, Purpose.BOOTSTRAP, 2, key_of(self.counts, alpha))
+            counts = counts + more * draw.standard_normal(counts.shape)
         chosen = [
             after_last(self.thresholds, sums < self._level(part, alpha, law))
             for part, sums in enumerate(counts)
         ]
         return np.array(chosen)
-
-    def _of_one_law(self, weights: Floats, sums: Floats, alpha: float) -> tuple[Law, Floats]:
-        """Return one distribution of the sums' noise, and the sums with noise of `of_sums`."""
-        law, more = self.noise.of_sums(weights)
-        if more.any():
-            draw = stream(0, Purpose.BOOTSTRAP, 2, key_of(self.counts, alpha))
-            sums = sums + more * draw.standard_normal(sums.shape)
-        return law, sums
 
     def _level(self, part: int, alpha: float, law: Law) -> float:
         if self.rows is not None:

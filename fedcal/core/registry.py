@@ -46,12 +46,16 @@ class Lazy(UserDict[str, type[T]]):
         name -> class or module
     """
 
-    def __init__(self, key: str, known: Mapping[str, type[T] | str]) -> None:
-        self.key, self.data = key, {**known}  # type: ignore[assignment]  # modules among the classes
+    data: dict[str, Any]
+
+    def __init__(self, key: str, known: Mapping[str, Any]) -> None:
+        super().__init__(known)
+        self.key = key
 
     def __getitem__(self, name: str) -> type[T]:
         """Return the class; KeyError if there is none of this name."""
-        if isinstance(found := self.data[name], str):
+        found: type[T] | str = self.data[name]
+        if isinstance(found, str):
             members = [m for m in vars(import_module(found)).values() if isinstance(m, type)]
             own = (m for m in members if vars(m).get(self.key) == name)
             found = self.data[name] = registry(*own, key=self.key)[name]

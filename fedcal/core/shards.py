@@ -399,3 +399,8 @@ def numbered(clients: int) -> tuple[str, ...]:
     """Return default names of clients: `client 00` to `client 99`."""
     width = len(str(clients - 1))
     return tuple(f"client {k:0{width}d}" for k in range(clients))
+
+
+def text_of(shape: tuple[int, ...]) -> str:
+    """Return the shape of one input as text, such as "512" or "28x28x1"."""
+    return "x".join(map(str, shape))

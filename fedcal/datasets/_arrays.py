@@ -248,9 +248,7 @@ def check_guess(names: Sequence[str], scores: Floats, labels: Integers) -> None:
         f"{common!r} in {100 * check.guessing:.1f} %"
     )
     if check.order is not None:
-        order = list(names)
-        for j, column in enumerate(check.order):
-            order[column] = names[j]
+        order = [names[j] for j in np.argsort(check.order)]
         raise InputError(
             f"labels are names, and the order of the columns of scores is not given; in sorted "
             f"order ({quoted(names)}) the model is {summary}. Give the order by --class-names "

@@ -27,7 +27,7 @@ from fedcal.core.shards import Shards, Task
 from fedcal.core.types import Integers
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._dataset import IDS, KEYS, Dataset
-from fedcal.datasets._tables import Columns, Reader, damage, find_columns, read_batches
+from fedcal.datasets._tables import Columns, arguments, damage, find_columns, read_batches
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import Mapped, check_room, intact, mapped_npz, room
 
@@ -400,16 +400,13 @@ class _ParquetUnit:
     def read(self, first: int, stop: int) -> dict[str, Any]:
         pa, batches = self._batches(self.columns.used, first, stop)
         with intact(damage(pa, "an intact file")):
-            return read_batches(pa, batches, self.columns, True)
+            return arguments(self.columns, read_batches(pa, batches, self.columns), True)
 
     def clients(self, first: int, stop: int) -> NDArray[Any] | None:
         if "client" not in self.columns.single:
             return None
         pa, batches = self._batches(["client"], first, stop)
-        reader = Reader(pa, Columns({}, ["client"]))
-        for batch in batches:
-            reader.read(batch)
-        return np.concatenate(reader.parts["client"])
+        return read_batches(pa, batches, Columns({}, ["client"]))["client"]
 
     def _batches(self, columns: list[str], first: int, stop: int) -> tuple[Any, Any]:
         pa = need("pyarrow", "parquet", "reading .parquet files")

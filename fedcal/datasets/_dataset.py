@@ -69,12 +69,6 @@ class Given:
     ids: Mapping[str, NDArray[Any]]
     order: Integers | None = None
 
-    @classmethod
-    def of(cls, *parts: Mapping[str, Any]) -> Given:
-        """Return the rows of one part, or of a fit part and then a test part, from their ids."""
-        known = [name for name in IDS if all(part.get(name) is not None for part in parts)]
-        return cls({k: np.concatenate([np.ravel(part[k]) for part in parts]) for k in known})
-
 
 @dataclass(frozen=True, eq=False)
 class Dataset:

@@ -140,7 +140,10 @@ def load_shipped(entry: Shipped, name: str) -> Dataset:
     """Read a shipped set, by its name or that of a variant."""
     arrays = _arrays_of(entry)
     if entry.default is not None:
-        variant = entry.default if name == entry.name else parse(name, entry.name, entry.variants)
+        known = {f"{entry.name}:{kind}:{level}": (kind, level) for kind, level in entry.variants}
+        variant = entry.default
+        if name != entry.name:
+            variant = known[one_of("data set", name[:200], known, "fedcal.datasets.shifted")]
         arrays = {"logits": unpacked(arrays[key_of(variant)]), "labels": arrays["labels"]}
     if "log_odds" in arrays:
         x = arrays.pop("log_odds").astype(np.float64)  # -inf is p = 0; each tail keeps its digits
@@ -168,15 +171,6 @@ def unpacked(code: NDArray[np.uint8]) -> Floats:
 def key_of(variant: Variant) -> str:
     """Return the name of the variant's array in the file, such as `fog_5`."""
     return f"{variant[0]}_{variant[1]}"
-
-
-def parse(text: str, name: str, variants: tuple[Variant, ...]) -> Variant:
-    """Return the variant of a name `name:CORRUPTION:SEVERITY`, or raise InputError."""
-    known = {
-        f"{name}:{corruption}:{severity}": (corruption, severity)
-        for corruption, severity in variants
-    }
-    return known[one_of("data set", text[:200], known, "fedcal.datasets.shifted")]
 
 
 def load(
@@ -243,7 +237,7 @@ def load(
         elif BLOCKS in text:  # also behind a folder, where the name was made a full path
             problem = "rows in blocks are for simulate and evaluate"
         elif is_there and not is_file:
-            problem = f"is not a file; give the path of one, such as {_readable(path) or _FILES}"
+            problem = f"is not a file; give the path of a {_FILES} file"
         elif not is_there and suffix is None:
             meant = near(text.partition(":")[0], [e.name for e in catalogue()], "fedcal datasets")
             problem = f"unknown data set; {meant}; or the path of a {_FILES} file"
@@ -263,24 +257,19 @@ def _read_npz(path: Path, labels_required: bool) -> dict[str, Any]:
     columns: dict[str, Any] = {"labels": None} | arrays
     if not labels_required:
         tested = arrays.keys() & {"test_logits", "test_probs"}
-        prefixes = ("", "test_") if tested else ("",)
-        ids = {k: ids_of(k, v) for k, v in arrays.items() if k.removeprefix("test_") in IDS}
-        columns["given"] = Given.of(*({k: ids.get(p + k) for k in IDS} for p in prefixes))
+        ids = {k: [k, f"test_{k}"] if tested else [k] for k in IDS}
+        columns["given"] = Given(
+            {
+                name: np.concatenate([np.ravel(ids_of(key, arrays[key])) for key in keys])
+                for name, keys in ids.items()
+                if arrays.keys() >= {*keys}
+            }
+        )
     return columns
 
 
 _READERS = {".npz": _read_npz, ".csv": read_csv, ".csv.gz": read_csv, ".parquet": read_parquet}
 _FILES = ", ".join(_READERS)
-
-
-def _readable(folder: Path) -> str | None:
-    """Return the first file in a folder that `load` can read, quoted, or None."""
-    try:
-        names = sorted(entry.name for entry in folder.iterdir())
-    except OSError:
-        return None
-    known = [name for name in names if name.lower().endswith(tuple(_READERS))]
-    return repr(known[0][-80:]) if known else None
 
 
 def from_frame(

@@ -33,7 +33,8 @@ TEST = "test"
 PARTS = (TEST, *FIT)
 
 _KINDS = ("logit", "prob", "score", "logits", "probs")
-_SCORE = re.compile(r"(logit|prob)_(0|[1-9][0-9]{0,8})")
+_NUMBERED = re.compile(r"(logit|prob)_(0|[1-9][0-9]{0,8})")
+_SCORE = re.compile(rf"(other_)?(?:{_NUMBERED.pattern}|(score|logits|probs))")
 _NAMED = re.compile(r"(logit|prob)_(.*[^0-9].*)")  # named by the class instead of its number
 _OTHER = "other_"  # before the names of a second model's scores
 _ALLOWED = (
@@ -114,25 +115,19 @@ def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = F
         twice = next(name for k, name in enumerate(names) if name in names[:k])
         raise InputError(f"column {twice!r} appears twice")
     allowed = _ALLOWED_LISTS if lists else _ALLOWED
-    alone = ("score", "logits", "probs") if lists else ("score",)  # a column with all scores
     numbers = _numbers_of_classes(names)
     classes = [name.partition("_")[2] for name in numbers]
     for kind in ("logit", "prob"):  # the second model may have another kind of scores
         numbers |= {f"{_OTHER}{kind}_{k}": f"{_OTHER}{kind}_{j}" for j, k in enumerate(classes)}
     by_kind: dict[str, dict[str, dict[int, str]]] = {"": {}, _OTHER: {}}  # model -> kind -> class
-    single = []
+    single = [name for name in SINGLE if name in names]
     for name in names:
-        if name in SINGLE:
-            single.append(name)
-            continue
-        model = _OTHER if name.startswith(_OTHER) else ""
-        plain = numbers.get(name, name).removeprefix(model)
-        match = _SCORE.fullmatch(plain)
-        if match is None and plain not in alone:
+        match = _SCORE.fullmatch(numbers.get(name, name))
+        if match is not None and (lists or match[4] in (None, "score")):
+            by_kind[match[1] or ""].setdefault(match[2] or match[4], {})[int(match[3] or 0)] = name
+        elif name not in single:
             hint = " (pandas: index=False)" if name in _INDEX else ""
             raise InputError(f"unknown column {name[:80]!r}; allowed: {allowed}{hint}")
-        kind, number = (plain, 0) if match is None else (match[1], int(match[2]))
-        by_kind[model].setdefault(kind, {})[number] = name
     there = ", ".join(map(repr, names))
     there = there if len(there) <= 200 else f"{there[:200]}..."
     lacks_label = labels_required and "label" not in single
@@ -142,8 +137,7 @@ def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = F
     models = {"scores": _scores("", by_kind[""], allowed)}
     if by_kind[_OTHER]:
         models["other"] = _scores(_OTHER, by_kind[_OTHER], allowed)
-    ordered = [name for name in SINGLE if name in single]
-    return Columns(models, ordered, tuple(classes) or None)
+    return Columns(models, single, tuple(classes) or None)
 
 
 def study_columns(names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -185,7 +179,7 @@ def _scores(model: str, by_kind: Mapping[str, Mapping[int, str]], allowed: str) 
 def _numbers_of_classes(names: Sequence[str]) -> dict[str, str]:
     """Return `prob_cat` -> `prob_0` and so on if all score columns have class names, else {}."""
     kinds = {name: match[1] for name in names if (match := _NAMED.fullmatch(name))}
-    if len(set(kinds.values())) != 1 or len(kinds) < 2 or any(map(_SCORE.fullmatch, names)):
+    if len(set(kinds.values())) != 1 or len(kinds) < 2 or any(map(_NUMBERED.fullmatch, names)):
         return {}
     return {name: f"{kind}_{j}" for j, (name, kind) in enumerate(kinds.items())}
 
@@ -429,9 +423,9 @@ def damage(pa: Any, what: str) -> dict[tuple[type[Exception], ...], str]:
 
 
 def read_batches(
-    pa: Any, batches: Iterable[Any], columns: Columns, labels_required: bool, most: int = MAX_BYTES
-) -> dict[str, Any]:
-    """Return arguments for `from_arrays` from record batches.
+    pa: Any, batches: Iterable[Any], columns: Columns, most: int = MAX_BYTES
+) -> dict[str, NDArray[Any]]:
+    """Return the values of columns from record batches, as `arguments` takes them.
 
     Parameters
     ----------
@@ -441,8 +435,6 @@ def read_batches(
         record batches that hold the columns in use, under the names in `columns`
     columns
         columns in use
-    labels_required
-        False if rows are to be calibrated, not learnt from
     most
         bytes of numbers
 
@@ -452,17 +444,14 @@ def read_batches(
         One line that names the column and the row, from 0: types that are not numbers, nulls, lists
         of different length, more than `most`.
     """
-    reader = Reader(pa, columns, most)
+    reader = _Reader(pa, columns, most)
     for batch in batches:
         batch.validate(full=True)  # offsets of a hostile file may point anywhere
         if batch.num_rows:
             reader.read(batch)
     whole("the number of rows", reader.rows, 1)
-    values = {
-        name: parts[0] if len(parts) == 1 else np.concatenate(parts)
-        for name, parts in ((name, reader.parts.pop(name)) for name in list(reader.parts))
-    }
-    return arguments(columns, values, labels_required)
+    # popped one by one: all parts and all columns at once would be twice the memory
+    return {name: np.concatenate(reader.parts.pop(name)) for name in list(reader.parts)}
 
 
 def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
@@ -488,13 +477,13 @@ def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
         row = next(file.iter_batches(batch_size=1, columns=columns.used), None)
         size = BATCH if row is None else max(1, min(BATCH, _BATCH_BYTES // max(row.nbytes, 1)))
         batches = file.iter_batches(batch_size=size, columns=columns.used)
-        return read_batches(pa, batches, columns, labels_required, most)
+        return arguments(columns, read_batches(pa, batches, columns, most), labels_required)
 
 
-class Reader:
+class _Reader:
     """Reader that collects the arrays of batches."""
 
-    def __init__(self, pa: Any, columns: Columns, most: int = MAX_BYTES) -> None:
+    def __init__(self, pa: Any, columns: Columns, most: int) -> None:
         self.pa, self.columns, self.most = pa, columns, most
         self.rows = self.bytes = 0
         self.widths: dict[str, int] = {}  # of columns of lists

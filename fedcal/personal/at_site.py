@@ -6,11 +6,9 @@ One function for one site or ten thousand.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtri
 
 from fedcal.calibrators import Calibrator, Identity, TemperatureScaling, VectorScaling
 from fedcal.core import numerics
@@ -18,29 +16,13 @@ from fedcal.core.kinds import Kind
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
-from fedcal.personal.prior import SitePrior, identity_prior
-
-HARM = 0.02
-"""Log loss by which a calibrator must be worse than the model to be called harmful."""
+from fedcal.personal.posterior import HARM as HARM
+from fedcal.personal.posterior import STEPS, Rows, SitePrior, log_odds, posterior
 
 MOST_RISK = 0.03
 """Probability of harm with which a calibrator is still taken."""
 
-RIGHT = 0.1
-"""Prior probability that the model is right at a site as it is; others' rows and its own move it.
-
-With it and a risk of 0.05 at most, no cell of a simulation had more than 4.2 % of sites harmed (72
-cells: K = 4 and 12, 5 to 100 own rows, no to strong differences, epsilon 1 and none); with 0.10
-and no such probability 13 cells had more than 5 %, up to 17 % where the model is right and sites
-have 30 rows: a continuous prior never believes that. Both were chosen on made-up rows."""
-
-STEPS = (1.0, 0.75, 0.5, 0.25)
-"""Parts of the way from the model to the fit that are evaluated."""
-
-_ITERATIONS, _LONGEST = 40, 0.5
-_DRAWS, _WIDER, _FOLDS = 256, 1.3, 5
-_FURTHEST, _LOWEST = 30.0, 100.0
-"""Log odds are cut to the first; logits, of more classes, to the second below the largest."""
+_FOLDS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,39 +71,12 @@ def recalibrated(
         `Shards.weights(1)` counts each person once
     """
     at, cov, mean, sure = posterior(shards, priors, weights)
-    risk, gain = _Rows(shards, weights).risk(at, cov, mean, sure)
+    risk, gain = Rows(shards, weights).risk(at, cov, mean, sure)
     safe = (risk <= MOST_RISK) & (gain > 0)
     best = np.where(safe.any(axis=0), np.where(safe, gain, -np.inf).argmax(axis=0), len(STEPS) - 1)
     step = np.array(STEPS)[best]
     own = best, np.arange(shards.clients)
     return AtSite(step[:, None] * at, step, risk[own], safe[own])
-
-
-def posterior(
-    shards: Shards, priors: Sequence[SitePrior], weights: Floats | None = None
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the fit (S, d), its covariance (S, d, d); the priors' mean and precision likewise.
-
-    A client's bits do not depend on which clients share the shards. Rows never make it raise.
-    """
-    two, sites = shards.classes == 2, shards.clients
-
-    mean = np.array([p.mean for p in priors]).reshape(sites, 1 + two)
-    sure = np.linalg.inv(np.array([p.cov for p in priors]).reshape(sites, 1 + two, 1 + two))
-    rows = _Rows(shards, weights)
-    at, moving = mean.copy(), np.ones((sites, 1), np.bool_)
-    for _ in range(_ITERATIONS):
-        pull, curve = rows.derivatives(at)
-        curve = curve + sure
-        # as far as it adds: expected curvature alone swings about slopes that are near 0
-        curve[:, -1, -1] += np.maximum(-pull[:, -1], 0.0)
-        slope = pull - ((at - mean)[:, None] @ sure)[:, 0]
-        step = np.clip(np.linalg.solve(curve, slope[..., None])[..., 0], -_LONGEST, _LONGEST)
-        at = at + step * moving
-        moving &= np.abs(step).max(axis=1, keepdims=True) >= 1e-9
-        if not moving.any():
-            break
-    return at, np.asarray(np.linalg.inv(rows.derivatives(at)[1] + sure)), mean, sure
 
 
 def calibrator_of(parameters: Floats, classes: int, input: Kind) -> Calibrator:
@@ -141,7 +96,7 @@ def applied(shards: Shards, parameters: Floats) -> Floats:
     """Return each row's probabilities with its client's parameters (S, d), (n, c)."""
     own = parameters[shards.owner]
     if shards.classes == 2:
-        p = numerics.sigmoid(own[:, 0] + np.exp(own[:, 1]) * _log_odds(shards))
+        p = numerics.sigmoid(own[:, 0] + np.exp(own[:, 1]) * log_odds(shards))
         return np.stack([1 - p, p], axis=1)
     return np.asarray(numerics.softmax(shards.logits * np.exp(own)))
 
@@ -174,104 +129,3 @@ def _folds(shards: Shards) -> Integers:
     place = np.empty(len(firsts), np.int64)
     place[order] = np.arange(len(firsts)) % _FOLDS
     return np.asarray(place[unit])
-
-
-def _log_odds(shards: Shards) -> Floats:
-    return np.clip(shards.logits[:, 1] - shards.logits[:, 0], -_FURTHEST, _FURTHEST)
-
-
-class _Rows:
-    """Rows of sites, and sums over those of each."""
-
-    def __init__(self, shards: Shards, weights: Floats | None) -> None:
-        weights = np.ones(len(shards.labels)) if weights is None else weights
-        self.shards, self.weights, z = shards, weights, shards.logits
-        self.two, self.owner = shards.classes == 2, shards.owner
-        self.x = _log_odds(shards) if self.two else np.maximum(numerics.shifted(z), -_LOWEST)
-        self.sums = shards.sum_rows
-        self.total = self.sums(weights)
-        self.share = weights / np.where(self.total > 0, self.total, 1.0)[self.owner]
-
-    def moved(self, at: Floats) -> Floats:
-        """Return log odds (n,), or logits (n, c), by the parameters (S, d) of each row's client."""
-        own = at[self.owner]
-        if self.two:
-            return own[:, 0] + np.exp(own[:, 1]) * self.x
-        return self.x * np.exp(own)
-
-    def derivatives(self, at: Floats) -> tuple[Floats, Floats]:
-        """Return gradient (S, d) and expected curvature (S, d, d) of the log likelihood."""
-        own, w = at[self.owner], self.weights
-        if not self.two:
-            a = np.exp(own)
-            mean, variance = numerics.tempered_moments(self.x, a)
-            slack, a = numerics.label_entries(self.x, self.shards.labels) - mean, a[:, 0]
-            pull, curve = self.sums(w * a * slack), self.sums(w * a**2 * variance)
-            return pull[:, None], curve[:, None, None]
-        e = np.exp(own[:, 1]) * self.x
-        p = numerics.sigmoid(own[:, 0] + e)
-        slack, weight = w * (self.shards.labels - p), w * p * (1 - p)
-        pull = np.stack([self.sums(slack), self.sums(slack * e)], axis=1)
-        cross = self.sums(weight * e)
-        curve = np.array([[self.sums(weight), cross], [cross, self.sums(weight * e * e)]])
-        return pull, np.moveaxis(curve, -1, 0)
-
-    def look(self, at: Floats) -> tuple[Floats, Floats]:
-        """Return the rows' log likelihood (n,), and the expected outcome or own logit."""
-        z = self.moved(at)
-        if self.two:
-            return self.shards.labels * z - numerics.softplus(z), numerics.sigmoid(z)
-        each = np.exp(z)  # the largest of z is 0
-        total = each.sum(axis=1)
-        mean = np.einsum("nc,nc->n", each, self.x) / total
-        return numerics.label_entries(z, self.shards.labels) - np.log(total), mean
-
-    def risk(self, at: Floats, cov: Floats, mean: Floats, sure: Floats) -> tuple[Floats, Floats]:
-        """Return the posterior probability of harm, and the mean fall of log loss: (steps, S).
-
-        By importance sampling about the largest density: the posterior of few rows, nearly all of
-        one class, is skewed, and a normal one would see harm where there is none.
-        """
-        start, lever, whole = [], [], numerics.softplus if self.two else partial(logsumexp, axis=1)
-        for step in STEPS:
-            z, own = self.moved(step * at), step * at[self.owner]
-            start.append(self.sums(self.share * (whole(z) - whole(self.x))))
-            lever.append(self.share * (z - self.x if self.two else np.exp(own[:, 0]) - 1))
-
-        def judged(true: Floats) -> tuple[Floats, Floats]:
-            """Return the rise of log loss if these (S, d) are true, and their log posterior."""
-            likelihood, expected = self.look(true)
-            far = (true - mean)[:, None]
-            log = self.sums(self.weights * likelihood) - (far @ sure * far).sum(axis=(1, 2)) / 2
-            lost = [s - self.sums(e * expected) for s, e in zip(start, lever, strict=True)]
-            return np.array(lost), log
-
-        points = normal_points(_DRAWS, at.shape[1])
-        root = _WIDER * np.linalg.cholesky(cov)
-        draws = [judged(at + root @ point) for point in points]
-        lost, log = (np.array(part) for part in zip(*draws, strict=True))
-        log = log + ((points**2).sum(axis=1) / 2)[:, None]
-        top = log.max(axis=0)
-        weight = np.exp(log - top)
-        # the density at the model as it is, over that of the identity prior (Dickey 1971): the
-        # hypothesis that it is right is a point of the other one, of rows here and elsewhere
-        none, here = judged(np.zeros_like(at))
-        volume = np.linalg.slogdet(root)[1] + np.log(weight.mean(axis=0)) + top
-        first = np.linalg.slogdet(identity_prior(self.shards.classes).cov)[1] / 2
-        odds = RIGHT / (1 - RIGHT) * np.exp(np.clip(here - volume + first, -100.0, 100.0))
-        right, weight = odds / (1 + odds), (weight / weight.sum(axis=0))[:, None]
-        risk = right * (none > HARM) + (1 - right) * (weight * (lost > HARM)).sum(axis=0)
-        gain = -(right * none + (1 - right) * (weight * lost).sum(axis=0))
-        return np.where(self.total > 0, risk, 1.0), gain
-
-
-def normal_points(number: int, dimensions: int) -> Floats:
-    """Return fixed points (number, dimensions) spread like a standard normal.
-
-    The additive recurrence of the root of x^(d + 1) = x + 1 (Roberts 2018), by the quantiles.
-    """
-    root = 1.0
-    for _ in range(60):
-        root = (1 + root) ** (1 / (dimensions + 1))
-    steps = root ** -np.arange(1.0, dimensions + 1)
-    return np.asarray(ndtri((0.5 + np.arange(1, number + 1)[:, None] * steps) % 1.0))

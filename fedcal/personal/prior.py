@@ -10,7 +10,6 @@ All of it is post-processing of a release; no rows are read.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
@@ -20,11 +19,8 @@ from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import Effects, effects, inverse
+from fedcal.personal.posterior import SitePrior, common_spread, identity_prior
 
-_COMMON = np.array([0.8, 0.4])
-"""Std of mu: of the offset o, and of the log slope l."""
-_SCALE = np.array([0.6, 0.3])
-"""Scale of the half-normal prior of tau: together with `_COMMON` std 1 and 0.5."""
 _MISFIT = np.array([0.05, 0.05])
 _MISFIT_TOP = np.array([0.1])
 """Std of what buckets misread, of two classes, and of a temperature read from confidences."""
@@ -36,37 +32,6 @@ _MANY = 100
 _MOST_ROWS = 1e12
 _NODES = 12
 """Values of each tau, equally probable a priori."""
-
-
-@dataclass(frozen=True, eq=False)
-class SitePrior:
-    """A normal prior of a site's parameters, (o, l) of two classes or (l,); see `changed`.
-
-    Attributes
-    ----------
-    mean
-        (d,)
-    cov
-        (d, d)
-    sites
-        that it was learnt from; 0 = none: the identity prior
-    """
-
-    mean: Floats
-    cov: Floats
-    sites: int = 0
-
-
-def common_spread(classes: int) -> tuple[Floats, Floats]:
-    """Return the std of the common parameters, and the scale of tau: (d,) each."""
-    own = slice(None) if classes == 2 else slice(1, None)
-    return _COMMON[own], _SCALE[own]
-
-
-def identity_prior(classes: int) -> SitePrior:
-    """Return the prior of a site without a release: about the model as it is, std 1 and 0.5."""
-    common, scale = common_spread(classes)
-    return SitePrior(np.zeros(len(common)), np.diag(common**2 + scale**2))
 
 
 def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dict[str, SitePrior]:

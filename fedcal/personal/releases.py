@@ -23,8 +23,9 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.metrics.buckets import check_score
 from fedcal.metrics.gap_change import MOST_CLIENTS
 from fedcal.metrics.standard import summary
-from fedcal.personal.at_site import HARM, applied, cross_validated, recalibrated
-from fedcal.personal.prior import SitePrior, identity_prior, site_priors
+from fedcal.personal.at_site import applied, cross_validated, recalibrated
+from fedcal.personal.posterior import HARM, SitePrior, identity_prior
+from fedcal.personal.prior import site_priors
 from fedcal.storage.artifact import Artifact, Holdout
 
 MOST_ROWS = 30

@@ -362,7 +362,9 @@ class Plan:
     def to_plain(self) -> dict[str, Any]:
         """Return plain values for a strict JSON file, for `from_plain`; the seed is in none."""
         values = asdict(replace(self, federation=replace(self.federation, seed=0)))
-        return strict({**values, "mechanism": [self.mechanism.name, values["mechanism"]]})
+        plain: dict[str, Any]
+        plain = strict({**values, "mechanism": [self.mechanism.name, values["mechanism"]]})
+        return plain
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> Self:

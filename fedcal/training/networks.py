@@ -27,6 +27,7 @@ from fedcal.core.checks import number_in, one_of, same, whole
 from fedcal.core.errors import InputError, blamed
 from fedcal.core.optional import absent, named
 from fedcal.core.removed import check_kept
+from fedcal.core.shards import text_of as text_of
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics import summary
 from fedcal.storage import artifact, atomic
@@ -210,11 +211,6 @@ def shape_of(text: str) -> tuple[int, ...]:
     for number in (*shape, math.prod(shape)):
         whole(f"a side, and the product, of the shape {text:.40}", number, 1, MOST_INPUTS)
     return shape
-
-
-def text_of(shape: tuple[int, ...]) -> str:
-    """Return the text that `shape_of` reads."""
-    return "x".join(map(str, shape))
 
 
 MOST_HIDDEN = 8

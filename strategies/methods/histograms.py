@@ -145,8 +145,10 @@ class FedBin(FederatedStrategy):
     @override
     def result(self) -> Calibrator:
         positives, negatives = self._pair()
-        counts = map(norm_sub, (positives, negatives)) if self._shared else (positives, negatives)
-        base = self.calibrator.from_histograms(*counts, self.classes, self._estimate)
+        whole = norm_sub if self._shared else np.asarray
+        base = self.calibrator.from_histograms(
+            whole(positives), whole(negatives), self.classes, self._estimate
+        )
         if self.weighting == "none":
             return base
         weights = self._weights(positives.sum(axis=1))

@@ -239,7 +239,7 @@ def test_a_rehearsal_by_commands_is_verified_and_an_altered_one_refused(tmp_path
     world = World(tmp_path)
     world.init()
     write_rows(world.office / "rows.csv")
-    world.does("office", "study run sepsis.toml trial --simulate rows.csv")
+    world.does("office", "study run sepsis.toml trial --rehearse rows.csv")
     assert "rehearsal" in world.does("office", "study verify trial")
     shutil.copytree(world.office / "trial", tmp_path / "trial")
     for name in (

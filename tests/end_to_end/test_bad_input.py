@@ -187,7 +187,7 @@ def earlier(folder, capsys):
 def test_an_earlier_result_stays_when_a_later_run_fails(refused, earlier):
     for options, code in (("--dropout 1", 1), ("--epsilon 0", 2), ("--partition natural", 2)):
         refused(*RUN, "--out", "run", "--overwrite", *options.split(), code=code)
-        refused(*RUN, "--out", "run", says=["--out run holds a run of"])
+        refused(*RUN, "--out", "run", says=["--out run holds a run: "])
 
 
 class Interrupting:

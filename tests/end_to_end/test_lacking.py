@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.experiments.deploy.certificates import make_certificates
 
 DATA = "--data game-forecasts"
 BARE = "--no-report --quiet --out"
 LOCK = "needs a lock (fcntl), which Linux and macOS have; this system does not"
-LINK = "--root-certificates keys/ca.crt"
 CALIBRATOR = "--calibrator calibrator.npz"
 WINDOWS = {
     f"simulate {DATA} --epsilon 1 --ledger ledger.db --cap 2 {BARE} run": "",
@@ -26,12 +24,8 @@ WINDOWS = {
     f"apply --data rows.npz {CALIBRATOR} --out probabilities.npz": "",
     "report run": "",
     "doctor": "",
-    "site --data rows.npz --dry-run": "",
-    "site key site.key": "",
     "train --data adult-features --clients 4 --rounds 1": "",
     "train --data adult-features --clients 4 --rounds 1 --out model": f"model/lock {LOCK}",
-    f"site --data rows.npz --fleet 127.0.0.1:1 {LINK} --key keys/sites/a.key": f"site/lock {LOCK}",
-    f"deploy run --control 127.0.0.1:1 {LINK} --clients 3 --method fedoneshot --out real": LOCK,
     **{
         f"simulate --engine {name} --clients 2": f"engine '{name}' needs Linux or macOS"
         for name in ("flower", "grpc")
@@ -58,7 +52,6 @@ def folder(tmp_path):
     """With everything that the command lines name."""
     rng = np.random.default_rng(0)
     labels = np.arange(60) % 3
-    make_certificates(tmp_path / "keys", names=["localhost"], sites=["a"])
     TemperatureScaling(2.0, 3).save(tmp_path / "calibrator.npz")
     np.savez(tmp_path / "rows.npz", logits=rng.normal(size=(60, 3)), labels=labels)
     (tmp_path / "rows.parquet").touch()
@@ -100,4 +93,4 @@ def test_a_package_that_is_missing_costs_no_budget(folder):
 @pytest.mark.slow
 def test_what_windows_lacks_is_refused_where_it_is_needed(folder):
     said = check(WINDOWS, folder)
-    assert f"fedcal train --out, site, deploy: its folder {LOCK}" in said
+    assert f"fedcal train --out, site, study: its folder {LOCK}" in said

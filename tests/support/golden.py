@@ -305,7 +305,6 @@ def study() -> Iterator[tuple[str, str]]:
             f"study init sepsis.toml --sites {sites} --classes survived,sepsis "
             "--server localhost:9092 --thresholds 0.2"
         ),
-        fedcal("study check sepsis.toml"),
         fedcal("study kit sepsis.toml"),
         *(fedcal(f"site join sepsis-kits/{site} {site}.csv") for site in SITES),
         fedcal("study seal sepsis.toml alder.join birch.join cedar.join"),
@@ -313,7 +312,7 @@ def study() -> Iterator[tuple[str, str]]:
         fedcal("site status sepsis-kits/alder"),
     ]
     yield "study-before.txt", "\n".join(said)
-    quarter = fedcal("study run sepsis.toml rehearsal --simulate all.csv --seed 1")
+    quarter = fedcal("study run sepsis.toml rehearsal --rehearse all.csv --seed 1")
     yield "study-quarter.txt", quarter + shown("rehearsal/report.html")
     yield "study-quarter.json", read_json("rehearsal/study.json")
 

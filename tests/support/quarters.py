@@ -28,18 +28,25 @@ def hospitals(**more):
 
 def release_of(of, seed=0, took_part=(), shift=(), slope=()):
     """Patients of each site by score and outcome; `shift` and `slope` are faults of some."""
-    job, rng = job_of(of.config(), None), np.random.default_rng(seed)
-    empty = job.strategy().result()
-    question, took_part = empty.question, took_part or tuple(of.sites)
-    cells = np.zeros((len(of.sites), len(question.within_names) + 1, 2, question.buckets))
-    for own, (site, rows) in zip(cells, of.sites.items(), strict=True):
-        n = (rows or 500) * (site in took_part)
+    rng, rows = np.random.default_rng(seed), {}
+    for site, about in of.sites.items():
+        n = (about or 500) * (site in (took_part or of.sites))
         truth = rng.normal(-1.0, 1.5, n)
         truth = np.abs(truth) if of.score == "confidence" else truth
         y = rng.random(n) < 1 / (1 + np.exp(-truth))
-        x = truth / dict(slope).get(site, 1.0) - dict(shift).get(site, 0.0)
+        rows[site] = truth / dict(slope).get(site, 1.0) - dict(shift).get(site, 0.0), y
+    return release_of_rows(of, rows, rng, took_part)
+
+
+def release_of_rows(of, rows, rng, took_part=()):
+    """Of the log odds and outcomes of each site's patients, with the noise of the real plan."""
+    job = job_of(of.config(), None)
+    empty = job.strategy().result()
+    question, took_part = empty.question, took_part or tuple(of.sites)
+    cells = np.zeros((len(of.sites), len(question.within_names) + 1, 2, question.buckets))
+    for own, (x, y) in zip(cells, rows.values(), strict=True):
         at = np.searchsorted(question.bucket_edges[1:-1], 1 / (1 + np.exp(-x)), "right")
-        np.add.at(own, (rng.integers(0, len(own), n), y.astype(int), at), 1)
+        np.add.at(own, (rng.integers(0, len(own), len(x)), y.astype(int), at), 1)
     std = float(job.plan.std_of_sum(len(took_part))[0])
     counts = np.round(cells.ravel() + rng.laplace(0.0, std / np.sqrt(2), cells.size))
     told = {"law": job.plan.noise_law(std), "known": True, "unit": job.plan.unit, "data": ""}

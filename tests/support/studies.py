@@ -2,11 +2,15 @@
 
 import datetime
 
-from fedcal.experiments.study.study_file import Model, Study, sites_of
+from fedcal.experiments.study.study_file import Model, Study, StudyQuestion, sites_of
 
 TODAY = datetime.datetime.now(datetime.UTC).date()
 
 
 def study(sites="alder=300,birch,cedar,dogwood,elm", classes=("survived", "sepsis"), **more):
     model = Model(classes, **more.pop("model", {}))
-    return Study("sepsis", model, sites_of(sites), "host:9092", **{"since": TODAY, **more})
+    question = StudyQuestion(
+        **({"text": q} if isinstance(q := more.pop("question", {}), str) else q)
+    )
+    more = {"since": TODAY, "question": question, **more}
+    return Study("sepsis", model, sites_of(sites), "host:9092", **more)

@@ -22,13 +22,13 @@ from fedcal.clients.site.site_log import LOGGER
 from fedcal.clients.site.store import answer_once, finish, records_of
 from fedcal.core import checks, types
 from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
+from fedcal.core.shards import text_of
 from fedcal.privacy.agreement import context_of, job_digest, under_protocol
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.request import Context as Asked
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.training.networks import text_of
 
 log = logging.getLogger(LOGGER)
 """A site's plain log: what was asked, answered and refused. Nothing of a row, of how many rows
@@ -133,7 +133,7 @@ def site_app(folder: Path) -> ClientApp:
             about, files = records["run"], records["files"]
             run, form = checks.read(about, "run", str), checks.read(about, "form", str)
             site, fields = prepared(folder), context.run_config
-            with records_of(site) as known:
+            with records_of(site) as known, known.transaction():
                 if job_digest(fields, run) not in {one.job for one in known.booked()}:
                     raise InputError("this site has not answered in the run of this result")
             terms = own_terms(fields, run, site)

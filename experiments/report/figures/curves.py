@@ -68,17 +68,20 @@ _IF_CHOSEN = ("delta", "trust", "mechanism", "rounds")
 
 
 def differing(cells: Iterable[Cell]) -> dict[str, set[Any]]:
-    """Map the public facts beside method and epsilon in which cells differ to their values."""
-    found = {}
+    """Map the public facts beside method and epsilon in which cells differ to their values.
+
+    A fact that follows from those found before it is none; a delta of 0 follows from a mechanism,
+    and not the other way round.
+    """
+    found, given = dict[str, set[Any]](), ["data", "label", "epsilon", *_ALIKE]
     for key in (*_ALIKE, *_IF_CHOSEN):
-        given: tuple[str, ...] = () if key in _ALIKE else ("label", "epsilon", *_ALIKE)
-        if key == "mechanism":  # it follows from the trust model, too
-            given += ("trust",)
         choices: dict[Any, set[Any]] = {}
         for c in cells:
-            choices.setdefault(tuple(c.get(k) for k in given), set()).add(c.get(key))
+            others = () if key in _ALIKE else tuple(c.get(k) for k in given)
+            choices.setdefault(others, set()).add(c.get(key))
         if values := {v for some in choices.values() if len(some) > 1 for v in some}:
             found[key] = values
+            given += [key] * (key != "delta")
     return found
 
 
@@ -204,36 +207,32 @@ def quality_panel(
     return Panel(title, plotter(lines, **axes), said, aspect=0.8, note=note)
 
 
-def epsilon_sheet(cells: Sequence[Cell], metrics: Sequence[str], title: str) -> Sheet:
-    """Quality against budget: a row for each group of cells, a column for each metric."""
-    private = [c for c in cells if not c["baseline"]]
-    x, places = spaced_axis("epsilon", [c["epsilon"] for c in private])
-    groups = facets(private, differing(private))
-    return _sheet(title, cells, metrics, groups, x, "epsilon", places)
-
-
-def bytes_sheet(cells: Sequence[Cell], metrics: Sequence[str], title: str) -> Sheet:
-    """Quality against bytes sent by a client, which grow with rounds: groups are of one budget."""
-    sending = [c for c in cells if not c["baseline"] and c["bytes_up"] > 0]
-    sending.sort(key=lambda c: float(c["epsilon"]))
-    keys = {"epsilon": {c["epsilon"] for c in sending}, **differing(sending)}
-    keys.pop("rounds", None)
-    sent = [c["bytes_up"] for c in sending]
-    limits = (min(sent) / 1.25, max(sent) * 1.25)
-    x = {"xlabel": "bytes up per client", "xscale": "log", "xlim": limits}
-    return _sheet(title, cells, metrics, facets(sending, keys), x, "bytes_up")
-
-
-def _sheet(
-    title: str,
-    cells: Sequence[Cell],
-    metrics: Sequence[str],
-    groups: Mapping[str, Sequence[Cell]],
-    x: Scale,
-    by: str,
-    places: Mapping[float, float] | None = None,
+def quality_sheet(
+    cells: Sequence[Cell], metrics: Sequence[str], title: str, by: str = "epsilon"
 ) -> Sheet:
-    """Return a row of panels for each group, of as many metrics as there is room for."""
+    """Quality against the budget, or against bytes sent by a client, which grow with rounds.
+
+    Each group of cells has a row of panels, of as many metrics as there is room for; against
+    bytes a group is of one budget.
+
+    Parameters
+    ----------
+    by
+        "epsilon" or "bytes_up"
+    """
+    budget = by == "epsilon"
+    mine = [c for c in cells if not c["baseline"] and (budget or c["bytes_up"] > 0)]
+    keys, places = differing(mine), None
+    if budget:
+        x, places = spaced_axis("epsilon", [c["epsilon"] for c in mine])
+    else:
+        mine.sort(key=lambda c: float(c["epsilon"]))
+        keys = {"epsilon": {c["epsilon"] for c in mine}, **keys}
+        keys.pop("rounds", None)
+        sent = [c["bytes_up"] for c in mine]
+        limits = (min(sent) / 1.25, max(sent) * 1.25)
+        x = {"xlabel": "bytes up per client", "xscale": "log", "xlim": limits}
+    groups = facets(mine, keys)
     baselines = {c["label"]: c for c in cells if c["baseline"]}
     methods = dict.fromkeys(c["label"] for c in cells if not c["baseline"])
     looks = dict(zip(baselines, BASELINE_STYLES * len(cells), strict=False))
@@ -257,5 +256,5 @@ def _sheet(
         panels.append(quality_panel(titles, {**x, **y[metric]}, looks, curves, levels, places))
     legend = [(looks[name], f"{name} (baseline)") for name in baselines]
     legend += [(looks[name], name) for name in methods]
-    wide = len(metrics) if by == "epsilon" or len(panels) <= 4 else 2 * len(metrics)
+    wide = len(metrics) if budget or len(panels) <= 4 else 2 * len(metrics)
     return Sheet(title, wide, tuple(panels), tuple(legend))

@@ -116,8 +116,6 @@ class Cell:
     def name(self) -> str:
         """Name that identifies it in an error message."""
         c = self.config
-        if self.variant.baseline:
-            return f"{self.variant.text} on {c.data}"
         return f"{self.variant.text} on {c.data}, {c.partition}, epsilon {c.epsilon:g}"
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedcal.core import pages, printable
 from fedcal.experiments.report import families
+from fedcal.experiments.report.figures.curves import differing
 from fedcal.experiments.runs.comparison.grid import Cell
 from fedcal.experiments.runs.sweep import Row
 from fedcal.metrics import names
@@ -35,8 +36,7 @@ def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
     rows
         one for each of its seeds
     """
-    c, exact = cell.config, math.isinf(cell.config.epsilon)
-    good = [row for row in rows if "error" not in row]
+    c, good = cell.config, [row for row in rows if "error" not in row]
     first: Row = next(iter(good), {"privacy": {}, "communication": {}})
     baseline, alpha = cell.variant.baseline, settings_of(c.method).get("alpha")
     asked = {} if alpha is None else {"alpha": c.set.get("alpha", alpha.default)}
@@ -48,21 +48,21 @@ def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
         **asked,
         "clients": c.clients if cell.variant.dealt else None,
         "partition": c.partition if cell.variant.dealt else None,
+        "rounds": 0 if baseline else c.rounds,
+        "sampling_rate": None if baseline else c.sampling_rate,
         "epsilon": c.epsilon,
-        "delta": None if exact else cell.delta,
+        "delta": None if math.isinf(c.epsilon) else cell.delta,
         "unit": None if baseline else c.unit,
         "trust": None if baseline else c.trust,
-        "sampling_rate": None if baseline else c.sampling_rate,
-        "rounds": 0 if baseline else c.rounds,
+        "mechanism": None if baseline else first["privacy"].get("mechanism"),
+        "noise_std": first["privacy"].get("noise_std"),
+        "bytes_up": first["communication"].get("bytes_up_per_client"),
+        "bytes_down": first["communication"].get("bytes_down_per_client"),
+        "baseline": baseline,
         "seeds": [row["run"]["seed"] for row in good],
         "before": {m: spread(values) for m, values in _over("before", good)},
         "after": {m: {**spread(v), "values": v} for m, v in _over("after", good)},
-        "noise_std": first["privacy"].get("noise_std"),
-        "mechanism": None if baseline else first["privacy"].get("mechanism"),
-        "bytes_up": first["communication"].get("bytes_up_per_client"),
-        "bytes_down": first["communication"].get("bytes_down_per_client"),
         "seconds": spread([s for row in good if (s := row["seconds"]) is not None]),
-        "baseline": baseline,
         "failures": [
             {"seed": row["run"]["seed"], "error": row["error"]} for row in rows if "error" in row
         ],
@@ -267,12 +267,7 @@ _FACTS = (
 )
 _FOLLOWING = ("trust", "mechanism", "rounds")
 """Facts that follow from method and budget unless they are given."""
-_TELLING = ("label", "epsilon", "delta", *(k for k in _FACTS if k not in _FOLLOWING))
-_KEPT = (
-    *("data", "method", "label", "settings", "alpha", "clients", "partition", "rounds"),
-    *("sampling_rate", "epsilon", "delta", "unit", "trust", "mechanism", "noise_std"),
-    *("bytes_up", "bytes_down", "baseline"),
-)
+_RESULTS = ("before", "after", "seeds", "seconds", "failures")
 _COSTS = ("delta", "noise std", "bytes up / down", "seconds")
 _WORDS = ("method", "data", "partition", "unit", "trust", "mechanism")
 _PARTS = (("before", "before", "mean"), ("mean", "after", "mean"), ("std", "after", "std"))
@@ -295,7 +290,7 @@ def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
     columns = families.columns_of(lines, metrics)
     facts = {k: {line.get(k): None for line in lines if line.get(k) is not None} for k in _FACTS}
     varied = [k for k, values in facts.items() if len(values) > 1]
-    telling = _telling(lines)
+    telling = differing(lines)
     varied = [k for k in varied if k not in _FOLLOWING or k in telling]
     heads = ("method", *(k.replace("_", " ") for k in varied), "epsilon")
     heads += tuple(map(names.column, columns)) + _COSTS * (not metrics)
@@ -343,17 +338,6 @@ def _competes(line: Line) -> bool:
     return not line["baseline"] and not line["failures"]
 
 
-def _telling(lines: Sequence[Line]) -> list[str]:
-    """Return `_TELLING`, and those of `_FOLLOWING` that distinguish lines which no others do."""
-    keys = list(_TELLING)
-    for fact in _FOLLOWING:
-        # a delta of 0 is a consequence of the mechanism, and no name for it
-        known = [k for k in keys if (fact, k) != ("mechanism", "delta")]
-        told = {(*(line.get(k) for k in known), line.get(fact)) for line in lines}
-        keys += [fact] * (len(told) > len({facts[:-1] for facts in told}))
-    return keys
-
-
 def _row(
     line: Line, varied: Iterable[str], metrics: Iterable[str], best: Mapping[str, str], marks: str
 ) -> list[pages.Entry]:
@@ -381,7 +365,7 @@ def as_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
     """Return the CSV's content, by column."""
     metrics = list(dict.fromkeys(name for line in lines for name in line["after"]))
     return [
-        {key: line[key] for key in _KEPT if key in line}
+        {key: value for key, value in line.items() if key not in _RESULTS}
         | {"runs": len(line["seeds"]), "failed": len(line["failures"])}
         | {
             f"{metric}_{name}": line[part].get(metric, {}).get(of)

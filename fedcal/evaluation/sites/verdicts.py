@@ -190,9 +190,8 @@ def _one_class(sites: Sites, release: ScoreRelease) -> list[str]:
         total, few, least = own.sum(), int(own.argmin()), max(float(own.min()), 0.0)
         most = math.ceil(least + 1.96 * std)
         if total > FIRM * std * 2**0.5 and own[few] <= 1.96 * std and most <= _FEW * total:
-            told[k] = (
-                f"one class only, or nearly: at most {most:,} of {total:,.0f} have {names[few]}"
-            )
+            told[k] = "has one class only, or nearly: at most "
+            told[k] += f"{most:,} of {total:,.0f} have {names[few]}"
     return told
 
 

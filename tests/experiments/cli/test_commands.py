@@ -56,5 +56,5 @@ def test_each_option_of_a_run_is_declared_once():
     others = {"secure_aggregation", "timeout", "grace"}  # a job's own defaults
     others |= {"unit", "rounds", "sampling_rate"}  # a training's
     others |= {"clients", "committee", "colluding"}  # what a run leaves open, a federation says
-    others |= {"data", "method", "partition", "federation"}  # of a training, and of a job, others
+    others |= {"data", "method", "partition"}  # of a training, and of a job, others
     assert twice == others

@@ -3,7 +3,6 @@
 import html
 import json
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ from made_up import halves
 
 from fedcal.experiments import simulate
 from fedcal.experiments.report.labels import metric_table, signed
-from fedcal.experiments.report.simulation import command
-from fedcal.experiments.runs.config import parse_setting
 from fedcal.experiments.runs.folders import write_report
 
 FIGURES = {f"{n}.{s}" for n in ("reliability", "classes", "rounds") for s in ("png", "svg")}
@@ -49,14 +46,6 @@ def test_a_saved_run_s_report_can_be_made_again_from_its_files(made, copy):
     assert write_report(copy) == copy / "report.html"
     for name in ("report.html", *FIGURES):
         assert (copy / name).read_bytes() == (made / name).read_bytes()
-
-
-@pytest.mark.parametrize(
-    "setting", [7, 0.5, True, "sharp", "7", "true", "1e3", "[1, 2]", "a b", ""]
-)
-def test_a_printed_setting_is_read_back(setting):
-    said = shlex.split(command({"set": {"key": setting}})[1])[1]
-    assert repr(parse_setting(said)) == repr(("key", setting))
 
 
 def test_it_is_self_contained(made):

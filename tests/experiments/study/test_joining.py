@@ -345,12 +345,7 @@ def test_the_policy_takes_the_studys_own_release_and_nothing_else(there):
     policy, of = Policy.read(there.kit() / "site.toml"), sealed.study
 
     def ask(**change):
-        config = of.config(
-            engine="grpc",
-            control="127.0.0.1:1",
-            root_certificates="ca.crt",
-            federation=str(there.kit() / "federation.toml"),
-        )
+        config = of.config(engine="study")
         settings = {k: v for k, v in (config.set | change.pop("set", {})).items() if v is not None}
         job = job_of(replace(config, clients=3, set=settings, **change), None)
         policy.check(job.to_fields(), job.terms(), 100, sealed.roster)

@@ -1,14 +1,15 @@
 """A site of a study while it runs: its rows, its rules, and what it shows of itself."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hospitals import Hospitals, table, write_rows
 from quarters import release_of
 from refusals import refused
 
-from fedcal.clients.site.account import OWN_NOISE, JobFacts
+from fedcal.clients.site.account import OWN_NOISE, BudgetCaps, JobFacts
+from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.prepared import alone, prepared
 from fedcal.clients.site.results import keep_result
 from fedcal.clients.site.store import records_in
@@ -121,7 +122,7 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
     there.offer().accept()
     started(there)
     found = status(kit)
-    assert (found["epsilon"]["in all"]["spent"], found["records"]) == (1.0, None)
+    assert (found["epsilon"]["spent in all"], found["records"]) == (1.0, None)
     for when in (found["read"], found["answered"][0]["answered"]):  # no finer than minutes
         assert datetime.strptime(when, "%Y-%m-%dT%H:%M%z").tzinfo == UTC
     same = (
@@ -135,4 +136,27 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
     with records_in(kit / "state") as records:
         records.answer(replace(FACTS, job="2" * 64), 1, "question", lambda: b"answer")
     (kit / "state" / "records.sqlite").write_bytes(copy)
-    assert status(kit)["next"].startswith("fedcal site restored --state")
+    assert status(kit)["next"].startswith(f"fedcal site restored {kit}")
+
+
+def test_a_year_whose_budget_is_spent_says_when_the_next_one_begins(tmp_path, monkeypatch):
+    """Four of eight: what was carried over counts in this year, and so in all."""
+    monkeypatch.chdir(tmp_path)
+    there = Hospitals(tmp_path)
+    there.joined(years=2)
+    there.seal()
+    there.offer().accept()
+    kit = there.kit()
+    (kit / "state").mkdir()
+    with records_in(kit / "state") as records:
+        records.close_all("4,0,subject")
+    found, study = status(kit), Kit.read(kit).study
+    spent = {"spent this year": 4.0, "left this year": 0.0, "spent in all": 4.0, "left in all": 4.0}
+    assert found["epsilon"] == spent | {"a release": 1.0}
+    year = f"year 1 (the next begins on {study.begins(2)})"
+    assert found["next"] == f"nothing: the budget of {year} is spent"
+    caps = BudgetCaps.of(Policy.read(kit / "site.toml"))
+    assert caps.a_year == (study.epsilon, caps.total[1] / 2)
+    days = (study.since + timedelta(day) for day in range((study.until - study.since).days + 1))
+    noon = {day: datetime(day.year, day.month, day.day, 12, tzinfo=UTC) for day in days}
+    assert all(caps.year(noon[day].timestamp()) == study.year(day) for day in noon)

@@ -10,7 +10,7 @@ from studies import TODAY, study
 
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.study.kits import check
-from fedcal.experiments.study.study_file import Study
+from fedcal.experiments.study.study_file import Study, StudyQuestion
 from fedcal.metrics.buckets import BELOW_HALF, bucket_of
 
 
@@ -37,7 +37,7 @@ def test_a_file_reads_as_it_was_written():
 
 def test_what_binds_changes_the_digest_and_what_does_not_does_not():
     one = study()
-    for same in ({"question": "?"}, {"contributors": ("X",)}, {"server": "other:1"}):
+    for same in ({"question": StudyQuestion("?")}, {"contributors": ("X",)}, {"server": "other:1"}):
         assert replace(one, **same).digest == one.digest
     assert study("alder=1,birch,cedar,dogwood,elm").digest == one.digest
     changed = (
@@ -50,9 +50,10 @@ def test_what_binds_changes_the_digest_and_what_does_not_does_not():
         {"colluding": 0},
         {"protect": "person"},
         {"since": TODAY + datetime.timedelta(1)},
+        *({"question": StudyQuestion(**q)} for q in ({"method": "fednewton"}, {"rounds": 1})),
         *({"model": replace(one.model, **m)} for m in ({"version": "2"}, {"thresholds": (0.2,)})),
     )
-    assert len({replace(one, **each).digest for each in changed} | {one.digest}) == 12
+    assert len({replace(one, **each).digest for each in changed} | {one.digest}) == 14
 
 
 @pytest.mark.parametrize(

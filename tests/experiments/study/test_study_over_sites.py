@@ -1,18 +1,15 @@
 """The study page's own lines over a SuperLink, then what goes wrong at real sites."""
 
 import json
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import compose
 import pytest
-from superlink import free_port
+from town import PATIENCE, Town
 
 from fedcal.privacy.ledger import Ledger
 from fedcal.strategies.server.checkpoint import CHECKPOINT
@@ -20,104 +17,6 @@ from fedcal.strategies.server.checkpoint import CHECKPOINT
 pytestmark = pytest.mark.slow
 
 GUIDE = compose.ROOT / "docs" / "guide" / "study.md"
-PATIENCE = 120.0
-SITES = ("alder", "birch", "cedar", "dogwood", "elm")
-
-
-class Town:
-    """A folder in which people type lines of the guide; what runs on ends with the block."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.fleet, self.control = folder, free_port(), free_port()
-        self.typed, self.running = 0, dict[str, subprocess.Popen[bytes]]()
-        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-        self.env = {**os.environ, "PATH": path, "FLWR_TELEMETRY_ENABLED": "0"}
-
-    def __enter__(self) -> "Town":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for name in reversed([*self.running]):
-            self.end(name, signal.SIGTERM)
-
-    def here(self, line: str) -> str:
-        """A line of the guide with the ports of this machine."""
-        line = line.replace("localhost:9092", f"localhost:{self.fleet}")
-        return line.replace("study serve", f"study serve --control 127.0.0.1:{self.control}")
-
-    def call(self, line: str, code: int = 0) -> str:
-        done = subprocess.run(
-            ["bash", "-c", self.here(line)],
-            cwd=self.folder,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == code, f"{line}\n{done.stdout}{done.stderr}{self.logs()}"
-        return done.stdout + done.stderr
-
-    def begin(self, name: str, line: str) -> None:
-        log = self.folder / f"{name}.log"
-        with log.open("ab") as out:
-            self.running[name] = subprocess.Popen(
-                ["bash", "-c", f"exec {self.here(line)}"],
-                cwd=self.folder,
-                env=self.env,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
-
-    def end(self, name: str, how: int) -> None:
-        process = self.running.pop(name)
-        process.send_signal(how)
-        process.wait(30)
-
-    def log(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text("utf-8", "replace")
-
-    def logs(self) -> str:
-        return "".join(
-            f"\n--- {f.name}\n{f.read_text()[-1500:]}" for f in self.folder.glob("*.log")
-        )
-
-    def until(self, name: str, words: str, start: int = 0) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while words not in self.log(name)[start:]:
-            assert time.monotonic() < deadline, f"{words}\n{self.logs()}"
-            time.sleep(0.2)
-
-    def start(self, site: str) -> None:
-        seen = len(self.log(site)) if (self.folder / f"{site}.log").exists() else 0
-        self.begin(site, f"fedcal site start sepsis-kits/{site}")
-        self.until(site, "connected to", seen)
-
-    def serve(self) -> None:
-        seen = len(self.log("serve")) if (self.folder / "serve.log").exists() else 0
-        self.begin("serve", "fedcal study serve sepsis.sealed")
-        self.until("serve", "serving 5 sites", seen)
-
-    def follow(self, line: str) -> None:
-        """Do what the guide says: some lines run until they are stopped."""
-        self.typed += 1
-        if line.startswith("fedcal study serve"):
-            self.begin("serve", line)
-            self.until("serve", "serving 5 sites")
-        elif "site start" in line:
-            assert re.search(r"for site in (.*); do fedcal site start sepsis-kits/\$site & ", line)
-            for site in SITES:
-                self.begin(site, f"fedcal site start sepsis-kits/{site}")
-            for site in SITES:
-                self.until(site, "connected to")
-        else:
-            self.call(line)
-
-    def told(self, name: str) -> dict:
-        return json.loads((self.folder / name / "study.json").read_text())
-
-    def spent(self, site: str) -> list[dict]:
-        words = f"fedcal site ledger --state sepsis-kits/{site}/state --json"
-        return json.loads(self.call(words))["jobs"]
 
 
 def lines_of(section: str, language: str = "console") -> list[str]:
@@ -199,7 +98,7 @@ def test_a_site_from_a_backup_answers_nothing_until_its_operator_says_what_was_s
     town.begin("elm", "fedcal site start sepsis-kits/elm")
     town.until("elm", "site restored", len(town.log("elm")) - 1)
     town.end("elm", signal.SIGTERM)
-    town.call("fedcal site restored --state sepsis-kits/elm/state --spent nothing")
+    town.call("fedcal site restored sepsis-kits/elm --spent nothing")
     town.start("elm")
 
 

@@ -221,7 +221,7 @@ def test_a_rehearsal_is_verified_and_said_to_be_one(tmp_path):
     refused("signature.json is not what", verify, folder)
     (folder / "signature.json").unlink()
     refused("a rehearsal is not signed", sign, folder, KEY)
-    refused("is not the folder of a quarter", verify, tmp_path)
+    refused("is not the folder of a release", verify, tmp_path)
     told(gap_of_cedar)(folder)
     refused("sites.cedar", verify, folder)
 

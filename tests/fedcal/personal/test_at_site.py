@@ -11,15 +11,10 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import bucket_log_odds, edges_of, predicted, site_metrics
-from fedcal.personal import at_site
-from fedcal.personal.at_site import (
-    HARM,
-    applied,
-    calibrator_of,
-    cross_validated,
-    recalibrated,
-)
-from fedcal.personal.prior import SitePrior, identity_prior, site_priors
+from fedcal.personal import at_site, posterior
+from fedcal.personal.at_site import applied, calibrator_of, cross_validated, recalibrated
+from fedcal.personal.posterior import HARM, SitePrior, identity_prior
+from fedcal.personal.prior import site_priors
 
 COMMON, TAU = np.array([0.5, -0.35]), np.array([0.3, 0.15])
 LAPLACE = math.sqrt(2.0)
@@ -151,7 +146,8 @@ def test_buckets_are_read_where_their_rows_are() -> None:
 
 def test_the_fit_is_the_largest_posterior_density(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each site by itself, whatever the others are; of two classes, and of a temperature."""
-    monkeypatch.setattr(at_site, "STEPS", (1.0,))
+    for module in (at_site, posterior):
+        monkeypatch.setattr(module, "STEPS", (1.0,))
     rng = np.random.default_rng(5)
     two, _ = drawn(rng, 3, 25)
     priors = [SitePrior(COMMON, np.array([[0.3, 0.05], [0.05, 0.1]])), *[identity_prior(2)] * 2]
@@ -178,9 +174,9 @@ def test_the_fit_settles_where_scores_tell_nothing(classes: int) -> None:
     logits = rng.normal(0, 3, (4000, classes))
     for labels in (rng.integers(0, classes, 4000), logits.argmin(axis=1)):
         rows = Shards.from_owner(logits, labels, np.repeat(np.arange(20), 200), 20)
-        at, cov, mean, sure = at_site.posterior(rows, [identity_prior(classes)] * 20)
+        at, cov, mean, sure = posterior.posterior(rows, [identity_prior(classes)] * 20)
         pull = (
-            at_site._Rows(rows, None).derivatives(at)[0] - (sure @ (at - mean)[..., None])[..., 0]
+            posterior.Rows(rows, None).derivatives(at)[0] - (sure @ (at - mean)[..., None])[..., 0]
         )
         assert np.abs(pull).max() < 1e-5 * np.abs(np.linalg.inv(cov)).max()
 
@@ -199,7 +195,7 @@ def _log_posterior(rows: Shards, at: Floats, prior: SitePrior) -> float:
 
 def test_the_risk_is_a_probability_of_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of sites drawn from the prior itself as many are harmed as the risks add up to."""
-    monkeypatch.setattr(at_site, "RIGHT", 1e-9)
+    monkeypatch.setattr(posterior, "RIGHT", 1e-9)
     rng = np.random.default_rng(6)
     prior = SitePrior(COMMON, np.diag([0.5, 0.2]) ** 2)
     shards, true = drawn(rng, 3000, 15, np.array([0.5, 0.2]))
@@ -212,7 +208,8 @@ def test_the_risk_is_a_probability_of_harm(monkeypatch: pytest.MonkeyPatch) -> N
 
     before = loss(np.zeros((3000, 2)))
     gated = loss(recalibrated(shards, [prior] * 3000).chosen) - before
-    monkeypatch.setattr(at_site, "STEPS", (1.0,))
+    for module in (at_site, posterior):
+        monkeypatch.setattr(module, "STEPS", (1.0,))
     found = recalibrated(shards, [prior] * 3000)
     harmed = loss(found.parameters) - before > HARM
     for low, high in ((0, 0.05), (0.05, 0.1), (0.1, 1)):

@@ -17,7 +17,8 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Gaussian, Laplace, Target
 from fedcal.metrics.encodings import decoder_of
 from fedcal.metrics.score_table import names_text
-from fedcal.personal.prior import identity_prior, site_priors
+from fedcal.personal.posterior import identity_prior
+from fedcal.personal.prior import site_priors
 from fedcal.personal.releases import HIDES, MomentsPrior, prior_from_moments
 from fedcal.privacy.federation import Federation
 from fedcal.strategies.methods.prior import FEWEST, HEIGHT, FedPrior

@@ -38,9 +38,10 @@ from fedcal.experiments.research.studies import rows as shared
 from fedcal.experiments.research.studies.rows import grouped, rng_of, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.metrics.buckets import bucket_of, check_score, scored
-from fedcal.personal import at_site
-from fedcal.personal.at_site import HARM, normal_points, recalibrated
-from fedcal.personal.prior import SitePrior, common_spread, identity_prior, predictive
+from fedcal.personal import at_site, posterior
+from fedcal.personal.at_site import recalibrated
+from fedcal.personal.posterior import HARM, SitePrior, common_spread, identity_prior, normal_points
+from fedcal.personal.prior import predictive
 from fedcal.privacy.federation import Federation
 from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.strategies.server.outcome import Progress
@@ -359,11 +360,13 @@ class SetEvaluation:
 
         What is true at a site is drawn from the prior and weighed by the likelihood of its rows.
         """
-        rows = at_site._Rows(self.shards, self.weights)
-        risk, gain = rows.risk(mean, cov / at_site._WIDER**2, mean, np.asarray(np.linalg.inv(cov)))
+        rows = posterior.Rows(self.shards, self.weights)
+        risk, gain = rows.risk(
+            mean, cov / posterior._WIDER**2, mean, np.asarray(np.linalg.inv(cov))
+        )
         safe = risk <= at_site.MOST_RISK
         best, taken = np.where(safe, gain, -np.inf).argmax(axis=0), safe.any(axis=0)
-        step = np.where(taken, np.array(at_site.STEPS)[best], 0.0)[:, None]
+        step = np.where(taken, np.array(posterior.STEPS)[best], 0.0)[:, None]
         log_loss = self.made.log_loss
         return log_loss(self.kind, step * mean), log_loss(self.kind, mean), taken
 

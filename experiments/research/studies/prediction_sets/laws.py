@@ -174,7 +174,7 @@ def _sums(
         for counts in rng.multinomial(setup.total, shares, size=runs):
             yield query.matrix @ counts
     elif isinstance(query, SetGaps):
-        need = float(query.need[0])
+        need = query.need
         if not UNITS[setup.unit].whole_client:
             for counts in rng.multinomial(setup.total, shares, size=runs):
                 yield _gaps(counts, need)

@@ -183,12 +183,12 @@ def _clipped(shards: Shards, epsilon: float, seed: int) -> tuple[float, float]:
     clip = max(1.0, (1.0 - ALPHA) * n / shards.clients)
     scale = 2.0 * clip / epsilon
     draw = Draw.of(ALPHA * n, scale, OF_CLIENTS)
-    slack = draw.slack(scale, whole_rows=True)
+    slack = draw.slack(scale)
     grid = spread(draw.candidates)
     query = SetGaps(
         shards.classes,
         grid,
-        need=np.array([1.0 - ALPHA]),
+        need=1.0 - ALPHA,
         level=slack + 1.0 - ALPHA,
         tilt=draw.tilt * scale,
     )

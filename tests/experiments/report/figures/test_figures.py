@@ -175,7 +175,7 @@ def test_words_of_a_figure_lie_inside_it_and_beside_each_other():
             {"before": overconfident(), "after": overconfident(seed=1)}, "t"
         ),
         diagrams.classes_sheet(overconfident(classes=6), overconfident(classes=6, seed=1), "t"),
-        curves.epsilon_sheet(CELLS, ("ece", "nll"), "t"),
+        curves.quality_sheet(CELLS, ("ece", "nll"), "t"),
     ]
     for sheet in sheets:
         figure = draw(sheet)

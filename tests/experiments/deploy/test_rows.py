@@ -1,4 +1,4 @@
-"""`fedcal site` before anything is started: the rows, the options, the dry run."""
+"""The rows of a site: from files, from functions, of features."""
 
 import sys
 from pathlib import Path
@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
+from fedcal import datasets
 from fedcal.clients.site.guard import _check_inputs
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import InputError
 from fedcal.datasets.site_csv import Reading
-from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows, shards_of, site_rows
 from fedcal.training import networks as network
 
@@ -83,16 +83,13 @@ def test_class_names_say_which_column_a_label_means(tmp_path):
         read_rows(str(plain), None)
 
 
-def test_a_dry_run_warns_of_inverted_scores_and_of_one_class(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_inverted_scores_and_one_class_are_warned_of():
     labels = np.arange(60) % 2
     inverted = np.stack([labels, 1 - labels], axis=1) + np.arange(120).reshape(60, 2) / 100
-    np.savez(
-        "rows.npz", logits=inverted, labels=labels, test_logits=inverted, test_labels=0 * labels
+    rows = datasets.from_arrays(
+        logits=inverted, labels=labels, test_logits=inverted, test_labels=0 * labels
     )
-    assert _run(["site", "--data", "rows.npz", "--dry-run", "--class-names", "well,sick"]) == 0
-    told, first, second = capsys.readouterr().out.splitlines()
-    assert told.startswith("rows.npz: 60 rows")
+    first, second = of_scores(rows, ["well", "sick"]).doubts()
     assert first.startswith("warning: the scores rank rows the wrong way round: rows of sick have")
     assert second.startswith("warning: test rows: all 60 rows have the same label, well")
 
@@ -103,7 +100,7 @@ def features(**change: object) -> dict[str, object]:
     return {k: v for k, v in (known | change).items() if v is not None}
 
 
-def test_a_site_of_features_has_rows_to_train_on(tmp_path, capsys):
+def test_a_site_of_features_has_rows_to_train_on(tmp_path):
     file = tmp_path / "rows.npz"
     np.savez(file, **features(class_names=["well", "sick"], norm=2.0))
     rows = site_rows(str(file), None)
@@ -117,9 +114,8 @@ def test_a_site_of_features_has_rows_to_train_on(tmp_path, capsys):
     site = prepared(tmp_path / "site")
     assert site.shards.input_shape == (4,)
     assert site.test_inputs.shape == (2, 4)
-    assert _run(["site", "--data", str(file), "--dry-run"]) == 0
     said = "6 rows, 2 classes (well, sick), 4 features to train on, 2 test rows"
-    assert said in capsys.readouterr().out
+    assert said in rows.described()
 
 
 def test_a_site_that_trains_needs_the_extra(tmp_path, monkeypatch):
