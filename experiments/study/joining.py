@@ -20,14 +20,14 @@ from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import needed, one_of, same, whole
 from fedcal.core.errors import InputError, system_errors
 from fedcal.core.shards import Shards
-from fedcal.datasets.site_csv import Reading
+from fedcal.datasets.site_csv import AS_IT_IS, Reading
 from fedcal.evaluation.sites.verdicts import misread
 from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.deploy.fleet import public_key
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows
 from fedcal.experiments.deploy.site import check_federation
 from fedcal.experiments.report.page import said
-from fedcal.experiments.report.terminal import console
+from fedcal.experiments.report.terminal import must_agree
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.study import kits
 from fedcal.experiments.study.earlier_rows import compared
@@ -142,7 +142,7 @@ class Kit:
 
 
 def rows_of(
-    study: Study, data: str, site: str = "", reading: Reading | None = None
+    study: Study, data: str, site: str = "", reading: Reading = AS_IT_IS
 ) -> tuple[SiteRows, list[str]]:
     """Return the rows of a site as a study counts them, and warnings for its own screen.
 
@@ -200,13 +200,6 @@ def _point_masses(shards: Shards, named: Sequence[float]) -> str:
     )
 
 
-def _must_agree(folder: Path, question: str) -> None:
-    """Ask a person on this site's screen; InputError unless they type yes."""
-    console().print(f"{question} Type yes:")
-    if sys.stdin.readline().strip() != "yes":
-        raise InputError(f"{folder} stays as it is: a person must type yes")
-
-
 def join(
     folder: Path,
     data: str,
@@ -249,14 +242,15 @@ def join(
     check_kit(folder, known | made | {KEYS} if adopt else known)
     data = os.path.abspath(data) if Path(data).exists() else data
     if reading is None:
-        reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else Reading()
+        reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else AS_IT_IS
     rows, warnings = rows_of(kit.study, data, kit.site, reading)
+    stays = f"{folder} stays as it is"
     if reversed_order := against_outcomes(rows.shards):
-        _must_agree(folder, f"{reversed_order} This site's results would be wrong. Go on?")
+        must_agree(f"{reversed_order} This site's results would be wrong. Go on?", stays)
     if adopt and (strange := sorted({path.name for path in folder.iterdir()} - known)):
         what = f"{folder} holds {named(strange)}, which no kit brings. Whoever made these could"
         what += " read what this site sends. Did this site itself, by fedcal 0.2 or elsewhere"
-        _must_agree(folder, f"{what}? Its keys then move to {own}.")
+        must_agree(f"{what}? Its keys then move to {own}.", stays)
     with system_errors(f"cannot write {own}"):
         for place in (*reversed(own.parents[:3]), own):
             place.mkdir(0o700, parents=True, exist_ok=True)
