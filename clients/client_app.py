@@ -10,7 +10,7 @@ from flwr.clientapp import ClientApp
 from fedcal.clients.answers import contribute
 from fedcal.clients.replies import answer_with
 from fedcal.clients.site.sources import dealt_to, site_rows
-from fedcal.core import errors, optional
+from fedcal.core import errors
 from fedcal.core.shards import Shards
 from fedcal.privacy.request import Request
 
@@ -51,6 +51,8 @@ def client_app(
     def reply_to(message: Message, context: Context) -> Message:
         method = str(context.run_config.get("method", ""))
         if simulated and ":" in method:  # of another package, perhaps with a question of its own
+            from fedcal.core import optional
+
             optional.named("method", method)
         request = request_in(message)
         try:

@@ -27,7 +27,7 @@ from fedcal.experiments.deploy.fleet import public_key
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows
 from fedcal.experiments.deploy.site import check_federation
 from fedcal.experiments.report.page import said
-from fedcal.experiments.report.terminal import console
+from fedcal.experiments.report.terminal import must_agree
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.study import kits
 from fedcal.experiments.study.earlier_rows import compared
@@ -200,13 +200,6 @@ def _point_masses(shards: Shards, named: Sequence[float]) -> str:
     )
 
 
-def _must_agree(folder: Path, question: str) -> None:
-    """Ask a person on this site's screen; InputError unless they type yes."""
-    console().print(f"{question} Type yes:")
-    if sys.stdin.readline().strip() != "yes":
-        raise InputError(f"{folder} stays as it is: a person must type yes")
-
-
 def join(
     folder: Path,
     data: str,
@@ -251,12 +244,13 @@ def join(
     if reading is None:
         reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else Reading()
     rows, warnings = rows_of(kit.study, data, kit.site, reading)
+    stays = f"{folder} stays as it is"
     if reversed_order := against_outcomes(rows.shards):
-        _must_agree(folder, f"{reversed_order} This site's results would be wrong. Go on?")
+        must_agree(f"{reversed_order} This site's results would be wrong. Go on?", stays)
     if adopt and (strange := sorted({path.name for path in folder.iterdir()} - known)):
         what = f"{folder} holds {named(strange)}, which no kit brings. Whoever made these could"
         what += " read what this site sends. Did this site itself, by fedcal 0.2 or elsewhere"
-        _must_agree(folder, f"{what}? Its keys then move to {own}.")
+        must_agree(f"{what}? Its keys then move to {own}.", stays)
     with system_errors(f"cannot write {own}"):
         for place in (*reversed(own.parents[:3]), own):
             place.mkdir(0o700, parents=True, exist_ok=True)

@@ -25,7 +25,14 @@ from fedcal.core.labels import MISSING
 from fedcal.core.printable import listed, plain_name, value_of
 from fedcal.datasets._arrays import from_columns
 from fedcal.datasets._dataset import Dataset
-from fedcal.datasets._tables import DAMAGE, SINGLE, arguments, find_columns, study_columns
+from fedcal.datasets._tables import (
+    DAMAGE,
+    SINGLE,
+    arguments,
+    find_columns,
+    numbers_or_names,
+    study_columns,
+)
 from fedcal.storage.npz import check_room, intact, room
 
 SUFFIXES = (".csv", ".csv.gz")
@@ -182,8 +189,8 @@ def read_site_csv(
     notes += [f"label {old} is {new}" for old, new in reading.labels.items()]
     if ignored := [name[:40] for name in strange if name]:
         notes.append(f"columns that are ignored: {listed(ignored)[:200]}")
-    columns: dict[str, Any] = {name: [row[k] for _, row in kept] for name, k in ids.items()}
-    columns = {name: np.array(x, np.str_) for name, x in (columns | {"label": labels}).items()}
+    columns = {name: numbers_or_names([row[k] for _, row in kept]) for name, k in ids.items()}
+    columns["label"] = np.array(labels, np.str_)
     columns["scores"] = np.array(values, np.float64).reshape(len(kept), len(places))
     found = arguments(used, columns, False, lambda row: f"line {kept[row][0]}")
     return from_columns(found, name=path.name, labels_required=False, classes=classes), notes

@@ -21,7 +21,8 @@ from fedcal.core.options import DATA, PRIVACY, SITES, Options, like, option, rea
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
 from fedcal.privacy import Federation, Ledger, Plan, agreement
-from fedcal.privacy.ledger import CAP_DELTA, check_caps
+from fedcal.privacy.ledger import CAP_DELTA
+from fedcal.privacy.privacy import check_caps
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.strategies import STRATEGIES, base
 from fedcal.strategies.server import outcome, run_folder
