@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from fedcal import datasets, simulate
-from fedcal.clients.site.prepared import prepare, prepared
+from fedcal.clients.site.prepared import prepared
+from fedcal.clients.site.preparing import prepare
 from fedcal.experiments.deploy.rows import of_scores, read_rows, shards_of
 
 ROWS, CLIENTS = 240, 3
