@@ -10,6 +10,7 @@ from typing import Any
 import hostile_server
 import numpy as np
 import pytest
+from accepted import accept
 from hostile_server import JOB
 from superlink import SuperLink
 
@@ -65,6 +66,7 @@ def test_each_thing_that_was_not_agreed_is_refused(link, tmp_path):
     rng = np.random.Generator(np.random.Philox(key=1))
     logits, labels = rng.normal(size=(877, 2)), rng.integers(2, size=877)
     prepare(site, Shards(logits, labels, np.array([0, 877])))
+    accept(site, JOB)
     files = {"root_certificates": link.root, "key": link.key("a")}
     with supernode(site, fleet=link.fleet, **files):
         heard = played(link, tmp_path, "all")
