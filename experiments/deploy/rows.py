@@ -9,7 +9,7 @@ import numpy as np
 
 from fedcal import datasets
 from fedcal.core import checks, errors, optional, types
-from fedcal.core.classes import class_names, first_names
+from fedcal.core.classes import first_names
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset, plausible_rows
 from fedcal.datasets.site_csv import AS_IT_IS, SUFFIXES, Reading, read_site_csv
@@ -92,41 +92,51 @@ def shards_of(rows: Dataset) -> Shards:
 class SiteRows:
     """Rows of a site, ready to answer questions.
 
-    Attributes
-    ----------
-    name, kind
-        of the data, in words
-    counts, more
-        how many rows, and what else there is: for the site's own terminal
-    shards
-        of one client
-    names
-        of the classes
-    test
-        as `fedcal.clients.site.prepared.prepare` takes them
-    ids
-        of each row's subject, as the file has it
-    notes
-        what was done with the lines of the file: for the site's own eyes
+    `rows` are as they were read, `shards` are those of one client, and `names` those of the
+    classes. `notes`, on what was done with the lines of the file, are for the site's own eyes, and
+    `who` is the word for subjects there.
     """
 
-    name: str
-    kind: str
-    counts: str
-    more: str
+    rows: Dataset
     shards: Shards
     names: tuple[str, ...]
-    test: tuple[types.Floats, types.Integers] | None
-    ids: Sequence[str] = ()
     notes: Sequence[str] = ()
+    who: str = "subjects"
+
+    @property
+    def test(self) -> tuple[types.Floats, types.Integers] | None:
+        """Scores and labels of the part test, as `fedcal.clients.site.prepared.prepare` takes them.
+
+        None = there are none.
+        """
+        scores, labels = self.rows.test_logits, self.rows.test_labels
+        return None if scores is None or labels is None else (scores, labels)
+
+    @property
+    def ids(self) -> list[str]:
+        """Each row's subject as the site's file has it; [] if there are none."""
+        given = self.rows.given
+        if given is None or "subject" not in given.ids:
+            return []
+        names = given.ids["subject"] if given.order is None else given.ids["subject"][given.order]
+        return list(map(str, names[: len(self.shards.labels)]))
+
+    @property
+    def counts(self) -> str:
+        """How many rows and subjects there are: for the site's own terminal."""
+        who = self.shards.subjects
+        of = "" if who is None else f" of {len(np.unique(who)):,} {self.who}"
+        return f"{len(self.shards.labels):,} rows{of}"
 
     def described(self, *, counts: bool = True) -> str:
         """One line; with `counts` for the site's own terminal and for nothing else."""
-        names = self.names
-        what = f"{len(names)} classes ({first_names(names)}), {self.kind}"
+        rows, names = self.rows, self.names
+        what = f"{len(names)} classes ({first_names(names)}), {rows.input}"
         if not counts:
-            return f"{self.name}: {what}"
-        return f"{self.name}: {self.counts}, {what}{self.more}"
+            return f"{rows.name}: {what}"
+        groups = "" if rows.group_names is None else f", {len(rows.group_names)} groups"
+        tested = "" if rows.test_labels is None else f", {len(rows.test_labels):,} test rows"
+        return f"{rows.name}: {self.counts}, {what}{groups}{tested}"
 
     def doubts(self) -> list[str]:
         """Return probable mistakes in the rows, a line each: for the site's own terminal alone.
@@ -138,35 +148,5 @@ class SiteRows:
             f"warning: {part}{finding}"
             for part, rows in parts.items()
             if rows is not None and len(rows[1])
-            for finding in plausible_rows.doubts_of(f"{part}{self.name}", *rows, self.names or None)
+            for finding in plausible_rows.doubts_of(f"{part}{self.rows.name}", *rows, self.names)
         ]
-
-
-def of_scores(rows: Dataset, names: Sequence[str] | None, notes: Sequence[str] = ()) -> SiteRows:
-    """Return a site with scores of a model."""
-    test = None
-    if rows.test_logits is not None and rows.test_labels is not None:
-        test = (rows.test_logits, rows.test_labels)
-    subjects = "" if rows.subject is None else f" of {len(np.unique(rows.subject)):,} subjects"
-    groups = "" if rows.group_names is None else f", {len(rows.group_names)} groups"
-    note = "" if rows.other_scores is None else ", scores of a second model"
-    tested = "" if rows.test_labels is None else f", {len(rows.test_labels):,} test rows"
-    return SiteRows(
-        name=rows.name,
-        kind=rows.input,
-        counts=f"{len(rows.labels):,} rows{subjects}",
-        more=f"{groups}{note}{tested}",
-        shards=shards_of(rows),
-        names=class_names(rows.class_names if names is None else names, rows.classes),
-        test=test,
-        ids=_subjects(rows),
-        notes=notes,
-    )
-
-
-def _subjects(rows: Dataset) -> list[str]:
-    """Return each row's subject as the site's file has it; [] if there are none."""
-    if rows.given is None or "subject" not in rows.given.ids:
-        return []
-    names, order = rows.given.ids["subject"], rows.given.order
-    return [str(name) for name in (names if order is None else names[order])[: len(rows.labels)]]
