@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedcal import datasets
 from fedcal.core import checks, errors, optional, types
-from fedcal.core.classes import class_names, first_names
+from fedcal.core.classes import first_names
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset, plausible_rows
 from fedcal.datasets.site_csv import SUFFIXES, Reading, read_site_csv
@@ -103,6 +103,7 @@ def shards_of(rows: Dataset) -> Shards:
 class SiteRows:
     """Rows of a site, ready to answer questions.
 
+<<<<<<< HEAD
     Attributes
     ----------
     name, kind
@@ -119,26 +120,59 @@ class SiteRows:
         of each row's subject, as the file has it
     notes
         what was done with the lines of the file: for the site's own eyes
+=======
+    `rows` are as they were read, `shards` are those of one client, and `names` those of the
+    classes. `notes`, on what was done with the lines of the file, are for the site's own eyes, and
+    `who` is the word for subjects there.
+>>>>>>> rows
     """
 
-    name: str
-    kind: str
-    counts: str
-    more: str
+    rows: Dataset
     shards: Shards
     names: tuple[str, ...]
+<<<<<<< HEAD
     test: tuple[types.Floats, types.Integers] | None
     test_inputs: NDArray[Any] | None = None
     ids: Sequence[str] = ()
+=======
+>>>>>>> rows
     notes: Sequence[str] = ()
+    who: str = "subjects"
+
+    @property
+    def test(self) -> tuple[types.Floats, types.Integers] | None:
+        """Scores and labels of the part test, as `fedcal.clients.site.prepared.prepare` takes them.
+
+        None = there are none.
+        """
+        scores, labels = self.rows.test_logits, self.rows.test_labels
+        return None if scores is None or labels is None else (scores, labels)
+
+    @property
+    def ids(self) -> list[str]:
+        """Each row's subject as the site's file has it; [] if there are none."""
+        given = self.rows.given
+        if given is None or "subject" not in given.ids:
+            return []
+        names = given.ids["subject"] if given.order is None else given.ids["subject"][given.order]
+        return list(map(str, names[: len(self.shards.labels)]))
+
+    @property
+    def counts(self) -> str:
+        """How many rows and subjects there are: for the site's own terminal."""
+        who = self.shards.subjects
+        of = "" if who is None else f" of {len(np.unique(who)):,} {self.who}"
+        return f"{len(self.shards.labels):,} rows{of}"
 
     def described(self, *, counts: bool = True) -> str:
         """One line; with `counts` for the site's own terminal and for nothing else."""
-        names = self.names
-        what = f"{len(names)} classes ({first_names(names)}), {self.kind}"
+        rows, names = self.rows, self.names
+        what = f"{len(names)} classes ({first_names(names)}), {rows.input}"
         if not counts:
-            return f"{self.name}: {what}"
-        return f"{self.name}: {self.counts}, {what}{self.more}"
+            return f"{rows.name}: {what}"
+        groups = "" if rows.group_names is None else f", {len(rows.group_names)} groups"
+        tested = "" if rows.test_labels is None else f", {len(rows.test_labels):,} test rows"
+        return f"{rows.name}: {self.counts}, {what}{groups}{tested}"
 
     def doubts(self) -> list[str]:
         """Return probable mistakes in the rows, a line each: for the site's own terminal alone.
@@ -150,8 +184,9 @@ class SiteRows:
             f"warning: {part}{finding}"
             for part, rows in parts.items()
             if rows is not None and len(rows[1])
-            for finding in plausible_rows.doubts_of(f"{part}{self.name}", *rows, self.names or None)
+            for finding in plausible_rows.doubts_of(f"{part}{self.rows.name}", *rows, self.names)
         ]
+<<<<<<< HEAD
 
 
 def of_scores(rows: Dataset, names: Sequence[str] | None, notes: Sequence[str] = ()) -> SiteRows:
@@ -248,3 +283,5 @@ def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
         test=None if test is None else (np.zeros((len(test.y), rows.classes)), test.y),
         test_inputs=None if test is None else test.x,
     )
+=======
+>>>>>>> rows

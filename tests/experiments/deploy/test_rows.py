@@ -13,7 +13,11 @@ from fedcal.clients.site.guard import _check_inputs
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import InputError
 from fedcal.datasets.site_csv import Reading
+<<<<<<< HEAD
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows, shards_of, site_rows
+=======
+from fedcal.experiments.deploy.rows import SiteRows, read_rows, shards_of
+>>>>>>> rows
 from fedcal.training import networks as network
 
 LOGITS = np.arange(12.0).reshape(6, 2)
@@ -42,7 +46,7 @@ def module(tmp_path, monkeypatch):
 def test_rows_come_from_a_function(module, tmp_path):
     rows = read_rows(f"{module}:pair", None)[0]
     assert np.array_equal(rows.logits, LOGITS)
-    described = of_scores(rows, ["well", "sick"]).described()
+    described = SiteRows(rows, shards_of(rows), ("well", "sick")).described()
     assert described == "own_rows:pair: 6 rows, 2 classes (well, sick), logits"
     assert read_rows(f"{module}:named", ["well", "sick"])[0].labels.tolist() == LABELS
     other = shards_of(read_rows(f"{module}:mapping", None)[0])
@@ -89,7 +93,7 @@ def test_inverted_scores_and_one_class_are_warned_of():
     rows = datasets.from_arrays(
         logits=inverted, labels=labels, test_logits=inverted, test_labels=0 * labels
     )
-    first, second = of_scores(rows, ["well", "sick"]).doubts()
+    first, second = SiteRows(rows, shards_of(rows), ("well", "sick")).doubts()
     assert first.startswith("warning: the scores rank rows the wrong way round: rows of sick have")
     assert second.startswith("warning: test rows: all 60 rows have the same label, well")
 
