@@ -17,7 +17,8 @@ from types import FrameType
 from typing import Any
 
 from fedcal.clients.site.policy import CPU_SECONDS
-from fedcal.clients.site.prepared import FEDERATION, count_beside, prepare, prepared
+from fedcal.clients.site.prepared import FEDERATION, prepared
+from fedcal.clients.site.preparing import count_beside, prepare
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
 from fedcal.core import flower_internals

@@ -33,6 +33,7 @@ from fedcal.experiments.study import kits
 from fedcal.experiments.study.earlier_rows import compared
 from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields
 from fedcal.experiments.study.study_file import Study, named
+from fedcal.privacy.accepting import check_terms
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
 from fedcal.storage.atomic import path_of, write_whole
@@ -304,7 +305,7 @@ class Offer:
                 f"{path} has another key for {site} than this site's own: not accepted. Ask the "
                 f"coordinator whose key it is, and send {site}{JOIN} again"
             )
-        sealed.asked.check()
+        check_terms(sealed.asked)
         asked, own = (one.to_plain() for one in (sealed.asked, study.asked(sealed.roster)))
         for name, fact in own["job"].items():
             same(f"{name} of what is asked, by the study itself,", asked["job"][name], fact)

@@ -9,7 +9,8 @@ from refusals import each_is_refused
 
 from fedcal import datasets
 from fedcal.clients.site.guard import _check_inputs
-from fedcal.clients.site.prepared import prepare, prepared
+from fedcal.clients.site.prepared import prepared
+from fedcal.clients.site.preparing import prepare
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.datasets.site_csv import Reading
