@@ -6,14 +6,9 @@ from typing import Any
 import numpy as np
 
 from fedcal import datasets, simulate
-<<<<<<< HEAD
-from fedcal.clients.site.prepared import prepare, prepared
-from fedcal.experiments.deploy.rows import SiteRows, read_rows, shards_of
-=======
 from fedcal.clients.site.prepared import prepared
 from fedcal.clients.site.preparing import prepare
-from fedcal.experiments.deploy.rows import of_scores, read_rows, shards_of
->>>>>>> terms
+from fedcal.experiments.deploy.rows import SiteRows, read_rows, shards_of
 
 ROWS, CLIENTS = 240, 3
 ASKED: dict[str, Any] = {
