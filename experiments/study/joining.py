@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import log_softmax
 
 from fedcal.clients.site.prepared import SITE, alone
 from fedcal.clients.site.store import RECORDS, records_in
@@ -159,7 +160,9 @@ def rows_of(
         needed(what, groups & set(study.groups) or None, "the study counts these groups")
     site_rows = of_scores(rows, study.classes, notes)
     # sites with logits and sites with probabilities are asked the same
-    shards = replace(site_rows.shards, input="probs")
+    shards = site_rows.shards
+    if shards.input == "logits":
+        shards = replace(shards, logits=log_softmax(shards.logits, axis=1), input="probs")
     site_rows = replace(
         site_rows, counts=site_rows.counts.replace("subjects", study.subjects), shards=shards
     )
