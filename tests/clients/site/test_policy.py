@@ -4,7 +4,6 @@ import datetime
 import json
 import math
 import re
-import tomllib
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from refusals import each_is_refused
 from fedcal.clients.site.policy import ADJACENCIES, Policy
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import InputError
-from fedcal.experiments.deploy.site import check_policy
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.declared import Question
 from fedcal.privacy.federation import Federation
@@ -325,15 +323,3 @@ def test_a_committee_that_is_not_allowed_is_refused_at_the_start():
     with pytest.raises(InputError, match="number that may collude: asked is 0, allowed at least 1"):
         replace(POLICY, committee=(), colluding=1, **named).check_roster(small)
     replace(POLICY, committee=((3, 2),), colluding=0, **named).check_roster(small)
-
-
-def test_the_example_of_the_guide_is_complete_and_allowed(tmp_path):
-    guide = Path(__file__).parents[3] / "docs" / "guide" / "own-budget.md"
-    (example,) = re.findall(r"```toml\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
-    (file := tmp_path / "site.toml").write_text(example, "utf-8")
-    Policy.read(file)
-    assert tomllib.loads(example).keys() == {f.name.replace("_", "-") for f in fields(Policy)}
-    check_policy(file)
-    defaults = {f.name: f.default for f in fields(Policy)}
-    for name, value in re.findall(r"^([a-z-]+) = .*# +\[([\w.]+)", example, re.MULTILINE):
-        assert value == str(defaults[name.replace("-", "_")]).lower().removesuffix(".0"), name
