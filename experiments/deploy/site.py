@@ -1,4 +1,4 @@
-"""`fedcal site`: rows of one site, a SuperNode over them, and what is said meanwhile."""
+"""`fedcal site start`: rows of one site, a SuperNode over them, and what is said meanwhile."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import log_softmax
 
 from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.prepared import SITE, alone
@@ -161,7 +162,9 @@ def rows_of(
         what = f"a column group of {data} with {named(study.groups)}"
         needed(what, groups & set(study.groups) or None, "the study counts these groups")
     # sites with logits and sites with probabilities are asked the same
-    shards = replace(shards_of(rows), input="probs")
+    shards = shards_of(rows)
+    if shards.input == "logits":
+        shards = replace(shards, logits=log_softmax(shards.logits, axis=1), input="probs")
     site_rows = SiteRows(rows, shards, study.classes, notes, study.subjects)
     subjects = shards.subjects if study.unit == Subject.name else None
     own = len(shards.labels if subjects is None else np.unique(subjects))
