@@ -1,4 +1,4 @@
-"""`fedcal site`: rows of one site, a SuperNode over them, and what is said meanwhile."""
+"""`fedcal site start`: rows of one site, a SuperNode over them, and what is said meanwhile."""
 
 from __future__ import annotations
 
@@ -261,8 +261,7 @@ class _Rows:
 
     def prepare(self, rows: SiteRows) -> None:
         """Write rows where messages are answered."""
-        tested: dict[str, Any] = {"test": rows.test, "test_inputs": rows.test_inputs}
-        prepare(self._state, rows.shards, names=rows.names, **tested, **self._rules)
+        prepare(self._state, rows.shards, names=rows.names, test=rows.test, **self._rules)
 
     def renewed(self) -> SiteRows | None:
         """Return the rows of a file that has changed, once it is steady and nobody asks for rows.

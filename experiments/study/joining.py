@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import log_softmax
 
 from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.prepared import SITE, alone
@@ -24,7 +25,7 @@ from fedcal.datasets.site_csv import Reading
 from fedcal.evaluation.sites.verdicts import misread
 from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.deploy.fleet import public_key
-from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows
+from fedcal.experiments.deploy.rows import SiteRows, read_rows, shards_of
 from fedcal.experiments.deploy.site import check_federation
 from fedcal.experiments.report.page import said
 from fedcal.experiments.report.terminal import must_agree
@@ -135,8 +136,8 @@ class Kit:
             "The other sites' results can give this site a calibrator: after a release, fedcal "
             f"site recalibrate {self.folder} evaluates one on these rows, here, and sends nothing."
         )
-        told: Any = {"advice": [advice, *rows.notes, *doubts], "who": self.study.subjects}
-        page = as_it_is(rows.shards, rows.name, f": {self.site}, for its own eyes", **told)
+        told, title = [advice, *rows.notes, *doubts], f": {self.site}, for its own eyes"
+        page = as_it_is(rows.shards, rows.rows.name, title, told, rows.who)
         page.save(self.folder / HOME)
         write_whole(self.own / ROWS, to_json({"data": data, "reading": asdict(reading)}))
         return doubts
@@ -160,12 +161,11 @@ def rows_of(
     if study.groups:
         what = f"a column group of {data} with {named(study.groups)}"
         needed(what, groups & set(study.groups) or None, "the study counts these groups")
-    site_rows = of_scores(rows, study.classes, notes)
     # sites with logits and sites with probabilities are asked the same
-    shards = replace(site_rows.shards, input="probs")
-    site_rows = replace(
-        site_rows, counts=site_rows.counts.replace("subjects", study.subjects), shards=shards
-    )
+    shards = shards_of(rows)
+    if shards.input == "logits":
+        shards = replace(shards, logits=log_softmax(shards.logits, axis=1), input="probs")
+    site_rows = SiteRows(rows, shards, study.classes, notes, study.subjects)
     subjects = shards.subjects if study.unit == Subject.name else None
     own = len(shards.labels if subjects is None else np.unique(subjects))
     edges = np.array([0.0, *study.cuts, 1.0])

@@ -1,4 +1,4 @@
-"""`fedcal deploy run` and `resume` over a SuperLink that is played by this process."""
+"""A run over real sites on a SuperLink that is played by this process."""
 
 import contextlib
 import json
