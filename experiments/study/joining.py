@@ -24,7 +24,7 @@ from fedcal.datasets.site_csv import Reading
 from fedcal.evaluation.sites.verdicts import misread
 from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.deploy.fleet import public_key
-from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows
+from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_features, read_rows
 from fedcal.experiments.deploy.site import check_federation
 from fedcal.experiments.report.page import said
 from fedcal.experiments.report.terminal import must_agree
@@ -134,9 +134,10 @@ class Kit:
             "The other sites' results can give this site a calibrator: after a release, fedcal "
             f"site recalibrate {self.folder} evaluates one on these rows, here, and sends nothing."
         )
-        told: Any = {"advice": [advice, *rows.notes, *doubts], "who": self.study.subjects}
-        page = as_it_is(rows.shards, rows.name, f": {self.site}, for its own eyes", **told)
-        page.save(self.folder / HOME)
+        if not self.study.trains:
+            told: Any = {"advice": [advice, *rows.notes, *doubts], "who": self.study.subjects}
+            page = as_it_is(rows.shards, rows.name, f": {self.site}, for its own eyes", **told)
+            page.save(self.folder / HOME)
         write_whole(self.own / ROWS, to_json({"data": data, "reading": asdict(reading)}))
         return doubts
 
@@ -147,8 +148,12 @@ def rows_of(
     """Return the rows of a site as a study counts them, and warnings for its own screen.
 
     Of two classes a column `score` is the probability of the positive one, and label 1 is that
-    class. Raises InputError, one line, if rows cannot be read or lack what the study counts.
+    class. Where a model is trained the rows are features. Raises InputError, one line, if rows cannot be read or lack what the study counts.
     """
+    if study.trains:
+        why = f"the study trains by {study.question.method}"
+        features = needed(f"features (.npz) in {data}", read_features(data, study.classes), why)
+        return features, []
     rows, notes = read_rows(data, study.classes, reading, study.missing)
     if study.unit == Subject.name:
         why = f"the study protects each {study.protect}, whose rows have the same entry there"
