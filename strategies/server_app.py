@@ -263,7 +263,7 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: participation.NodeIn
     if job.tolerant and not known and job.plan.model.shared and not job.plan.committee:
         why = "the server would see each share of the noise"
         needs = f"trust '{job.plan.trust}' with real sites needs secure aggregation among them"
-        raise InputError(f"{needs}: {why}; give --federation, or use central or local")
+        raise InputError(f"{needs}: {why}; make a study, or use central or local")
     rows_open = settings.lacks_rows(job.method, job.federation, job.settings)
     missing = [key for key in ("classes", "input") if not fields[key]]
     # Rows in a file that was written for this run were looked at by who wrote it.

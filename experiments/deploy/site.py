@@ -1,4 +1,4 @@
-"""`fedcal site`: rows of one site, a SuperNode over them, and what is said meanwhile."""
+"""`fedcal site start`: rows of one site, a SuperNode over them, and what is said meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from types import FrameType
 from typing import Any
 
 from fedcal.clients.site.policy import CPU_SECONDS
-from fedcal.clients.site.prepared import FEDERATION, count_beside, prepare, prepared
+from fedcal.clients.site.prepared import FEDERATION, prepared
+from fedcal.clients.site.preparing import count_beside, prepare
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
 from fedcal.core import flower_internals
@@ -260,8 +261,7 @@ class _Rows:
 
     def prepare(self, rows: SiteRows) -> None:
         """Write rows where messages are answered."""
-        tested: dict[str, Any] = {"test": rows.test, "test_inputs": rows.test_inputs}
-        prepare(self._state, rows.shards, names=rows.names, **tested, **self._rules)
+        prepare(self._state, rows.shards, names=rows.names, test=rows.test, **self._rules)
 
     def renewed(self) -> SiteRows | None:
         """Return the rows of a file that has changed, once it is steady and nobody asks for rows.

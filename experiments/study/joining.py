@@ -13,18 +13,20 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import log_softmax
 
+from fedcal import datasets
 from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.prepared import SITE, alone
 from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import needed, one_of, same, whole
-from fedcal.core.errors import InputError, system_errors
+from fedcal.core.errors import InputError, located, system_errors
 from fedcal.core.shards import Shards
-from fedcal.datasets.site_csv import Reading
+from fedcal.datasets.site_csv import AS_IT_IS, Reading
 from fedcal.evaluation.sites.verdicts import misread
 from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.deploy.fleet import public_key
-from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_features, read_rows
+from fedcal.experiments.deploy.rows import SiteRows, read_rows, shards_of
 from fedcal.experiments.deploy.site import check_federation
 from fedcal.experiments.report.page import said
 from fedcal.experiments.report.terminal import must_agree
@@ -33,10 +35,14 @@ from fedcal.experiments.study import kits
 from fedcal.experiments.study.earlier_rows import compared
 from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields
 from fedcal.experiments.study.study_file import Study, named
+from fedcal.experiments.training.data import labelled_rows
+from fedcal.privacy.accepting import check_terms
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
 from fedcal.storage.atomic import path_of, write_whole
+from fedcal.storage.npz import read_npz
 from fedcal.storage.toml_files import record_of
+from fedcal.training.networks import need_torch
 from fedcal.units import Subject
 
 FEW, FEW_OF_A_CLASS = 100, 10
@@ -134,16 +140,16 @@ class Kit:
             "The other sites' results can give this site a calibrator: after a release, fedcal "
             f"site recalibrate {self.folder} evaluates one on these rows, here, and sends nothing."
         )
+        told, title = [advice, *rows.notes, *doubts], f": {self.site}, for its own eyes"
         if not self.study.trains:
-            told: Any = {"advice": [advice, *rows.notes, *doubts], "who": self.study.subjects}
-            page = as_it_is(rows.shards, rows.name, f": {self.site}, for its own eyes", **told)
+            page = as_it_is(rows.shards, rows.rows.name, title, told, rows.who)
             page.save(self.folder / HOME)
         write_whole(self.own / ROWS, to_json({"data": data, "reading": asdict(reading)}))
         return doubts
 
 
 def rows_of(
-    study: Study, data: str, site: str = "", reading: Reading | None = None
+    study: Study, data: str, site: str = "", reading: Reading = AS_IT_IS
 ) -> tuple[SiteRows, list[str]]:
     """Return the rows of a site as a study counts them, and warnings for its own screen.
 
@@ -154,6 +160,8 @@ def rows_of(
         why = f"the study trains by {study.question.method}"
         features = needed(f"features (.npz) in {data}", read_features(data, study.classes), why)
         return features, []
+    if study.trains:
+        return _features(study, data), []
     rows, notes = read_rows(data, study.classes, reading, study.missing)
     if study.unit == Subject.name:
         why = f"the study protects each {study.protect}, whose rows have the same entry there"
@@ -164,12 +172,11 @@ def rows_of(
     if study.groups:
         what = f"a column group of {data} with {named(study.groups)}"
         needed(what, groups & set(study.groups) or None, "the study counts these groups")
-    site_rows = of_scores(rows, study.classes, notes)
     # sites with logits and sites with probabilities are asked the same
-    shards = replace(site_rows.shards, input="probs")
-    site_rows = replace(
-        site_rows, counts=site_rows.counts.replace("subjects", study.subjects), shards=shards
-    )
+    shards = shards_of(rows)
+    if shards.input == "logits":
+        shards = replace(shards, logits=log_softmax(shards.logits, axis=1), input="probs")
+    site_rows = SiteRows(rows, shards, study.classes, notes, study.subjects)
     subjects = shards.subjects if study.unit == Subject.name else None
     own = len(shards.labels if subjects is None else np.unique(subjects))
     edges = np.array([0.0, *study.cuts, 1.0])
@@ -188,6 +195,19 @@ def rows_of(
     for name, count in zip(site_rows.names, counts, strict=False):
         doubts[f"only {count} rows of {name}"] = 0 < count < FEW_OF_A_CLASS
     return site_rows, site_rows.doubts() + [f"warning: {k}" for k, so in doubts.items() if so]
+
+
+def _features(study: Study, data: str) -> SiteRows:
+    """Return the rows of a site that trains: an .npz file with features and labels."""
+    need_torch()
+    with located(data):
+        arrays = read_npz(path_of(data))
+        needed("features", arrays.get("features"), f"the study trains by {study.question.method}")
+        found = labelled_rows(arrays | {"class_names": np.array(study.classes)})
+    ids: Any = {"subject": found.subject, "name": path_of(data).name}
+    none = np.zeros((len(found.y), found.classes))
+    rows = datasets.from_arrays(logits=none, labels=found.y, classes=study.classes, **ids)
+    return SiteRows(rows, replace(shards_of(rows), inputs=found.x), study.classes)
 
 
 def _point_masses(shards: Shards, named: Sequence[float]) -> str:
@@ -247,7 +267,7 @@ def join(
     check_kit(folder, known | made | {KEYS} if adopt else known)
     data = os.path.abspath(data) if Path(data).exists() else data
     if reading is None:
-        reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else Reading()
+        reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else AS_IT_IS
     rows, warnings = rows_of(kit.study, data, kit.site, reading)
     stays = f"{folder} stays as it is"
     if reversed_order := against_outcomes(rows.shards):
@@ -312,7 +332,7 @@ class Offer:
                 f"{path} has another key for {site} than this site's own: not accepted. Ask the "
                 f"coordinator whose key it is, and send {site}{JOIN} again"
             )
-        sealed.asked.check()
+        check_terms(sealed.asked)
         asked, own = (one.to_plain() for one in (sealed.asked, study.asked(sealed.roster)))
         for name, fact in own["job"].items():
             same(f"{name} of what is asked, by the study itself,", asked["job"][name], fact)

@@ -9,9 +9,9 @@ from fedcal.clients.site.results import RESULTS
 from fedcal.core import numerics
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
-from fedcal.experiments.report.page import write_text
 from fedcal.metrics import names
 from fedcal.storage.artifact import ARTIFACTS, Artifact, Holdout
+from fedcal.storage.atomic import write_whole
 
 METRICS, NAMED = "metrics.json", "named"
 
@@ -56,7 +56,7 @@ def _judged(site: Prepared, run: str, artifact: Artifact) -> str:
     test = Holdout(logits, numerics.softmax(logits), labels, inputs=inputs)
     judged = artifact.judge(test) if len(labels) else {}
     content: dict[str, Any] = {"run": run, "rows": rows, "class_names": list(site.names), **judged}
-    write_text(site.folder / RESULTS / run / METRICS, json.dumps(content, indent=2))
+    write_whole(site.folder / RESULTS / run / METRICS, json.dumps(content, indent=2))
     before, after = judged.get("before", {}), judged.get("after", {})
     about = names.about(content)
     shown = [

@@ -16,9 +16,9 @@ from fedcal.core.checks import needed, read, same, whole
 from fedcal.core.errors import damaged
 from fedcal.core.fields import strict
 from fedcal.privacy.declared import Question, check_question
-from fedcal.privacy.federation import FIELDS, Federation
+from fedcal.privacy.federation import FIELDS
 from fedcal.privacy.noise_plan import Plan
-from fedcal.privacy.query import QUERIES, OneHotQuery, Query
+from fedcal.privacy.query import Query
 from fedcal.privacy.request import Asked, Context, Request
 from fedcal.units.bounding import Bound
 
@@ -101,47 +101,6 @@ class Terms:
     def key(self) -> str:
         """Digest of the job and its plan, by which requests name the terms; see `key_of_job`."""
         return key_of_job(self.job, self.plan)
-
-    def check(self) -> None:
-        """Refuse terms that do not hold together, whoever wrote them.
-
-        Formal guarantee of terms that pass: the plan is the one of the job's facts; its noise meets
-        the stated epsilon and delta over all its rounds, for what is clipped to its bound, by this
-        site's own accounting; each question may be clipped in that way, and no parameter is open.
-
-        Raises InputError, one line that names the first thing that differs.
-        """
-        from fedcal.privacy.making import made_again  # its accounting is of no use to an answer
-
-        plan = self.plan
-        with damaged("the terms of the job make no plan"):
-            facts = Federation.from_fields({**self.job, "seed": 0}, classes=plan.federation.classes)
-            for name in facts.__dataclass_fields__:
-                what, own = f"{name} of the plan, by the job's facts,", getattr(facts, name)
-                same(what, getattr(plan.federation, name), own)
-            own_plan = made_again(plan)
-            for name in own_plan.__dataclass_fields__:
-                what = "noise" if name == "mechanism" else name.replace("_", " ")
-                what = f"{what} of the plan, by its own epsilon, bound, rounds and rates,"
-                same(what, getattr(plan, name), getattr(own_plan, name))
-            protocol = under_protocol(self.job)
-            same("committee of the plan, by the job's facts,", bool(plan.committee), protocol)
-            whole("the number of questions", len(self.questions), 1)
-            for question in self.questions:
-                question.check_declared()
-                self._check_fits(QUERIES[question.kind])
-
-    def _check_fits(self, query: type[Query]) -> None:
-        """Refuse a question whose answers the plan's noise does not protect."""
-        plan, what = self.plan, f"the question '{query.kind}'"
-        if plan.bound is None:
-            return
-        same(f"part that the bound of {what} is per", plan.bound.per, query.part(plan.unit))
-        same(f"coin of {what}, which all clients answer,", query.everyone, False)
-        if plan.parts > 1:
-            same(f"answers of a site to {what}, in a job of parts,", query.asked_once, True)
-        one_hot = plan.mechanism.answers == "onehot"
-        same(f"unary encoding of {what}", one_hot, issubclass(query, OneHotQuery))
 
     def check_job(self, fields: Mapping[str, Any]) -> None:
         """Refuse a run config that states other public facts; it may leave those of `_OPEN` out."""

@@ -355,7 +355,7 @@ class FlowerTransport(Method, Strategy):
                 raise RoundFailed(f"a node says it is site {own}, which cannot be{same}")
             return own
         if self.secure is not None:
-            why = "it was started without --federation"
+            why = "it has accepted no study"
             raise RoundFailed(f"a site does not say which one of the federation it is: {why}")
         if not self.tolerant:
             raise RoundFailed("a node does not say which site it is")

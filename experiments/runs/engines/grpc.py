@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.clients.site.prepared import FEDERATION, prepare
+from fedcal.clients.site.prepared import FEDERATION
+from fedcal.clients.site.preparing import prepare
 from fedcal.core.checks import whole
 from fedcal.core.shards import Shards
 from fedcal.experiments.deploy.certificates import make_certificates

@@ -10,7 +10,8 @@ from policies import policy_text
 from refusals import each_is_refused, refused
 
 from fedcal.clients.site import guard
-from fedcal.clients.site.prepared import Prepared, prepare, prepared
+from fedcal.clients.site.prepared import Prepared, prepared
+from fedcal.clients.site.preparing import prepare
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards

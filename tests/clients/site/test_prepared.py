@@ -9,7 +9,8 @@ import pytest
 from refusals import refused
 
 from fedcal.clients.site.guard import own_terms
-from fedcal.clients.site.prepared import LOCK, SITE, alone, prepare, prepared
+from fedcal.clients.site.prepared import LOCK, SITE, alone, prepared
+from fedcal.clients.site.preparing import prepare
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards

@@ -27,7 +27,8 @@ from refusals import refused
 import fedcal
 from fedcal.clients.site.account import CLAIMED, OWN_NOISE, BudgetCaps, JobFacts
 from fedcal.clients.site.policy import Policy
-from fedcal.clients.site.prepared import Prepared, prepare, prepared
+from fedcal.clients.site.prepared import Prepared, prepared
+from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import (
     KEPT_JOBS,
     KEPT_ROUNDS,

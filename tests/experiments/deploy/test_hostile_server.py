@@ -13,7 +13,8 @@ import pytest
 from hostile_server import JOB
 from superlink import SuperLink
 
-from fedcal.clients.site.prepared import prepare, prepared
+from fedcal.clients.site.prepared import prepared
+from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import records_of
 from fedcal.core.shards import Shards
 from fedcal.experiments.deploy.flower_app import app_toml

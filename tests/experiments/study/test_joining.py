@@ -129,6 +129,7 @@ def test_a_score_is_of_the_positive_class_and_all_sites_are_asked_the_same(tmp_p
     other = rows_of(ONE, str(write_rows(file, right | logits)))[0].shards
     assert other.input == "probs"
     np.testing.assert_allclose(other.logits[:, 1] - other.logits[:, 0], odds, atol=1e-9)
+    np.testing.assert_allclose(other.probs, shards.probs, atol=1e-9)
     assert other.subjects is not None
 
 

@@ -15,6 +15,7 @@ from fedcal.clients.questions.search import AccuracyGap
 from fedcal.clients.questions.temperature import TemperatureScores
 from fedcal.core.errors import InputError
 from fedcal.privacy import Federation
+from fedcal.privacy.accepting import check_terms
 from fedcal.privacy.agreement import AGREED, PROTOCOL, Terms, job_digest, key_of_job
 from fedcal.privacy.query import QUERIES
 from fedcal.privacy.request import Asked, Request
@@ -131,7 +132,7 @@ def test_a_site_answers_the_server_s_request_from_its_own_terms(name):
     for job in found:
         plain = json.loads(json.dumps(job.terms().to_plain(), allow_nan=False))
         terms = Terms.from_plain(plain)
-        terms.check()
+        check_terms(terms)
         assert terms.plan == job.plan
         request, own = opened(job), terms.request(asked_of(job))
         own = replace(own, context=replace(own.context, run=request.context.run))

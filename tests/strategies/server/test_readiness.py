@@ -15,7 +15,8 @@ from refusals import refused
 
 import fedcal.strategies.server_app as server
 from fedcal.clients.questions.temperature import TemperatureScores
-from fedcal.clients.site.prepared import TERMS, prepare, prepared
+from fedcal.clients.site.prepared import TERMS, prepared
+from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process import site_app
 from fedcal.clients.site.store import RECORDS, SiteRecords, records_of
 from fedcal.core.errors import FedcalError, InputError, RoundFailed

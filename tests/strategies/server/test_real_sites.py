@@ -17,7 +17,7 @@ from refusals import refused
 
 import fedcal.strategies.server_app as server
 from fedcal.clients.site.account import JobFacts
-from fedcal.clients.site.prepared import prepare
+from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process.site_app import site_app
 from fedcal.clients.site.results import RESULTS
 from fedcal.clients.site.store import RECORDS, SiteRecords

@@ -17,7 +17,7 @@ from fedcal import __version__
 from fedcal.calibrators import TemperatureScaling, load
 from fedcal.clients import replies
 from fedcal.clients.answers import contribute
-from fedcal.clients.site.prepared import prepare
+from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process import site_app
 from fedcal.clients.site.results import RESULTS
 from fedcal.clients.site.store import RECORDS
