@@ -154,12 +154,9 @@ def rows_of(
     """Return the rows of a site as a study counts them, and warnings for its own screen.
 
     Of two classes a column `score` is the probability of the positive one, and label 1 is that
-    class. Where a model is trained the rows are features. Raises InputError, one line, if rows cannot be read or lack what the study counts.
+    class. Where a model is trained the rows are features. Raises InputError, one line, if rows
+    cannot be read or lack what the study counts.
     """
-    if study.trains:
-        why = f"the study trains by {study.question.method}"
-        features = needed(f"features (.npz) in {data}", read_features(data, study.classes), why)
-        return features, []
     if study.trains:
         return _features(study, data), []
     rows, notes = read_rows(data, study.classes, reading, study.missing)
