@@ -330,6 +330,11 @@ class Study:
         return self.question.method == METHOD
 
     @property
+    def trains(self) -> bool:
+        """True if a release trains a model: rows are features, and no scores."""
+        return STRATEGIES[self.question.method].family == "train"
+
+    @property
     def settings(self) -> dict[str, Any]:
         """Settings of the method; sites accept each of them."""
         asked, sites = dict(self.question.settings), list(self.sites)
@@ -375,7 +380,8 @@ class Study:
         Sites with logits and sites with probabilities are asked the same.
         """
         job = job_of(self.config(engine=STUDY, **more), None)
-        return replace(job, roster="" if roster is None else roster.to_text(), input="probs")
+        of: Any = {"input": "logits" if self.trains else "probs"}
+        return replace(job, roster="" if roster is None else roster.to_text(), **of)
 
     @cached_property
     def plan(self) -> Plan:
