@@ -324,7 +324,7 @@ class Study:
             above = at in self.model.thresholds and at != 0.5
             exact.add(at if above else round(at - _POINT, 9))
             exact.add(0.5 if at == 0.5 else round(at + _POINT, 9))
-        return tuple(sorted({*exact, *np.round(expit(cuts), 6).tolist()}))
+        return tuple(sorted(exact.union(np.round(expit(cuts), 6).tolist())))
 
     @property
     def evaluates(self) -> bool:
