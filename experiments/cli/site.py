@@ -141,9 +141,7 @@ def status(kit: Path, *, json: Json = False) -> None:
 
     state = status(kit)
     jobs, shown = state["answered"], {k: v for k, v in state.items() if v is not None}
-    *periods, (_, release) = state["epsilon"].items()
-    spent = [f"{of['spent']:g} spent and {of['left']:g} left {name}" for name, of in periods]
-    shown["epsilon"] = ", ".join([*spent, f"{release:g} a release"])
+    shown["epsilon"] = ", ".join(f"{value:g} {name}" for name, value in state["epsilon"].items())
     shown["running"] = "yes" if state["running"] else "no"
     if "digest" in shown:
         shown["digest"] = in_words(state["digest"])
@@ -151,10 +149,12 @@ def status(kit: Path, *, json: Json = False) -> None:
     if jobs:
         rows = [[str(entry) for entry in job.values()] for job in jobs[-12:]]  # --json has all
         told.append(pages.Table("", tuple(jobs[0]), rows, left=(0, 1, 3)))
-    terminal.show([*told, *state["refused"], f"next: {state['next']}"], state, json=json)
+    terminal.show(
+        [*told, *state["judged"], *state["refused"], f"next: {state['next']}"], state, json=json
+    )
 
 
-_BELOW = ("answered", "refused", "next")
+_BELOW = ("answered", "judged", "refused", "next")
 
 
 def recalibrate(

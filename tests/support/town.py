@@ -133,7 +133,7 @@ class Town:
         """Epsilon, rounds that were answered, and state of a site's jobs."""
         with records_in(self.folder / f"sepsis-kits/{site}/state") as records:
             return [
-                {"epsilon": job.about.epsilon, "answered": job.answered, "closed": job.closed}
+                {"epsilon": job.epsilon, "answered": job.answered, "closed": job.closed}
                 for job in records.booked()
             ]
 

@@ -7,13 +7,15 @@ from dataclasses import replace
 from hashlib import sha256
 
 import pytest
+from policies import policy_text
 
-from fedcal.clients.site.account import CLAIMED, OWN_NOISE, BudgetCaps, JobFacts, spent_in_all
+from fedcal.clients.site.account import CLAIMED, OWN_NOISE, JobFacts, account
+from fedcal.clients.site.prepared import POLICY
 from fedcal.clients.site.store import RECORDS, SiteRecords
 from fedcal.experiments.cli.main import _run
 
 FACTS = JobFacts(
-    *("fedtemp", "user", "distributed", "zero-out", "gaussian", 1.0, 1e-6, 9, OWN_NOISE),
+    *("0" * 64, "fedtemp", "user", "distributed", "zero-out", "gaussian", 1.0, 1e-6, 9, OWN_NOISE),
     *("hub.example:9092", math.inf),
 )
 
@@ -38,12 +40,13 @@ def state(tmp_path):
         replace(FACTS, trust="central", verified=CLAIMED, epsilon=0.5, unit="example"),
         replace(FACTS, trust="secagg", epsilon=math.inf, delta=0.0),
     )
-    with SiteRecords(folder / RECORDS, limits=BudgetCaps(4.0, 1e-5)) as records:
+    (folder / POLICY).write_text(policy_text(epsilon_total=4.0, delta_total=1e-5))
+    with SiteRecords(folder / RECORDS) as records:
         for about in (FACTS, *others):
-            job = sha256(repr(about).encode()).hexdigest()
+            about = replace(about, job=sha256(repr(about).encode()).hexdigest())
             for round in (1, 2):
-                records.answer(job, about, round, "q", lambda: b"words")
-        records.finish(job)
+                records.answer(about, round, "q", lambda: b"words")
+        records.finish(about.job)
     return folder
 
 
@@ -51,7 +54,7 @@ def books(state):
     """Whether nothing is answered, the account's epsilon, and what was booked."""
     with SiteRecords(state / RECORDS) as records:
         booked = records.booked()
-        return records.refusal, spent_in_all([job.about for job in booked])[1], booked
+        return records.refusal, math.fsum(cost for cost, _ in account(booked)[1]), booked
 
 
 def test_a_restored_site_answers_nothing_until_its_jobs_are_closed(tmp_path, state, says):
@@ -74,7 +77,8 @@ def test_a_restored_site_answers_nothing_until_its_jobs_are_closed(tmp_path, sta
 
 def spend(state, epsilon, job):
     with SiteRecords(state / RECORDS) as records:
-        records.answer(job * 64, replace(FACTS, epsilon=epsilon), 1, "q", lambda: b"words")
+        about = replace(FACTS, job=job * 64, epsilon=epsilon)
+        records.answer(about, 1, "q", lambda: b"words")
 
 
 def put_back_the_records(state, backup):
@@ -123,7 +127,7 @@ def test_what_was_spent_elsewhere_is_said_and_booked(state, says, tmp_path):
     assert (code, "unit of --spent" in err) == (2, True)
     assert says("site", "restored", state.parent, "--spent", "0.25,1e-6,example")[0] == 0
     _, spent, booked = books(state)
-    assert (spent, booked[-1].about.method) == (2.75, "carried over")
+    assert (spent, booked[-1].method) == (2.75, "carried over")
     none = tmp_path / "none"
     none.mkdir()
     code, out, err = says("site", "restored", none)
