@@ -72,6 +72,9 @@ class Reading:
         }
 
 
+AS_IT_IS = Reading()
+
+
 def _pairs(option: str, text: str | None) -> dict[str, str]:
     """Return an option's list OLD=NEW,...; InputError for anything else."""
     pairs: dict[str, str] = {}

@@ -8,14 +8,9 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal import datasets
-from fedcal.clients.site.guard import _check_inputs
-from fedcal.clients.site.prepared import prepared
-from fedcal.clients.site.preparing import prepare
 from fedcal.core.errors import InputError
-from fedcal.core.shards import Shards
 from fedcal.datasets.site_csv import Reading
 from fedcal.experiments.deploy.rows import SiteRows, read_rows, shards_of
-from fedcal.training import networks as network
 
 LOGITS = np.arange(12.0).reshape(6, 2)
 LABELS = [0, 1, 0, 1, 1, 0]
@@ -93,13 +88,3 @@ def test_inverted_scores_and_one_class_are_warned_of():
     first, second = SiteRows(rows, shards_of(rows), ("well", "sick")).doubts()
     assert first.startswith("warning: the scores rank rows the wrong way round: rows of sick have")
     assert second.startswith("warning: test rows: all 60 rows have the same label, well")
-
-
-def test_a_site_that_trains_needs_the_extra(tmp_path, monkeypatch):
-    inputs, one = np.zeros((6, 4), np.float32), np.zeros(6, np.int64)
-    shards = Shards.from_owner(LOGITS, np.array(LABELS), one, 1, inputs=inputs)
-    prepare(tmp_path / "site", shards)
-    monkeypatch.setattr(network, "find_spec", {"torch": 1}.get)
-    said = r"training a model needs the package opacus, which is not installed: .*fedcal\[train\]"
-    with pytest.raises(InputError, match=said):
-        _check_inputs((4,), prepared(tmp_path / "site"))
