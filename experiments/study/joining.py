@@ -21,7 +21,7 @@ from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import needed, one_of, same, whole
 from fedcal.core.errors import InputError, system_errors
 from fedcal.core.shards import Shards
-from fedcal.datasets.site_csv import Reading
+from fedcal.datasets.site_csv import AS_IT_IS, Reading
 from fedcal.evaluation.sites.verdicts import misread
 from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.deploy.fleet import public_key
@@ -144,7 +144,7 @@ class Kit:
 
 
 def rows_of(
-    study: Study, data: str, site: str = "", reading: Reading | None = None
+    study: Study, data: str, site: str = "", reading: Reading = AS_IT_IS
 ) -> tuple[SiteRows, list[str]]:
     """Return the rows of a site as a study counts them, and warnings for its own screen.
 
@@ -243,7 +243,7 @@ def join(
     check_kit(folder, known | made | {KEYS} if adopt else known)
     data = os.path.abspath(data) if Path(data).exists() else data
     if reading is None:
-        reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else Reading()
+        reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else AS_IT_IS
     rows, warnings = rows_of(kit.study, data, kit.site, reading)
     stays = f"{folder} stays as it is"
     if reversed_order := against_outcomes(rows.shards):
