@@ -19,7 +19,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedcal.clients.client_app import answer_with, drawn, request_in
+from fedcal.clients.client_app import request_in
+from fedcal.clients.replies import answer_with, drawn
 from fedcal.core.errors import InputError
 from fedcal.core.kinds import RANGE_TOLERANCE, Kind
 from fedcal.core.labels import MISSING, loose_ids

@@ -4,13 +4,13 @@ import logging
 from collections.abc import Callable
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedcal.clients.answers import contribute
-from fedcal.clients.site.process.limits import OverLimit
+from fedcal.clients.replies import answer_with
 from fedcal.clients.site.sources import dealt_to, site_rows
-from fedcal.core import errors, optional, types
+from fedcal.core import errors
 from fedcal.core.shards import Shards
 from fedcal.privacy.request import Request
 
@@ -51,6 +51,8 @@ def client_app(
     def reply_to(message: Message, context: Context) -> Message:
         method = str(context.run_config.get("method", ""))
         if simulated and ":" in method:  # of another package, perhaps with a question of its own
+            from fedcal.core import optional
+
             optional.named("method", method)
         request = request_in(message)
         try:
@@ -70,55 +72,6 @@ def request_in(message: Message) -> Request:
     """Return the question of a `query.answer`; InputError if it makes no sense."""
     records = message.content.config_records
     return Request.from_fields(records["query"], records.get("context", {}))
-
-
-def drawn(
-    shards: Shards | None, request: Request, site: int, *, simulated: bool, private: bool
-) -> tuple[types.Words, Exception | None]:
-    """Return the contribution, (length,), and an error of its rows, hidden if private.
-
-    A hostile question may fail on some rows and not on others. Whether it did would be an exact
-    fact about them, and so the server is told of no failure that a client without rows does not
-    have. What failed is returned, for the client's own log.
-    """
-
-    def of(rows: Shards | None) -> types.Words:
-        return np.asarray(contribute(rows, request, np.array([site]), simulated=simulated)[0])
-
-    try:
-        return of(shards), None
-    except OverLimit:
-        raise  # the server sees how long an answer takes in any case
-    except Exception as e:
-        if not private or shards is None:
-            raise
-        return of(shards.keep(np.zeros(0, np.int64))), e
-
-
-def asks_for_masks(message: Message) -> bool:
-    """Return whether the server names a cohort, whose members mask their answers."""
-    return "masking" in message.content.config_records
-
-
-def answer_with(words: types.Words, message: Message, request: Request, site: int) -> Message:
-    """Return the reply to a `query.answer`: a contribution, masked if there is a cohort.
-
-    Parameters
-    ----------
-    words
-        (length,)
-    site
-        number of the client in the cohort; of no use without one
-    """
-    if asks_for_masks(message):
-        from fedcal.secure_aggregation.masking import mask  # in simulations alone
-
-        masking = message.content.config_records["masking"]
-        cohort: list[int] = masking["cohort"]  # type: ignore[assignment]
-        seed = int(masking["seed"])  # type: ignore[arg-type]
-        words = words + mask(site, cohort, seed, request.round, len(words))
-    record = ArrayRecord({"words": Array(words)})
-    return Message(RecordDict({"answer": record}), reply_to=message)
 
 
 app = client_app(

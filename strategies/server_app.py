@@ -22,7 +22,7 @@ from fedcal import datasets
 from fedcal.core import checks, optional, printable
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.partition import DEALT, deal
-from fedcal.privacy.agreement import job_digest
+from fedcal.privacy.agreement import job_digest, key_of_job
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies import base, register, settings, warnings
 from fedcal.strategies.server import collector, exchange, participation, run_folder, transport
@@ -82,8 +82,12 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
             strategy.tolerant, strategy.class_digest = job.tolerant, job.class_digest
             strategy.without_unready = without_unready
             strategy.scores = (job.federation.classes, job.input)
+            strategy.terms = key_of_job(job.to_fields(), job.plan)
             if job.plan.committee:
-                roster, agreed = Roster.from_text(job.roster), job_digest(fields, strategy.run)
+                roster, agreed = (
+                    Roster.from_text(job.roster),
+                    job_digest(strategy.terms, strategy.run),
+                )
                 strategy.secure = collector.SecureRounds(roster, agreed, strategy.run, folder)
             strategy.assign_sites(met if job.tolerant else ())
             if job.tolerant:
@@ -259,7 +263,7 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: participation.NodeIn
     if job.tolerant and not known and job.plan.model.shared and not job.plan.committee:
         why = "the server would see each share of the noise"
         needs = f"trust '{job.plan.trust}' with real sites needs secure aggregation among them"
-        raise InputError(f"{needs}: {why}; give --federation, or use central or local")
+        raise InputError(f"{needs}: {why}; make a study, or use central or local")
     rows_open = settings.lacks_rows(job.method, job.federation, job.settings)
     missing = [key for key in ("classes", "input") if not fields[key]]
     # Rows in a file that was written for this run were looked at by who wrote it.

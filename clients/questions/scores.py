@@ -376,7 +376,7 @@ def group_of(shards: Shards, names: tuple[str, ...], by: score_table.By = "group
         return np.zeros(len(shards.labels), np.int64)
     place = {look_of(name): k for k, name in enumerate(names)}
     if by == "site":
-        needed("a site's name", shards.names or None, "rows are counted by site: --federation")
+        needed("a site's name", shards.names or None, "rows are counted by site")
         if unknown := [name for name in shards.names if look_of(name) not in place]:
             raise InputError(f"rows are counted by site, but {unknown[0]!r} is not among the sites")
         return np.array([place[look_of(name)] for name in shards.names], np.int64)[shards.owner]

@@ -4,7 +4,7 @@ import datetime
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,8 +13,7 @@ import numpy as np
 from fedcal.clients.site.policy import Policy
 from fedcal.core import checks
 from fedcal.core.errors import damaged
-from fedcal.privacy.agreement import job_digest
-from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.agreement import Terms, job_digest
 from fedcal.units import UNITS
 
 OWN_NOISE, CLAIMED = "own noise", "claimed"
@@ -73,23 +72,11 @@ class JobFacts:
     answered: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any], run: str, plan: Plan, server: str) -> Self:
-        """Return the facts of a run that a server asks for now.
-
-        Parameters
-        ----------
-        fields
-            the run config: the job's public facts
-        run
-            its name
-        plan
-            this site's own
-        server
-            its name, in words
-        """
-        names = ("unit", "trust", "adjacency", "epsilon", "delta", "rounds")
+    def of(cls, terms: Terms, run: str, server: str) -> Self:
+        """Return the facts of a run that a server, which has this name, asks for now."""
+        plan, names = terms.plan, ("unit", "trust", "adjacency", "epsilon", "delta", "rounds")
         own: dict[str, Any] = {name: getattr(plan, name) for name in names}
-        own |= {"job": job_digest(fields, run), "method": checks.read(fields, "method", str)}
+        own |= {"job": job_digest(terms.key, run), "method": terms.job["method"]}
         own["verified"] = OWN_NOISE if plan.model.noise_by == "client" else CLAIMED
         expires = time.time() + LIFETIME_S
         return cls(**own, mechanism=plan.mechanism.name, server=server, expires=expires)

@@ -29,9 +29,9 @@ from fedcal.clients.site.prepared import Prepared, count_file
 from fedcal.core.checks import needed, same, whole
 from fedcal.core.errors import InputError, damaged, system_errors
 from fedcal.core.types import Words
-from fedcal.privacy.ledger import check_caps
+from fedcal.privacy.privacy import check_caps
 from fedcal.privacy.request import Request
-from fedcal.storage.atomic import posix_locks, whole_file
+from fedcal.storage.atomic import posix_locks, write_whole
 from fedcal.storage.database import Database
 
 RECORDS = "records.sqlite"
@@ -612,7 +612,7 @@ def finish(site: Prepared, job: JobFacts, run: str) -> None:
 
     Beside the result stays a receipt: the job, and what it was charged.
     """
-    with whole_file(site.folder / RECEIPTS.replace("*", run)) as file:
-        file.write(f"{job.job} {account.in_text(account.spent_in_all([job]))}".encode())
+    charge = account.in_text(account.spent_in_all([job]))
+    write_whole(site.folder / RECEIPTS.replace("*", run), f"{job.job} {charge}")
     with records_of(site) as records:
         records.finish(job.job)

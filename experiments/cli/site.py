@@ -149,10 +149,12 @@ def status(kit: Path, *, json: Json = False) -> None:
     if jobs:
         rows = [[str(entry) for entry in job.values()] for job in jobs[-12:]]  # --json has all
         told.append(pages.Table("", tuple(jobs[0]), rows, left=(0, 1, 3)))
-    terminal.show([*told, *state["refused"], f"next: {state['next']}"], state, json=json)
+    terminal.show(
+        [*told, *state["judged"], *state["refused"], f"next: {state['next']}"], state, json=json
+    )
 
 
-_BELOW = ("answered", "refused", "next")
+_BELOW = ("answered", "judged", "refused", "next")
 
 
 def recalibrate(

@@ -1,5 +1,6 @@
 """The commands `fedcal study ...`: those of the coordinator and of the server."""
 
+import sys
 from pathlib import Path
 
 from fedcal.core import checks, errors
@@ -8,7 +9,7 @@ from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import Json, Quiet
 from fedcal.experiments.report.page import said
 from fedcal.experiments.report.tables import print_table
-from fedcal.experiments.report.terminal import Stopped, console, progress, show
+from fedcal.experiments.report.terminal import Stopped, console, must_agree, progress, show
 from fedcal.experiments.runs.config import parse_setting
 from fedcal.experiments.runs.jobs import METHOD
 from fedcal.experiments.study import kits, study_file
@@ -234,6 +235,8 @@ def run(
     else:
         why = "--rehearse contacts no site"
         checks.unused(why, control=control, without_unready=without_unready or None)
+    if rehearse is None and sys.stdin.isatty() and (question := run.question_before(file, name)):
+        must_agree(question, f"{name} was not asked for")
     with progress(f"{name}: waiting for the sites", quiet=quiet) as steps:
         if rehearse is not None:
             quarter = run.rehearse(file, name, rehearse, seed=seed or 0)

@@ -1,4 +1,4 @@
-"""`fedcal site`: rows of one site, a SuperNode over them, and what is said meanwhile."""
+"""`fedcal site start`: rows of one site, a SuperNode over them, and what is said meanwhile."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from fedcal.clients.site.policy import CPU_SECONDS, NO_POLICY, Policy
-from fedcal.clients.site.prepared import FEDERATION, count_beside, prepare, prepared
+from fedcal.clients.site.policy import CPU_SECONDS
+from fedcal.clients.site.prepared import FEDERATION, prepared
+from fedcal.clients.site.preparing import count_beside, prepare
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
-from fedcal.core import checks, flower_internals
+from fedcal.core import flower_internals
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
 from fedcal.experiments.deploy.rows import SiteRows
@@ -28,8 +29,6 @@ from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, su
 from fedcal.experiments.report.terminal import Stopped, console
 from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.strategies import STRATEGIES
-from fedcal.strategies.settings import settings_of
 
 NO_CONNECTION = 305
 """Flower's exit code where the SuperLink does not take a node."""
@@ -96,8 +95,6 @@ def run_site(
     """
     flower_internals.check_flower()
     own, context = public_key(key), trusted(root_certificates)
-    if policy is not None:
-        check_policy(policy)
     check_federation(state, federation)
     rules: dict[str, Any] = {"federation": federation, "sign_key": sign_key}
     rules |= {"policy": policy, "terms": terms}
@@ -126,16 +123,6 @@ def run_site(
     except KeyboardInterrupt:
         log.info("stopped")
         raise Stopped("the site is stopped; the same command starts it again") from None
-
-
-def check_policy(path: Path) -> None:
-    """InputError if a policy speaks of methods or settings that fedcal does not have."""
-    policy = Policy.read(path)
-    for method in policy.methods:
-        checks.one_of(f"method of {path}", method, STRATEGIES, "fedcal simulate --help")
-    for method, settings in policy.settings.items():
-        for name in settings:
-            checks.one_of(f"setting of {method} in {path}", name, settings_of(method))
 
 
 def check_federation(state: Path, federation: Path | None) -> None:
@@ -172,7 +159,7 @@ def _log_rules(state: Path) -> None:
     site = prepared(state)
     if (roster := site.roster) is not None:
         log.info("site %d of the federation %s, digest %s", site.place, roster.name, roster.digest)
-    for line in [NO_POLICY] if site.policy is None else site.policy.described():
+    for line in () if site.policy is None else site.policy.described():
         log.info(line)
     with records_in(state) as records:
         if why := records.refusal:
@@ -274,8 +261,7 @@ class _Rows:
 
     def prepare(self, rows: SiteRows) -> None:
         """Write rows where messages are answered."""
-        tested: dict[str, Any] = {"test": rows.test, "test_inputs": rows.test_inputs}
-        prepare(self._state, rows.shards, names=rows.names, **tested, **self._rules)
+        prepare(self._state, rows.shards, names=rows.names, test=rows.test, **self._rules)
 
     def renewed(self) -> SiteRows | None:
         """Return the rows of a file that has changed, once it is steady and nobody asks for rows.

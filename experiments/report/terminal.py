@@ -39,6 +39,13 @@ def console(*, stderr: bool = False, markup: bool = False) -> Console:
     return _Harmless(stderr=stderr, markup=markup, emoji=False, highlight=False, soft_wrap=True)
 
 
+def must_agree(question: str, otherwise: str) -> None:
+    """Ask a person; InputError that says what is `otherwise`, unless they type yes."""
+    console().print(f"{question} Type yes:")
+    if sys.stdin.readline().strip() != "yes":
+        raise errors.InputError(f"{otherwise}: a person must type yes")
+
+
 def show(
     parts: Iterable[str | pages.Part],
     record: Any = None,

@@ -12,9 +12,7 @@ from fedcal.evaluation import by_group, drift, intervals, page, thresholds
 from fedcal.evaluation.estimates import METRICS
 from fedcal.evaluation.findings import ESTIMANDS, Findings
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.sites.verdicts import changes_under
 from fedcal.experiments.runs import folders, result
-from fedcal.metrics import gap_change
 from fedcal.metrics.names import heading
 from fedcal.storage.atomic import path_of
 
@@ -52,8 +50,6 @@ class Reading:
         made of it, if one was asked for
     changes
         since an earlier release: tests by name; {} if none was given
-    gaps
-        of each site or group before and after the calibrator; {} without
     unknown
         what a release does not say, and so was not compared
     """
@@ -65,7 +61,6 @@ class Reading:
     chosen: thresholds.Threshold | None
     calibrator: OfScore | None
     changes: Mapping[str, drift.Change]
-    gaps: Mapping[str, gap_change.GapChange]
     unknown: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -76,8 +71,6 @@ class Reading:
         if self.changes:
             content["changes"] = {name: change.to_json() for name, change in self.changes.items()}
             content["not_compared"] = list(self.unknown)
-        if self.gaps:
-            content["groups_change"] = gap_change.changes_record(self.gaps, self.found.score)
         content["class_names"] = None if names is None else list(names)
         return {**content, "statement": list(self.release.privacy)}
 
@@ -118,9 +111,6 @@ class Reading:
             ]
             note = f"{_P_VALUES} {self.not_compared}".rstrip()
             tables.append(pages.Table("Since the earlier release", heads, rows, note))
-        if self.gaps:
-            lines = gap_change.changes_record(self.gaps, self.found.score)
-            tables.append(by_group.change_table(lines, "group"))
         return tables if tables or self.calibrator is not None else None
 
     def _estimates(
@@ -216,8 +206,7 @@ def reread(
     findings = release.findings(threshold)
     if chosen is not None:
         findings, chosen = _joined(findings, chosen)
-    gaps = {} if made is None else changes_under(release, made)
-    read = Reading(path_of(path), release, findings, wished, chosen, made, {}, gaps)
+    read = Reading(path_of(path), release, findings, wished, chosen, made, {})
     if since is None:
         return read
     earlier = read_release(since)

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import log_softmax
 
+from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.prepared import SITE, alone
 from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import needed, one_of, same, whole
@@ -23,18 +25,20 @@ from fedcal.datasets.site_csv import Reading
 from fedcal.evaluation.sites.verdicts import misread
 from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.deploy.fleet import public_key
-from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows
+from fedcal.experiments.deploy.rows import SiteRows, read_rows, shards_of
 from fedcal.experiments.deploy.site import check_federation
 from fedcal.experiments.report.page import said
-from fedcal.experiments.report.terminal import console
+from fedcal.experiments.report.terminal import must_agree
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.study import kits
 from fedcal.experiments.study.earlier_rows import compared
 from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields
 from fedcal.experiments.study.study_file import Study, named
+from fedcal.privacy.accepting import check_terms
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
 from fedcal.storage.atomic import path_of, write_whole
+from fedcal.storage.toml_files import record_of
 from fedcal.units import Subject
 
 FEW, FEW_OF_A_CLASS = 100, 10
@@ -132,8 +136,8 @@ class Kit:
             "The other sites' results can give this site a calibrator: after a release, fedcal "
             f"site recalibrate {self.folder} evaluates one on these rows, here, and sends nothing."
         )
-        told: Any = {"advice": [advice, *rows.notes, *doubts], "who": self.study.subjects}
-        page = as_it_is(rows.shards, rows.name, f": {self.site}, for its own eyes", **told)
+        told, title = [advice, *rows.notes, *doubts], f": {self.site}, for its own eyes"
+        page = as_it_is(rows.shards, rows.rows.name, title, told, rows.who)
         page.save(self.folder / HOME)
         write_whole(self.own / ROWS, to_json({"data": data, "reading": asdict(reading)}))
         return doubts
@@ -157,12 +161,11 @@ def rows_of(
     if study.groups:
         what = f"a column group of {data} with {named(study.groups)}"
         needed(what, groups & set(study.groups) or None, "the study counts these groups")
-    site_rows = of_scores(rows, study.classes, notes)
     # sites with logits and sites with probabilities are asked the same
-    shards = replace(site_rows.shards, input="probs")
-    site_rows = replace(
-        site_rows, counts=site_rows.counts.replace("subjects", study.subjects), shards=shards
-    )
+    shards = shards_of(rows)
+    if shards.input == "logits":
+        shards = replace(shards, logits=log_softmax(shards.logits, axis=1), input="probs")
+    site_rows = SiteRows(rows, shards, study.classes, notes, study.subjects)
     subjects = shards.subjects if study.unit == Subject.name else None
     own = len(shards.labels if subjects is None else np.unique(subjects))
     edges = np.array([0.0, *study.cuts, 1.0])
@@ -196,13 +199,6 @@ def _point_masses(shards: Shards, named: Sequence[float]) -> str:
         f"many rows have the same score, {', '.join(most)}: if these are the model's points, ask "
         "the coordinator to name them all in the study (points), from the model and not from rows"
     )
-
-
-def _must_agree(folder: Path, question: str) -> None:
-    """Ask a person on this site's screen; InputError unless they type yes."""
-    console().print(f"{question} Type yes:")
-    if sys.stdin.readline().strip() != "yes":
-        raise InputError(f"{folder} stays as it is: a person must type yes")
 
 
 def join(
@@ -249,12 +245,13 @@ def join(
     if reading is None:
         reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else Reading()
     rows, warnings = rows_of(kit.study, data, kit.site, reading)
+    stays = f"{folder} stays as it is"
     if reversed_order := against_outcomes(rows.shards):
-        _must_agree(folder, f"{reversed_order} This site's results would be wrong. Go on?")
+        must_agree(f"{reversed_order} This site's results would be wrong. Go on?", stays)
     if adopt and (strange := sorted({path.name for path in folder.iterdir()} - known)):
         what = f"{folder} holds {named(strange)}, which no kit brings. Whoever made these could"
         what += " read what this site sends. Did this site itself, by fedcal 0.2 or elsewhere"
-        _must_agree(folder, f"{what}? Its keys then move to {own}.")
+        must_agree(f"{what}? Its keys then move to {own}.", stays)
     with system_errors(f"cannot write {own}"):
         for place in (*reversed(own.parents[:3]), own):
             place.mkdir(0o700, parents=True, exist_ok=True)
@@ -311,9 +308,15 @@ class Offer:
                 f"{path} has another key for {site} than this site's own: not accepted. Ask the "
                 f"coordinator whose key it is, and send {site}{JOIN} again"
             )
-        sealed.asked.check()
-        federation = sealed.asked.job["roster"]
-        same(f"federation of what {path} asks", federation, sealed.roster.to_text())
+        check_terms(sealed.asked)
+        asked, own = (one.to_plain() for one in (sealed.asked, study.asked(sealed.roster)))
+        for name, fact in own["job"].items():
+            same(f"{name} of what is asked, by the study itself,", asked["job"][name], fact)
+        same("questions that are asked, by the study itself,", asked["questions"], own["questions"])
+        bounds = asked["plan"]["bound"], own["plan"]["bound"]
+        same("bound of what is asked, by the study itself,", *bounds)
+        rules = record_of(Policy, study.policy(sealed.roster.digest), "a site's policy")
+        rules.check(sealed.asked, sealed.roster, study.since)
         own = (folder / kits.AUTHORITY).read_text("ascii", "replace")
         same(f"server's authority in {path} (else ask for a new kit)", sealed.authority, own)
         return cls(kit, sealed, path.read_text("utf-8"))

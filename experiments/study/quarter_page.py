@@ -16,7 +16,6 @@ from fedcal.experiments.report import page
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.figures.parts import drawn
 from fedcal.experiments.study.study_file import named
-from fedcal.metrics.names import heading
 
 Told = Mapping[str, Any]
 """The content of `study.json`."""
@@ -58,9 +57,9 @@ def _ranks(quarter: Told) -> str:
     """Return whether the scores of all sites together rank outcomes: yes, not, maybe."""
     auc = quarter["all"]["auc"]
     best = max(one["auc"]["low"] for one in quarter["sites"].values())
-    if max(auc["high"], best) < _NO_RANKING:
+    if max(auc["high"], best) < _NO_RANKING and auc["high"] >= 0.5:
         return "not"
-    return "yes" if auc["low"] > 0.5 else "maybe"
+    return "yes" if auc["low"] > 0.5 or auc["high"] < 0.5 else "maybe"
 
 
 def some(names: Sequence[str]) -> str:
@@ -114,16 +113,15 @@ _SHARES = {
 
 def quarter_page(quarter: Told, *where: Path) -> page.Page:
     """Return the page of a quarter; KeyError or TypeError for another content."""
-    lines = [_line(site, words, quarter) for site, words in _verdicts(quarter)]
-    first_lines = [*lines[:MOST_LINES], _line(_EVERY, "", quarter)]
-    rate = "prevalence" if quarter["score"] == "positive" else "accuracy"
-    names = quarter["plural"], f"{rate}, %", "AUC", "O:E"
-    columns = ("site", "verdict", *names, "gap, points")
+    verdicts = list(_verdicts(quarter))
+    shown = [*verdicts[:MOST_LINES], (_EVERY, "")]
+    lines = [(site, words, *_numbers(site, quarter)[:-1]) for site, words in shown]
+    columns = ("site", "verdict", *_heads(quarter), "gap, points")
     told = page.words(
         "quarter",
         told=quarter,
         cuts=", ".join(f"{edge:.4g}" for edge in quarter["edges"][1:-1]),
-        more=len(lines) - MOST_LINES,
+        more=len(verdicts) - MOST_LINES,
         outcome=outcome(quarter),
         some=some,
         points=least_points,
@@ -132,7 +130,7 @@ def quarter_page(quarter: Told, *where: Path) -> page.Page:
     )
     facts = [tuple(fact.split(": ", 1)) for fact in told["facts"] if ": " in fact]
     first: list[page.Shown] = [
-        pages.Table("", columns, first_lines, told["verdicts"][0], left=(0, 1)),
+        pages.Table("", columns, lines, told["verdicts"][0], left=(0, 1)),
         pages.Text("What to do next", tuple(quarter["next"])),
         pages.Text("What may be published", told["publish"], "plain"),
         pages.Table("The study", (), facts),
@@ -168,16 +166,25 @@ def _verdicts(quarter: Told) -> Iterator[tuple[str, str]]:
     yield from ((site, "absent") for site in quarter["absent"])
 
 
-def _line(site: str, words: str, quarter: Told) -> tuple[str, ...]:
-    """Return a line of page 1; "" in place of what is not known of a site."""
+def _numbers(site: str, quarter: Told) -> tuple[str, ...]:
+    """Return number, rate, AUC, O:E, gap and Brier score of a site; "" if it is absent."""
     one = quarter["all"] if site == _EVERY else quarter["sites"].get(site)
     if one is None:
-        return site, words, *[""] * 5
-    measured = quarter["metrics"][site]
-    rate = measured["of"].get("prevalence") or measured["of"].get("accuracy")
-    shown = _interval(rate, 100, 0) if rate else "too few"
-    both = _auc(one["auc"]), _interval(one["observed_expected"], 1, 1) or "unknown"
-    return site, words, _number(measured), shown, *both, _interval(one["gap"], 100, 0)
+        return ("",) * 6
+    measured, auc = quarter["metrics"][site], one["auc"]
+    rate, brier = (
+        (whole(name, from_json(e)) for name, e in measured["of"].items())
+        if measured["of"]
+        else ("too few",) * 2
+    )
+    return (
+        _number(measured),
+        rate,
+        _interval(auc) if auc["high"] - auc["low"] < _WIDE else "unknown",
+        _interval(one["observed_expected"]) or "unknown",
+        _interval(one["gap"], 100, 0),
+        brier,
+    )
 
 
 def _at_home(quarter: Told, sentence: str) -> str:
@@ -188,9 +195,10 @@ def _at_home(quarter: Told, sentence: str) -> str:
         words |= {"subject": protect, "subjects": plural}
 
     def said(found: re.Match[str]) -> str:
-        old = found[0]
-        new = words.get(old.lower(), old)
-        return new.capitalize() if old[0].isupper() else new
+        new = words.get(found[0].lower())
+        if new is None:
+            return found[0]
+        return new.capitalize() if found[0][0].isupper() else new
 
     return re.sub(r"`[^`]*`|\w+", said, sentence)
 
@@ -204,10 +212,6 @@ def _interval(estimate: Mapping[str, Any], scale: float = 1, digits: int = 2) ->
         f"{scale * estimate[k]:z.{digits}f}" if estimate[k] is not None else ends[k] for k in ends
     )
     return "{} ({} to {})".format(*shown)
-
-
-def _auc(estimate: Mapping[str, Any]) -> str:
-    return _interval(estimate) if estimate["high"] - estimate["low"] < _WIDE else "unknown"
 
 
 def _p_value(p: float) -> str:
@@ -231,12 +235,9 @@ def parts(quarter: Told) -> Iterator[pages.Part]:
     columns = ("intercept", "p-value", "seen from", "verdict")
     yield pages.Table("Calibration", ("site", *_COLUMNS[2:], *columns), tuple(rows), note)
     note = "Numbers with the standard deviation of their noise; metrics with 95 % intervals."
-    of = {_EVERY: quarter["all"]} | quarter["sites"]
-    more = {
-        "AUC": {site: _auc(one["auc"]) for site, one in of.items()},
-        "O:E": {site: _interval(one["observed_expected"]) or "unknown" for site, one in of.items()},
-    }
-    yield _measured("By site", quarter["metrics"], quarter, note, more)
+    columns = ("site", *_heads(quarter), "Brier score")
+    each = ((site, _numbers(site, quarter)) for site in quarter["metrics"])
+    yield pages.Table("By site", columns, tuple((site, *of[:4], of[-1]) for site, of in each), note)
     for name, one in quarter["since"].items():
         tests = quarter["changes"].get(name, {}).items()
         rows = []
@@ -247,7 +248,7 @@ def parts(quarter: Told) -> Iterator[pages.Part]:
         columns = ("calibration", "gap, points: change", "slope: change", "p-value")
         yield pages.Table(f"Change since {name}", ("site", *columns), tuple(rows))
     for at, each in quarter["thresholds"].items():
-        yield _measured(f"Threshold {at} of the {outcome(quarter)}", each, quarter, "", {})
+        yield _measured(f"Threshold {at} of the {outcome(quarter)}", each, quarter)
     if quarter["groups"]:
         note = "With 95 % intervals, each alone, where there are not too few; no verdicts."
         rows = []
@@ -265,18 +266,20 @@ def _number(one: Told) -> str:
     return f"{max(one['rows'], 0):,.0f} ± {one['noise']:,.0f}"
 
 
-def _measured(title: str, each: Told, quarter: Told, note: str, more: Told) -> pages.Table:
-    """Return a table of numbers and metrics of each site, `more` of them in words."""
+def _heads(quarter: Told) -> tuple[str, ...]:
+    rate = "prevalence, %" if quarter["score"] == "positive" else "accuracy, %"
+    return quarter["plural"], rate, "AUC", "O:E"
+
+
+def _measured(title: str, each: Told, quarter: Told) -> pages.Table:
+    """Return a table of numbers and metrics of each site at a threshold."""
     names = max((list(one["of"]) for one in each.values()), key=len)
     rows = []
     for site, one in each.items():
-        of = ((n, "accuracy" if n in _SHARES else n, from_json(e)) for n, e in one["of"].items())
-        whole_metrics = {name: whole(kind, estimate) for name, kind, estimate in of}
-        cells = (whole_metrics.get(name, "too few") for name in names)
-        rows.append((site, _number(one), *cells, *(own[site] for own in more.values())))
-    headings = [_SHARES.get(name) or heading(name, quarter["score"]) for name in names]
-    headings += more
-    return pages.Table(title, ("site", quarter["plural"], *headings), tuple(rows), note)
+        shares = {name: whole("accuracy", from_json(e)) for name, e in one["of"].items()}
+        rows.append((site, _number(one), *(shares.get(name, "too few") for name in names)))
+    headings = [_SHARES[name] for name in names]
+    return pages.Table(title, ("site", quarter["plural"], *headings), tuple(rows))
 
 
 def _curves(quarter: Told, note: str) -> Sheet | None:

@@ -3,7 +3,7 @@
 import datetime
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from fedcal.experiments.study.study_file import Study, check_file_name, named
 from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.storage.atomic import must_exist, must_not_exist
-from fedcal.strategies.server.checkpoint import CHECKPOINT
 from fedcal.strategies.server.outcome import OUTCOME, Progress
 
 
@@ -117,6 +116,22 @@ def _rows_of_sites(study: Study, data: str, seed: int) -> tuple[Dataset, bool]:
     return replace(rows, client=of[who], client_names=sites), True
 
 
+def question_before(path: Path, name: str) -> str:
+    """Return what to ask a person before a second release in one month; "" = nothing.
+
+    Sites may have no new rows yet. A release that goes on is no second one.
+    """
+    study = Sealed.read(path.with_suffix(SEALED)).study
+    month = f"{datetime.datetime.now(datetime.UTC):%Y-%m}"
+    released = releases_of(path.parent, study.study)
+    recent = [one for one, day in released.items() if day.startswith(month)]
+    begun = kits.folder_of(path, study.study, "server") / "runs" / name / SERVER
+    if not recent or begun.exists():
+        return ""
+    cost = f"{name} costs epsilon {study.epsilon_release:g}"
+    return f"{recent[-1]} was released this month, and {cost}: have the sites new rows?"
+
+
 def release(
     path: Path,
     name: str,
@@ -124,7 +139,6 @@ def release(
     at: str | None = None,
     without_unready: bool = False,
     progress: Progress | None = None,
-    confirm: Callable[[str], bool] | None = None,
 ) -> dict[str, Any]:
     """One release over the sites of a sealed study, on the server's machine.
 
@@ -132,15 +146,12 @@ def release(
 
     `path` is that of the study's file or of the sealed one, `name` of the folder beside it; `at` is
     HOST:PORT of the control port, None = as the server that runs here has it; `without_unready`
-    goes on without sites that say that they cannot take part. `confirm` is asked before a second
-    release in one month, which sites may answer from the same rows; None = nobody is asked.
-    Returns what `study.json` holds.
+    goes on without sites that say that they cannot take part. Returns what `study.json` holds.
 
     Raises
     ------
     InputError
-        The study is not sealed or was changed since, no server runs, the name is taken, or
-        `confirm` says no.
+        The study is not sealed or was changed since, no server runs, or the name is taken.
     FedcalError
         As `carried_out`.
     """
@@ -161,19 +172,12 @@ def release(
     if at is None:
         at = must_exist(home / kits.CONTROL, f"no server runs here. {serves} starts it")
         at = at.read_text("ascii").strip()
-    today = datetime.datetime.now(datetime.UTC).date()
-    work, year = home / "runs" / name, study.year(today)
+    work, year = home / "runs" / name, study.year(datetime.datetime.now(datetime.UTC).date())
     ledger = home / f"ledger-{year}.sqlite"
     books = {"ledger": str(ledger), "cap": study.epsilon}
     books["cap_delta"] = study.delta_release * study.per_year
     config = study.config(engine=STUDY, **books)
     job = study.job(sealed.roster, **books)
-    months = releases_of(path.parent, study.study).items()
-    recent = [one for one, day in months if day[:7] == f"{today:%Y-%m}"]
-    if recent and confirm is not None and not (work / SERVER / CHECKPOINT).exists():
-        question = f"{recent[-1]} was released this month: have the sites new rows since?"
-        if not confirm(f"{question} This release costs epsilon {study.epsilon_release:g}."):
-            raise InputError(f"{name} was not asked for: a person must say yes")
     more: dict[str, Any] = {"without_unready": without_unready, "progress": progress}
     try:
         outcome = carried_out(job, work, at, home / "ca.crt", **more)

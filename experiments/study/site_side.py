@@ -18,7 +18,7 @@ from fedcal.experiments.deploy import fleet, site
 from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.report.page import said
 from fedcal.experiments.runs.files import write_folder
-from fedcal.experiments.study import joining, kits
+from fedcal.experiments.study import joining, kept, kits
 from fedcal.storage.toml_files import record_of
 
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")
@@ -97,8 +97,9 @@ def status(folder: Path) -> dict[str, Any]:
     left_this_year = min(max(study.epsilon - this_year, 0.0), left)
     log = state / site_log.LOG
     lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
-    last = last_release(folder)
     has_joined, is_read = kit.has_joined, (state / prepared.SITE).exists()
+    judged = kept.judge(state) if is_read else []
+    last = last_release(folder)
     content: dict[str, Any] = {
         "study": study.study,
         "until": study.until.isoformat(),
@@ -118,6 +119,7 @@ def status(folder: Path) -> dict[str, Any]:
         "records": refusal or None,
         "release": None if last is None else str(last),
         "log": lines[-1] if lines else None,
+        "judged": judged,
         "refused": [line for line in lines if any(w in line for w in _REFUSALS)][-3:],
         "answered": jobs,
     }

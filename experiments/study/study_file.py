@@ -21,7 +21,6 @@ import tomli_w
 from scipy.special import expit, logit
 
 from fedcal import mechanisms, trust, units
-from fedcal.clients.site.policy import REQUIRED
 from fedcal.core.checks import interval, like, needed, one_of, positive, unused, whole
 from fedcal.core.classes import class_names, digest_of
 from fedcal.core.errors import InputError
@@ -363,7 +362,7 @@ class Study:
             unit=self.unit,
             trust=trust.Distributed.name,
             mechanism=mechanisms.Laplace.name if self.evaluates else AUTO,
-            secure_aggregation=REQUIRED,
+            secure_aggregation="protocol",
             quorum=(self.quorum - 0.5) / len(self.sites),
             colluding=self.colluding,
             set=self.settings,
@@ -393,7 +392,7 @@ class Study:
         return self.job(roster).terms()
 
     def policy(self, federation: str) -> dict[str, Any]:
-        """Return the tables of a site's `site.toml`: all that the study asks, and nothing else.
+        """Return the tables of a site's `site.toml`: for how long, with whom, how much in all.
 
         Parameters
         ----------
@@ -401,32 +400,17 @@ class Study:
             digest of the roster, which the site has compared
         """
         committee = self.committee
-        texts = {
-            k: v if isinstance(v, (str, float)) else json.dumps(v) for k, v in self.settings.items()
-        }
-        pinned = {k: [v, v] if isinstance(v, float) else [v] for k, v in texts.items()}
         return {
             "federation": federation,
-            "class-digest": self.class_digest,
             "begins": self.since,
             "expires": self.until,
-            "methods": [self.question.method],
-            "unit": [self.unit],
-            "trust": [trust.Distributed.name],
-            "mechanism": [self.plan.mechanism.name],
-            "adjacency": [units.UNITS[self.unit].adjacency(False)],
-            "rounds": self.plan.rounds,
-            "epsilon-per-run": self.epsilon_release,
             "epsilon-a-year": self.epsilon,
             "epsilon-total": self.epsilon_total,
-            "delta-per-run": self.delta_release,
             "delta-a-year": self.delta_release * self.per_year,
             "delta-total": self.delta_release * self.per_year * self.years,
-            "secure-aggregation": REQUIRED,
             "answers": self.quorum,
             "colluding": self.colluding,
             "committee": [[len(committee.members), committee.threshold]],
-            "settings": {self.question.method: pinned},
         }
 
 

@@ -341,7 +341,7 @@ def _column(
         elif empty is not None:
             _number("", name, lines[empty], value)
     elif name in IDS:
-        return _numbers_or_names(cells)
+        return numbers_or_names(cells)
     return np.array(cells, np.str_)
 
 
@@ -386,7 +386,7 @@ def _number(cell: str, column: str, line: int, value: Callable[[str], float]) ->
         raise InputError(f"line {line}: {problem}") from None
 
 
-def _numbers_or_names(names: list[str]) -> Any:
+def numbers_or_names(names: list[str]) -> Any:
     """Return numbers if all are written as numbers; "007" is a name, distinct from "7"."""
     try:
         numbers = np.array([int(name) for name in names], np.int64)

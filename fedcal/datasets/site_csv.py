@@ -23,9 +23,9 @@ from fedcal.core.classes import quoted
 from fedcal.core.errors import InputError
 from fedcal.core.labels import MISSING
 from fedcal.core.printable import listed, plain_name, value_of
+from fedcal.datasets import _tables as tables
 from fedcal.datasets._arrays import from_columns
 from fedcal.datasets._dataset import Dataset
-from fedcal.datasets._tables import DAMAGE, SINGLE, arguments, find_columns, study_columns
 from fedcal.storage.npz import check_room, intact, room
 
 SUFFIXES = (".csv", ".csv.gz")
@@ -70,6 +70,9 @@ class Reading:
             _key(entry): one_of("class of --labels", name, classes)
             for entry, name in self.labels.items()
         }
+
+
+AS_IT_IS = Reading()
 
 
 def _pairs(option: str, text: str | None) -> dict[str, str]:
@@ -125,17 +128,17 @@ def read_site_csv(
         The file cannot be read, or lacks a column; or, in one line, all lines that cannot be used
         by kind, with the numbers of the first three of each; or too many would be left out.
     """
-    with intact(DAMAGE):
+    with intact(tables.DAMAGE):
         header, lines, notes = _entries(path)
-    names, strange = study_columns(reading.renamed(header))
+    names, strange = tables.study_columns(reading.renamed(header))
     strange += [name for name in names if name.startswith("other_")]
     for name in {*reading.columns.values()}.intersection(strange):
         raise InputError(f"--map: {name!r} is no column of a study, such as label or score")
     there = [name for name in names if name not in strange]
-    if "label" not in there or not {*there}.difference(SINGLE):
+    if "label" not in there or not {*there}.difference(tables.SINGLE):
         what = "score columns" if "label" in there else "column 'label'"
         raise InputError(f"no {what} among {quoted(header)}; --map OLD=NEW gives one its name")
-    used = find_columns(there, True)
+    used = tables.find_columns(there, True)
     scores, of_label = used.models["scores"], names.index("label")
     places = [names.index(name) for name in scores.names]
     ids = {name: names.index(name) for name in used.single if name != "label"}
@@ -182,10 +185,11 @@ def read_site_csv(
     notes += [f"label {old} is {new}" for old, new in reading.labels.items()]
     if ignored := [name[:40] for name in strange if name]:
         notes.append(f"columns that are ignored: {listed(ignored)[:200]}")
-    columns: dict[str, Any] = {name: [row[k] for _, row in kept] for name, k in ids.items()}
-    columns = {name: np.array(x, np.str_) for name, x in (columns | {"label": labels}).items()}
+    columns: dict[str, Any] = {"label": np.array(labels, np.str_)}
+    for name, k in ids.items():
+        columns[name] = tables.numbers_or_names([row[k] for _, row in kept])
     columns["scores"] = np.array(values, np.float64).reshape(len(kept), len(places))
-    found = arguments(used, columns, False, lambda row: f"line {kept[row][0]}")
+    found = tables.arguments(used, columns, False, lambda row: f"line {kept[row][0]}")
     return from_columns(found, name=path.name, labels_required=False, classes=classes), notes
 
 

@@ -11,7 +11,7 @@ from fedcal.core.pages import Part, Table
 from fedcal.evaluation.estimators.calibration import ECES, FAR_TAIL
 from fedcal.evaluation.findings import KEYS, Findings, Key
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import HIDES, Estimate
+from fedcal.evaluation.intervals import Estimate
 from fedcal.evaluation.page import WIDEST, names_of, p_shown, reliability_part
 from fedcal.metrics.gap_change import ERROR, LEAST
 
@@ -99,10 +99,10 @@ def change_table(
 ) -> Table:
     """Return the table of gaps before and after, from `gap_change.changes_record`."""
     sites = change["sites"]
-    selected = sorted(sites, key=lambda s: (sites[s]["p_worse"], -abs(sites[s]["after"] or 0)))
+    selected = sorted(sites, key=lambda s: (sites[s]["p_worse"], -abs(sites[s]["after"])))
     verdicts = dict.fromkeys(change["worse"], "worse") | dict.fromkeys(change["better"], "better")
     rows = [
-        (name, _points(site["before"]), _points(site["after"]), verdicts.get(name, ""))
+        (name, *(f"{100 * site[k]:z.1f}" for k in ("before", "after")), verdicts.get(name, ""))
         for name, site in sites.items()
         if name in selected[:MOST_ROWS]
     ]
@@ -115,7 +115,3 @@ def change_table(
         note += f" Shown are the {len(rows)} of {len(sites)} {noun}s with the clearest growth."
     columns = (noun, *(f"gap {name}, points" for name in names), "")
     return Table(f"Gap of each {noun}, {' and '.join(names)}", columns, tuple(rows), note)
-
-
-def _points(gap: float | None) -> str:
-    return HIDES if gap is None else f"{100 * gap:z.1f}"

@@ -61,15 +61,12 @@ class GapChange:
         mean score less mean outcome
     p_worse, p_better
         p-values of the hypotheses that its size has not grown, and not shrunk; 1 = no verdict
-    hidden
-        noise leaves so little of the gaps themselves that they are not for print
     """
 
     before: float
     after: float
     p_worse: float
     p_better: float
-    hidden: bool = False
 
 
 def gap_change(
@@ -169,8 +166,5 @@ def changes_record(changes: Mapping[str, GapChange], score: str) -> dict[str, An
         "score": score,
         "worse": list(rejected({name: c.p_worse for name, c in changes.items()})),
         "better": list(rejected({name: c.p_better for name, c in changes.items()})),
-        "sites": {
-            name: vars(c) | ({"before": None, "after": None} if c.hidden else {})
-            for name, c in changes.items()
-        },
+        "sites": {name: vars(c) for name, c in changes.items()},
     }

@@ -33,7 +33,7 @@ sum honest clients cannot have made (`check_plausible`).
 """
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -43,13 +43,12 @@ from fedcal.core.errors import InputError, PrivacyError, RoundFailed
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.mechanisms import Source
-from fedcal.privacy.agreement import client_noise, coin_rate, context_under
+from fedcal.privacy.agreement import request_under
 from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.query import Query, fits
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.fixed_point import MOST_ROWS
-from fedcal.units.bounding import Bound
 
 
 @dataclass(frozen=True)
@@ -135,29 +134,19 @@ class Curator:
         if round_number <= self.opened:
             # Whatever became of it: two answers with fresh noise each are two releases.
             raise PrivacyError(f"round {round_number} was already asked: no client answers twice")
-        if not self.plan.private:
-            bound = Bound(query.lengths(), norms, "per_block" if norms else "joint")
-        elif self.plan.bound is None or query.everyone or not fits(self.plan.bound, query):
-            raise PrivacyError(
-                f"the query '{query.kind}' is not the one that the plan was made for"
-            )
-        elif self.plan.on_integers and not query.whole(self.plan.bound.per):
-            raise PrivacyError(f"the query '{query.kind}' adds fractions to noise on integers")
-        else:
-            bound = self.plan.bound
-            self._reserve()
         plan = self.plan
-        noise, rate = client_noise(plan), coin_rate(plan, query)
-        drawn = noise is not None or rate < 1 or plan.row_rate < 1
-        seed = plan.client_seed if plan.federation.noise_source == "seeded" else None
-        request = Request(
-            *(query, bound, plan.ring, round_number),
-            noise=noise,
-            rate=rate,
-            row_rate=plan.row_rate,
-            seed=seed if drawn else None,
-            context=context_under(plan, self.run, round_number),
-        )
+        if plan.private:
+            if plan.bound is None or query.everyone or not fits(plan.bound, query):
+                raise PrivacyError(
+                    f"the query '{query.kind}' is not the one that the plan was made for"
+                )
+            if plan.on_integers and not query.whole(plan.bound.per):
+                raise PrivacyError(f"the query '{query.kind}' adds fractions to noise on integers")
+            self._reserve()
+        request = request_under(plan, query, round_number, self.run, norms)
+        drawn = request.noise is not None or request.rate < 1 or plan.row_rate < 1
+        if drawn and plan.federation.noise_source == "seeded":
+            request = replace(request, seed=plan.client_seed)
         clients = np.arange(plan.clients) if query.everyone else plan.sample(round_number)
         self._open = OpenRound(request, clients)
         self.opened = round_number

@@ -12,10 +12,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import one_of, same
 from fedcal.core.errors import InputError
 from fedcal.core.fields import MOST_TEXT, strict
-from fedcal.privacy.query import QUERIES, Query
+from fedcal.privacy.query import Query
 
 _ROUNDING = 1e-9
 """Relative error of a parameter: exp(log(x)) is not x, and types of CPU differ in last digits."""
@@ -123,23 +122,6 @@ class Question:
                 return f"{name} = {_short(value)} instead of {allowed}"
         numbers = sum(query.lengths())
         return "" if numbers <= self.cells else f"{numbers} cells instead of {self.cells:g} at most"
-
-    def check_declared(self) -> None:
-        """Refuse a declaration, whoever wrote it, that leaves a parameter of its query open.
-
-        Formal guarantee: whatever query has no difference from a declaration that passes, all its
-        parameters are fixed or within a range, and an answer has at most `cells` numbers.
-        """
-        query = QUERIES[one_of("question", self.kind, sorted(QUERIES))]
-        named = sorted([*self.fixed, *self.moving])
-        same(
-            f"parameters of the question '{self.kind}'",
-            named,
-            sorted(f.name for f in fields(query)),
-        )
-        if not math.isinf(self.cells):
-            moving = sorted({*query.cuts} & {*self.moving})
-            same(f"cuts that the server chooses, of '{self.kind}' with fixed cells,", moving, [])
 
     def to_plain(self) -> dict[str, Any]:
         """Return plain values for a strict JSON file, for `from_plain`."""

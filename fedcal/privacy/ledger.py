@@ -13,7 +13,6 @@ do not share a cap: a row pays for runs for its user, too
 """
 
 import math
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -22,14 +21,14 @@ from typing import Annotated
 from fedcal.core.checks import different, fraction, interval, needed, positive, same, whole
 from fedcal.core.errors import BudgetExceeded, damaged, located
 from fedcal.core.fields import Positive, set_checked, within
+from fedcal.privacy.privacy import check_caps
 from fedcal.storage.atomic import must_exist, path_of
 from fedcal.storage.database import Database
 
-__all__ = ["CAP_DELTA", "Entry", "Ledger", "check_caps"]
+__all__ = ["CAP_DELTA", "Entry", "Ledger"]
 
 _APPLICATION = 0x6663_616C  # "fcal", in SQLite's application_id
 _SCHEMA = 2  # in files of version 1 the deltas had only to stay below 1
-_TOLERANCE = 1e-9  # of the cap: ten runs of 0.1 fit a cap of 1
 
 _TABLES = (
     "CREATE TABLE cap (epsilon REAL NOT NULL, delta REAL NOT NULL)",
@@ -66,42 +65,6 @@ class Entry:
 
     def __post_init__(self) -> None:
         set_checked(self)
-
-
-def check_caps(
-    name: str,
-    run: str,
-    asked: tuple[float, float],
-    spent: Sequence[tuple[float, float]],
-    caps: tuple[float, float],
-) -> None:
-    """Refuse a charge that would take a sum of epsilons, or of deltas, above its cap.
-
-    Parameters
-    ----------
-    name
-        Of the books, for the message.
-    run
-        What asks for it.
-    asked
-        Its epsilon and delta.
-    spent
-        Those of all earlier ones.
-    caps
-        Of the sum of epsilons and of that of deltas; they may be exceeded by 1e-9 of themselves.
-
-    Raises
-    ------
-    BudgetExceeded
-        One line that says how much is spent and how much was asked for.
-    """
-    for i, what in enumerate(("epsilon", "delta")):
-        before = math.fsum(charge[i] for charge in spent)
-        if math.fsum((before, asked[i])) > caps[i] * (1 + _TOLERANCE):
-            raise BudgetExceeded(
-                f"{name}: {what} {before:g} of {caps[i]:g} is spent, "
-                f"run {run!r} asks for {asked[i]:g} more"
-            )
 
 
 class Ledger(AbstractContextManager["Ledger"]):

@@ -1,10 +1,12 @@
 """The privacy of a run as its options say it: budget, unit, trust model, mechanism, sampling."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fedcal.core.checks import fraction, interval, one_of, unused
+from fedcal.core.errors import BudgetExceeded
 from fedcal.core.fields import Seed, among, text, within
 from fedcal.core.options import DATA, PRIVACY, RUNNING, Options, option
 from fedcal.mechanisms import FORMER, PRIVATE
@@ -19,6 +21,8 @@ MOST_ROUNDS = 100_000
 
 AUTO = "auto"
 """The mechanism that a method prefers."""
+
+_TOLERANCE = 1e-9  # of the cap: ten runs of 0.1 fit a cap of 1
 
 
 Rounds = Annotated[int, within(1, MOST_ROUNDS)] | None
@@ -115,3 +119,39 @@ class Privacy(Options):
             home = " or ".join(f"'{name}'" for name in shared)
             why = f"it is for trust {home}, and for the secure aggregation 'protocol'"
             unused(why, quorum=self.quorum)
+
+
+def check_caps(
+    name: str,
+    run: str,
+    asked: tuple[float, float],
+    spent: Sequence[tuple[float, float]],
+    caps: tuple[float, float],
+) -> None:
+    """Refuse a charge that would take a sum of epsilons, or of deltas, above its cap.
+
+    Parameters
+    ----------
+    name
+        Of the books, for the message.
+    run
+        What asks for it.
+    asked
+        Its epsilon and delta.
+    spent
+        Those of all earlier ones.
+    caps
+        Of the sum of epsilons and of that of deltas; they may be exceeded by 1e-9 of themselves.
+
+    Raises
+    ------
+    BudgetExceeded
+        One line that says how much is spent and how much was asked for.
+    """
+    for i, what in enumerate(("epsilon", "delta")):
+        before = math.fsum(charge[i] for charge in spent)
+        if math.fsum((before, asked[i])) > caps[i] * (1 + _TOLERANCE):
+            raise BudgetExceeded(
+                f"{name}: {what} {before:g} of {caps[i]:g} is spent, "
+                f"run {run!r} asks for {asked[i]:g} more"
+            )

@@ -11,12 +11,12 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 
 from fedcal.core.checks import fraction, interval, one_of, same, whole
-from fedcal.core.errors import damaged, located
+from fedcal.core.errors import InputError, damaged, located
 from fedcal.core.fields import Count, Param, Scalar, set_checked, shaped
 from fedcal.core.streams import check_seed, key_of
 from fedcal.mechanisms import FORMER, MECHANISMS, Noise
@@ -70,6 +70,48 @@ class Context:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What a server asks a site that has a guard: the site takes all else from its own terms.
+
+    Attributes
+    ----------
+    query
+        the question
+    round
+        its number, from 1
+    run
+        name of the run
+    terms
+        digest of the job and its plan (`fedcal.privacy.agreement.Terms.key`)
+    """
+
+    query: Query
+    round: int
+    run: Annotated[str, shaped(RUN)]
+    terms: Annotated[str, shaped(re.compile("[0-9a-f]{64}"))]
+
+    def to_records(self) -> dict[str, dict[str, Field]]:
+        """Return the records of a message, for `from_records`."""
+        asked: dict[str, Field] = {"kind": self.query.kind, "round": self.round}
+        context: dict[str, Field] = {"run": self.run, "terms": self.terms}
+        return {"query": asked | _params(self.query), "context": context | _facts(self.query)}
+
+    @classmethod
+    def from_records(cls, records: Mapping[str, Mapping[str, Any]]) -> Self:
+        """Return what a message asks; InputError if it does not, or states anything else."""
+        with damaged("a question cannot be read"):
+            fields, context = records["query"], records["context"]
+            known = {"kind", "round", "version", "query-version", "run", "terms"}
+            for name in (*fields, *context):
+                if name not in known and not name.startswith(("param.", "fact.")):
+                    raise InputError(f"a question to a site states no {name!r:.80}: its terms do")
+            number = whole("the round of a question", fields["round"], 1)
+            asked = cls(_query(fields, context), number, context["run"], context["terms"])
+            set_checked(asked)
+            return asked
+
+
+@dataclass(frozen=True)
 class Request:
     """Question with its bound and its ring, which is all that a client needs to answer.
 
@@ -116,14 +158,8 @@ class Request:
             mechanism = FORMER.get(context.mechanism, context.mechanism)
             same("mechanism of the noise", self.noise.mechanism.name, mechanism)
 
-    def to_fields(self, *, noise: bool = True) -> dict[str, Field]:
-        """Return flat scalars and lists for a Flower `ConfigRecord`, for `from_fields`.
-
-        Parameters
-        ----------
-        noise
-            include the noise and the coins; False where a site takes them from its own plan
-        """
+    def to_fields(self) -> dict[str, Field]:
+        """Return flat scalars and lists for a Flower `ConfigRecord`, for `from_fields`."""
         fields: dict[str, Field] = {
             "kind": self.query.kind,
             "round": self.round,
@@ -140,25 +176,22 @@ class Request:
             fields["per"] = self.bound.per
         if self.bound.whole:
             fields["whole"] = True
-        if noise and self.noise is not None:
+        if self.noise is not None:
             fields["noise"] = self.noise.mechanism.name
             fields["noise-lengths"] = list(self.noise.lengths)
             fields["noise-scales"] = list(self.noise.scales)
             fields["noise-shares"] = self.noise.shares
-        if noise and self.rate < 1:
+        if self.rate < 1:
             fields["rate"] = self.rate
-        if noise and self.row_rate < 1:
+        if self.row_rate < 1:
             fields["row-rate"] = self.row_rate
         if self.seed is not None:
             fields["seed"] = self.seed
-        for key, value in self.query.params().items():
-            fields[f"param.{key}"] = value.tolist() if isinstance(value, np.ndarray) else value
-        return fields
+        return fields | _params(self.query)
 
     def context_fields(self) -> dict[str, Field]:
         """Return the record beside it: versions, public facts of the question, and the context."""
-        fields: dict[str, Field] = {"version": VERSION, "query-version": self.query.version}
-        fields |= {f"fact.{name}": getattr(self.query, name) for name in self.query.facts}
+        fields = _facts(self.query)
         if self.context is not None:
             fields |= vars(self.context)
         return fields
@@ -224,6 +257,18 @@ class Request:
             len(v) if isinstance(v, str) else 8 * len(v) if isinstance(v, list) else 8
             for v in self.to_fields().values()
         )
+
+
+def _params(query: Query) -> dict[str, Field]:
+    return {
+        f"param.{key}": value.tolist() if isinstance(value, np.ndarray) else value
+        for key, value in query.params().items()
+    }
+
+
+def _facts(query: Query) -> dict[str, Field]:
+    fields: dict[str, Field] = {"version": VERSION, "query-version": query.version}
+    return fields | {f"fact.{name}": getattr(query, name) for name in query.facts}
 
 
 def _query(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:

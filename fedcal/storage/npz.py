@@ -110,6 +110,12 @@ def read_npz(path: Path | IO[bytes], most: int = MAX_BYTES) -> dict[str, NDArray
     return arrays
 
 
+def check_npz(path: Path | IO[bytes], most: int = MAX_BYTES) -> None:
+    """Refuse what `read_npz` would for its zip directory or headers; no number is read."""
+    with intact(_NO_ZIP), zipfile.ZipFile(path) as archive:
+        _checked(archive, most)
+
+
 def mapped_npz(path: Path) -> dict[str, Mapped]:
     """Arrays of an uncompressed `.npz` file of any size, left in the file.
 

@@ -21,7 +21,8 @@ from fedcal.core.options import DATA, PRIVACY, SITES, Options, like, option, rea
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
 from fedcal.privacy import Federation, Ledger, Plan, agreement
-from fedcal.privacy.ledger import CAP_DELTA, check_caps
+from fedcal.privacy.ledger import CAP_DELTA
+from fedcal.privacy.privacy import check_caps
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.strategies import STRATEGIES, base
 from fedcal.strategies.server import outcome, run_folder
@@ -182,7 +183,8 @@ class Job(Running):
         result = strategy.result()
         size = sum(array.nbytes for array in result.arrays().values())
         facts = {name: fields[name] for name in agreement.AGREED}
-        return agreement.Terms(facts, plan, strategy.questions(), result.form, size)
+        asked = strategy.questions(), result.form, strategy.norms
+        return agreement.Terms(facts, plan, *asked, size)
 
     def unavailable(self, round_number: int) -> Integers:
         """Clients that miss the round: each with probability `dropout`, independently."""

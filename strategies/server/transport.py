@@ -16,6 +16,7 @@ from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.core.types import Words
 from fedcal.privacy import Plan
 from fedcal.privacy.curator import OpenRound
+from fedcal.privacy.request import Asked
 from fedcal.secure_aggregation import messages
 from fedcal.secure_aggregation.masking import unmask
 from fedcal.strategies.method import Method
@@ -56,6 +57,8 @@ class FlowerTransport(Method, Strategy):
     without_unready
         a real site that says that it cannot take part is a dropout. Otherwise it stops a run that
         has released nothing, tolerant or not
+    terms
+        digest of the job and its plan, by which sites with a guard know what they have accepted
     class_digest
         of the names of the classes; "" = what the first site says. A site with other classes
         stops the run before anything is asked
@@ -75,11 +78,13 @@ class FlowerTransport(Method, Strategy):
     def __init__(self, plan: Plan, **options: Any) -> None:
         super().__init__(plan, **options)
         self.tolerant = self.without_unready = False
+        self.terms = ""
         self.class_digest = self._error = ""  # the error of a client: only an exact run hears it
         self.scores: tuple[int, str | None] = (0, None)
         self.model: ArrayRecord | None = None
         self.roster, self._sites = dict[int, int](), dict[int, int]()
         self._passed: set[int] = set()  # nodes that cannot take part
+        self._guarded: set[int] = set()  # nodes that take all but the question from their terms
         self._unsure: set[int] = set()  # nodes of real sites that may be unable to
         self.secure: SecureRounds | None = None
         self.took_part = participation.Participation()
@@ -140,22 +145,26 @@ class FlowerTransport(Method, Strategy):
             flower_internals.limit_pulls(WHOLE_S + 8 * asked.request.bound.length / SLOWEST)
         self.discover_nodes(grid)
         content = {
-            "query": ConfigRecord(asked.request.to_fields(noise=self.secure is None)),
+            "query": ConfigRecord(asked.request.to_fields()),
             "context": ConfigRecord(asked.request.context_fields()),
         }
-        self._check_ready(grid, content, asked.round)
+        question = Asked(asked.request.query, asked.round, self.run, self.terms)
+        guarded = _records(question.to_records())
+        self._check_ready(grid, guarded, asked.round)
         self.took_part.there |= set(self._sites)
         if self.secure is not None:
             self.secure.enrol(self._sites, self._ask)
-            content |= _records(self.secure.content)
+            guarded |= _records(self.secure.content)
         if self.secure_aggregation == "masks":
             cohort = asked.clients.tolist()
-            content["masking"] = ConfigRecord({"seed": self.plan.mask_seed, "cohort": cohort})
+            masking = ConfigRecord({"seed": self.plan.mask_seed, "cohort": cohort})
+            content["masking"] = guarded["masking"] = masking
+        waits = asked.round, self._timeout
         gone = set(self.unavailable(asked.round).tolist())
+        there = (k for k in asked.clients.tolist() if k in self._sites and k not in gone)
         return [
-            message(content, self._sites[k], ANSWER, asked.round, self._timeout)
-            for k in asked.clients.tolist()
-            if k in self._sites and k not in gone
+            message(guarded if node in self._guarded else content, node, ANSWER, *waits)
+            for node in map(self._sites.__getitem__, there)
         ]
 
     def aggregate_train(
@@ -330,8 +339,10 @@ class FlowerTransport(Method, Strategy):
                 self._passed.add(who.node)
                 continue
             self._sites[site] = who.node
-            if who.digest is not None and who.site is None:  # a real one, not one simulated
-                self._unsure.add(who.node)
+            if who.digest is not None:
+                self._guarded.add(who.node)
+                if who.site is None:  # a real one, not one simulated
+                    self._unsure.add(who.node)
             self.roster[who.node] = site
 
     def _number_of(self, who: participation.NodeInfo) -> int:
@@ -344,7 +355,7 @@ class FlowerTransport(Method, Strategy):
                 raise RoundFailed(f"a node says it is site {own}, which cannot be{same}")
             return own
         if self.secure is not None:
-            why = "it was started without --federation"
+            why = "it has accepted no study"
             raise RoundFailed(f"a site does not say which one of the federation it is: {why}")
         if not self.tolerant:
             raise RoundFailed("a node does not say which site it is")

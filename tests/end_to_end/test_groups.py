@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from fedcal import datasets, simulate
-from fedcal.clients.site.prepared import prepare, prepared
-from fedcal.experiments.deploy.rows import of_scores, read_rows, shards_of
+from fedcal.clients.site.prepared import prepared
+from fedcal.clients.site.preparing import prepare
+from fedcal.experiments.deploy.rows import SiteRows, read_rows, shards_of
 
 ROWS, CLIENTS = 240, 3
 ASKED: dict[str, Any] = {
@@ -48,8 +49,8 @@ def test_a_site_keeps_them_in_its_folder(tmp_path):
     data = {k: v for k, v in arrays().items() if k != "client"}
     np.savez(tmp_path / "site.npz", **data)
     rows, _ = read_rows(str(tmp_path / "site.npz"), None)
-    told = of_scores(rows, ["0", "1"])
-    assert "logits, 3 groups, scores of a second model, 9 test rows" in told.described()
+    told = SiteRows(rows, shards_of(rows), ("0", "1"))
+    assert "logits, 3 groups, 9 test rows" in told.described()
     assert "group" not in told.described(counts=False)
     prepare(tmp_path / "site", shards_of(rows))
     shards = prepared(tmp_path / "site").shards

@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 from fedcal.clients.site.prepared import TERMS
+from fedcal.privacy.accepting import check_terms
 from fedcal.strategies.server.job import Job
 
 
 def accept(folder: Path, job: Job) -> None:
     """Write the checked terms of a job into the folder of a site."""
     terms = job.terms()
-    terms.check()
+    check_terms(terms)
     (folder / TERMS).write_text(json.dumps(terms.to_plain()), "utf-8")

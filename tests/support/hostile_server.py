@@ -15,7 +15,8 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation
-from fedcal.privacy.request import Request
+from fedcal.privacy.agreement import key_of_job
+from fedcal.privacy.request import Asked
 from fedcal.strategies.server.job import Job
 
 FEDERATION = Federation(3, 2, epsilon=1.0, trust="local", noise_source="system")
@@ -24,21 +25,38 @@ JOB = Job("fedoneshot", FEDERATION, {"rows_per_client": 50.0})
 app = ServerApp()
 
 
-def asked_by(job: Job, run: str) -> Request:
-    """The first question of an honest server's run of that name."""
-    opened = job.strategy().open_round(1)
-    assert opened.request.context is not None
-    return replace(opened.request, context=replace(opened.request.context, run=run))
+Records = dict[str, dict[str, Any]]
 
 
-def hostile(run: str) -> dict[str, Request]:
+def asked_by(job: Job, run: str, **change: Any) -> Records:
+    """The first question of an honest server's run of that name, with other fields."""
+    query = job.strategy().open_round(1).request.query
+    asked = Asked(query, 1, run, key_of_job(job.to_fields(), job.plan))
+    return replace(asked, **change).to_records()
+
+
+def hostile(run: str) -> dict[str, Records]:
     """Questions that are not those of `JOB`, each in one way."""
-    honest = asked_by(JOB, run)
-    noise, context = honest.noise, honest.context
+    own = JOB.strategy().open_round(1).request
+    noise = own.noise
     assert isinstance(noise, Noise)
-    assert context is not None
-    softer = replace(noise, scales=tuple(2 / 3 * scale for scale in noise.scales))
-    wider = replace(honest.bound, norms=tuple(2 * norm for norm in honest.bound.norms))
+    stated: Mapping[str, tuple[str, dict[str, Any]]] = {
+        "softer noise": (
+            "query",
+            {
+                "noise": noise.mechanism.name,
+                "noise-lengths": list(noise.lengths),
+                "noise-scales": [2 / 3 * scale for scale in noise.scales],
+                "noise-shares": noise.shares,
+            },
+        ),
+        "no noise": ("query", {"noise-scales": [0.0]}),
+        "a seed": ("query", {"seed": 7}),
+        "a coin": ("query", {"rate": 1.0}),
+        "wider bound": ("query", {"norms": [2 * norm for norm in own.bound.norms]}),
+        "more rounds": ("context", {"rounds": 2}),
+        "an epsilon": ("context", {"epsilon": 8.0}),
+    }
     others: Mapping[str, Job] = {
         "other method": Job("fedbin", FEDERATION),
         "other settings": replace(JOB, settings={"rows_per_client": 500.0}),
@@ -48,20 +66,20 @@ def hostile(run: str) -> dict[str, Request]:
         "other trust": replace(JOB, federation=replace(FEDERATION, trust="central")),
         "no privacy": Job("fedoneshot", Federation(3, 2, noise_source="system")),
     }
-    return {
-        "softer noise": replace(honest, noise=softer),
-        "no noise": replace(honest, noise=None),
-        "wider bound": replace(honest, bound=wider),
-        "more rounds": replace(honest, context=replace(context, rounds=2)),
-        "no word of what for": replace(honest, context=None),
-        **{name: asked_by(job, run) for name, job in others.items()},
-    }
+    fedbin = others["other method"].strategy().open_round(1).request.query
+    hostile = {name: asked_by(job, run) for name, job in others.items()}
+    hostile["other question"] = asked_by(JOB, run, query=fedbin)
+    hostile["other parameter"] = asked_by(JOB, run, query=replace(own.query, low=0.3))
+    hostile["another round"] = asked_by(JOB, run, round=2)
+    hostile["no word of what for"] = {**asked_by(JOB, run), "context": {}}
+    for name, (record, fields) in stated.items():
+        honest = asked_by(JOB, run)
+        hostile[name] = {**honest, record: honest[record] | fields}
+    return hostile
 
 
-def content_of(request: Request, **more: ConfigRecord) -> RecordDict:
-    query, context = request.to_fields(), request.context_fields()
-    asked = {"query": ConfigRecord(query), "context": ConfigRecord(context)}
-    return RecordDict({**asked, **more})
+def content_of(records: Records, **more: ConfigRecord) -> RecordDict:
+    return RecordDict({**{name: ConfigRecord(of) for name, of in records.items()}, **more})
 
 
 def ask(
@@ -91,7 +109,8 @@ def main(grid: Grid, context: Context) -> None:
     while not (nodes := list(grid.get_node_ids())):
         time.sleep(0.1)
     honest = asked_by(JOB, run)
-    second = replace(honest, query=replace(honest.query, low=0.3))
+    query = JOB.strategy().open_round(1).request.query
+    second = asked_by(JOB, run, query=replace(query, low=0.3))
     masking = ConfigRecord({"seed": 9, "cohort": [0, 1, 2]})
     if play == "all":
         wrong = {name: content_of(request) for name, request in hostile(run).items()}

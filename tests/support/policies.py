@@ -1,4 +1,4 @@
-"""A site's policy as text, for a run of one method."""
+"""A site's policy as text, in the federation of a digest."""
 
 import datetime
 from typing import Any
@@ -6,17 +6,10 @@ from typing import Any
 import tomli_w
 
 USUAL = {
-    "methods": ["fedbin"],
-    "unit": ["user"],
-    "trust": ["distributed"],
-    "adjacency": ["zero-out"],
-    "rounds": 2,
+    "federation": "0" * 64,
     "expires": datetime.date(2999, 12, 31),
-    "epsilon-per-run": 1.0,
     "epsilon-total": 2.0,
-    "delta-per-run": 1e-5,
     "delta-total": 1e-4,
-    "secure-aggregation": "any",
 }
 
 

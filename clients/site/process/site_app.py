@@ -1,10 +1,10 @@
 """The Flower client of a real site: what is asked is checked first, and answered once."""
 
 import logging
-import math
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedcal import __version__
-from fedcal.clients.client_app import answer_with, asks_for_masks, drawn, request_in
+from fedcal.clients.replies import answer_with, asks_for_masks, drawn
 from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.guard import check, own_terms
 from fedcal.clients.site.party import Party
@@ -23,10 +23,8 @@ from fedcal.clients.site.store import answer_once, finish, records_of
 from fedcal.core import checks, types
 from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
 from fedcal.core.shards import text_of
-from fedcal.privacy.agreement import context_of, job_digest, under_protocol
-from fedcal.privacy.noise_plan import Plan
-from fedcal.privacy.request import Context as Asked
-from fedcal.privacy.request import Request
+from fedcal.privacy.agreement import Terms
+from fedcal.privacy.request import Asked
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.secure_aggregation.roster import Roster
 
@@ -44,9 +42,9 @@ def site_app(folder: Path) -> ClientApp:
 
     It answers `query.who` (what the classes are, as a digest), `query.ready` (whether it can take
     part in a job, before anything of it is booked), `query.answer` (its contribution, if the
-    request follows from the job's public facts), under the protocol of secure aggregation
-    `query.enrol`, `query.confirm` and `query.open`, and `query.result` (keeps the result of a job
-    that the site has answered in, and judges it; nothing of that is sent). Of whatever goes wrong
+    question is one of the accepted terms), under the protocol of secure aggregation
+    `query.enrol`, `query.confirm` and `query.open`, and `query.result` (keeps the bytes of the
+    result of a job that the site has answered in). Of whatever goes wrong
     the server learns the class of the error; the site's log says why. The one text that it learns
     is that of `query.ready`, see `_unfit`.
     """
@@ -69,7 +67,8 @@ def site_app(folder: Path) -> ClientApp:
     @app.query("ready")
     def ready(message: Message, context: Context) -> Message:
         with _hide_error_from_server("take part"):
-            why = _unfit(prepared(folder), request_in(message), context.run_config)
+            asked = Asked.from_records(message.content.config_records)
+            why = _unfit(prepared(folder), asked, context.run_config)
         if why:
             log.warning("cannot take part: %s", _in_one_line(why))
         else:
@@ -80,13 +79,12 @@ def site_app(folder: Path) -> ClientApp:
     @app.query("answer")
     def answer(message: Message, context: Context) -> Message:
         with _hide_error_from_server("answer"):
-            site = prepared(folder)
-            came = request_in(message)
-            asked = context_of(came)
-            log.info("asked: %s", _question(came, asked))
-            request, terms = check(context.run_config, came, site)
-            plan = terms.plan
-            job = JobFacts.of(context.run_config, asked.run, plan, site.server)
+            site, records = prepared(folder), message.content.config_records
+            fields = {name: records[name] for name in ("query", "context")}
+            asked = Asked.from_records(fields)
+            log.info("asked: run %s, round %d: %s", asked.run, asked.round, asked.query.kind)
+            request, terms = check(context.run_config, asked, site)
+            job = JobFacts.of(terms, asked.run, site.server)
             if asks_for_masks(message):
                 checks.needed("a number of this site", site.number, MASKED)
 
@@ -94,10 +92,10 @@ def site_app(folder: Path) -> ClientApp:
                 with _hide_private_errors():
                     words, failed = drawn(
                         site.shards,
-                        request,
+                        replace(request, seed=site.seed),
                         site.number or 0,
                         simulated=site.simulated,
-                        private=asked.epsilon < math.inf,
+                        private=terms.plan.private,
                     )
                 if failed is not None:
                     log.warning(
@@ -106,9 +104,8 @@ def site_app(folder: Path) -> ClientApp:
                     )
                 return words
 
-            if under_protocol(context.run_config):
-                records = message.content.config_records
-                secure = SecureSite(site, context.run_config, asked.run, plan)
+            if terms.plan.committee:
+                secure = SecureSite(site, terms, asked.run)
                 members = texts_in(records["members"], "enrolments")
                 number, question = request.round, request.digest
                 with secure.party() as party:
@@ -120,30 +117,32 @@ def site_app(folder: Path) -> ClientApp:
             else:
                 words, again = answer_once(site, job, request, draw)
                 reply = answer_with(words, message, request, site.number or 0)
-        note = ", again, with the same numbers" if again else ""
-        log.info("answered: run %s, round %d, job %s%s", asked.run, asked.round, job.job[:12], note)
+        plan = terms.plan
+        log.info(
+            "answered: run %s, round %d of %d, job %s, epsilon %g, delta %g, unit %s, trust %s%s",
+            *(asked.run, asked.round, plan.rounds, job.job[:12]),
+            *(plan.epsilon, plan.delta, plan.unit, plan.trust),
+            ", again, with the same numbers" if again else "",
+        )
         return reply
 
     @app.query("result")
     def result(message: Message, context: Context) -> Message:
-        from fedcal.clients.site.results import judge_result, keep_result
+        from fedcal.clients.site.results import keep_result
 
         with _hide_error_from_server("keep a result"):
             records = message.content.config_records
             about, files = records["run"], records["files"]
             run, form = checks.read(about, "run", str), checks.read(about, "form", str)
-            site, fields = prepared(folder), context.run_config
+            site = prepared(folder)
+            terms = own_terms(context.run_config, run, site)
+            job = JobFacts.of(terms, run, site.server)
             with records_of(site) as known, known.transaction():
-                if job_digest(fields, run) not in {one.job for one in known.booked()}:
+                if job.job not in {one.job for one in known.booked()}:
                     raise InputError("this site has not answered in the run of this result")
-            terms = own_terms(fields, run, site)
-            artifact = keep_result(site, run, form, files, terms)
-            finish(site, JobFacts.of(fields, run, terms.plan, site.server), run)
-        try:
-            words = judge_result(site, run, artifact)
-        except Exception as e:  # noqa: BLE001  a server must not learn on which rows it fails
-            words = f"which cannot be judged: {_where(e)[1]}"
-        log.info("result received: run %s, %s", run, words)
+            keep_result(folder, run, form, files, terms)
+            finish(site, job, run)
+        log.info("result received: run %s, fedcal site status judges it on these rows", run)
         return Message(RecordDict({"ok": ConfigRecord()}), reply_to=message)
 
     _take_part_in_sums(app, folder)
@@ -155,19 +154,16 @@ def _take_part_in_sums(app: ClientApp, folder: Path) -> None:
 
     def in_job(message: Message, context: Context, record: str) -> SecureSite:
         run = checks.read(message.content.config_records[record], "run", str)
-        site, fields = prepared(folder), context.run_config
-        terms = own_terms(fields, run, site)
-        secure = SecureSite(site, fields, run, terms.plan)  # first: it names another federation
-        site.check_policy(fields, terms, 0)
-        return secure
+        site = prepared(folder)
+        return SecureSite(site, own_terms(context.run_config, run, site), run)
 
     @app.query("enrol")
     def enrol(message: Message, context: Context) -> Message:
         with _hide_error_from_server("enrol"):
             secure = in_job(message, context, "job")
             with secure.party() as party:
-                text = party.enrol(secure.facts)
-        log.info("enrolled as a member of the committee: job %s", secure.job[:12])
+                text = party.enrol(secure.job)
+        log.info("enrolled as a member of the committee: job %s", secure.job.job[:12])
         return said_to(message, text)
 
     @app.query("confirm")
@@ -180,8 +176,8 @@ def _take_part_in_sums(app: ClientApp, folder: Path) -> None:
             checks.same("number of sealed seeds", len(sealed), len(headers))
             sums = list(zip(headers, sealed, strict=True))
             with secure.party() as party:
-                text = party.confirm(secure.job, number, secure.plan.quorum, sums)
-        log.info("confirmed: job %s, round %d, %d sites", secure.job[:12], number, len(headers))
+                text = party.confirm(secure.job.job, number, secure.plan.quorum, sums)
+        log.info("confirmed: job %s, round %d, %d sites", secure.job.job[:12], number, len(headers))
         return said_to(message, text)
 
     @app.query("open")
@@ -192,8 +188,8 @@ def _take_part_in_sums(app: ClientApp, folder: Path) -> None:
             number = checks.read(asked, "round", int)
             of, signed = checks.read(asked, "of", str), texts_in(asked, "signed")
             with secure.party() as party:
-                text = party.open(secure.job, number, of, signed)
-        log.info("opened: job %s, round %d", secure.job[:12], number)
+                text = party.open(secure.job.job, number, of, signed)
+        log.info("opened: job %s, round %d", secure.job.job[:12], number)
         return said_to(message, text)
 
 
@@ -210,43 +206,36 @@ def said_to(message: Message, text: bytes) -> Message:
     return Message(RecordDict({SAID: ConfigRecord({SAID: text})}), reply_to=message)
 
 
-def _unfit(site: Prepared, came: Request, fields: Mapping[str, Any]) -> str:
+def _unfit(site: Prepared, asked: Asked, fields: Mapping[str, Any]) -> str:
     """Why this site cannot take part in a job, in words that may leave it; "" = it can.
 
     Formal guarantee: no row is looked at, and nothing is booked. What is returned follows from
-    the message, the run config, the site's policy, its federation, which columns and which classes
-    it has, and, in one bit, from whether its budget suffices. So the text of an error may go out
-    here: it is one of policy or columns. Errors about files and records are raised instead, for
-    their texts name folders; then the server learns that the site is not ready. What depends on
-    rows is never in the reply: a site whose rows a question does not fit says that it can.
+    the message, the run config, the site's terms and policy, its federation, which columns and
+    which classes it has, and, in one bit, from whether its budget suffices. So the text of an error
+    may go out here: it is one of terms, policy or columns. Errors about files and records are
+    raised instead, for their texts name folders; then the server learns that the site is not ready.
+    What depends on rows is never in the reply: a site whose rows a question does not fit says that
+    it can.
     """
-    asked = context_of(came)
     # from files, whose errors are not for the server
     _ = site.terms, site.policy, site.roster, site.sign_key
     try:
-        plan = check(fields, came, site)[1].plan
-        if checks.read(fields, "secure-aggregation", str) == "masks":
+        terms = check(fields, asked, site)[1]
+        if terms.job["secure-aggregation"] == "masks":
             checks.needed("a number of this site", site.number, MASKED)
-        if under_protocol(fields):
-            SecureSite(site, fields, asked.run, plan)
+        if terms.plan.committee:
+            SecureSite(site, terms, asked.run)
     except InputError as e:
         if isinstance(e.__context__, OSError):
             raise
         return str(e)
     try:
         with records_of(site) as records:
-            records.afford(JobFacts.of(fields, asked.run, plan, site.server))
+            records.afford(JobFacts.of(terms, asked.run, site.server))
     except BudgetExceeded as e:
         log.warning("cannot take part: %s", e)
         return "its remaining budget does not suffice for this run"
     return ""
-
-
-def _question(request: Request, asked: Asked) -> str:
-    return (
-        f"run {asked.run}, round {asked.round} of {asked.rounds}: {request.query.kind}, epsilon "
-        f"{asked.epsilon:g}, delta {asked.delta:g}, unit {asked.unit}, trust {asked.trust}"
-    )
 
 
 class Refused(FedcalError):
@@ -299,27 +288,25 @@ def _where(error: Exception) -> tuple[str, str]:
     return kind, f"{kind} in {Path(frame.filename).name}, line {frame.lineno}"
 
 
-def check_roster(fields: Mapping[str, Any], plan: Plan, roster: Roster) -> None:
+def check_roster(terms: Terms, roster: Roster) -> None:
     """InputError if a job is not among the sites, and by the committee, of this roster."""
-    checks.same("federation of the job", checks.read(fields, "roster", str), roster.to_text())
+    checks.same("federation of the job", terms.job["roster"], roster.to_text())
     own = (len(roster.committee.members), roster.committee.threshold)
-    checks.same("number of sites", plan.clients, len(roster.sites))
-    checks.same("committee", plan.committee, own)
+    checks.same("number of sites", terms.plan.clients, len(roster.sites))
+    checks.same("committee", terms.plan.committee, own)
 
 
 class SecureSite:
-    """A real site in one job under the protocol.
+    """A real site in one run under the protocol.
 
     Parameters
     ----------
     site
         with a roster and a key of its own
-    fields
-        the run config: the job's public facts
+    terms
+        of the job, which its policy allows
     run
         its name, as the server says it
-    plan
-        the site's own of the job, which its policy allows
 
     Raises
     ------
@@ -327,13 +314,11 @@ class SecureSite:
         If the job is not one under the protocol among the sites of this site's roster.
     """
 
-    def __init__(self, site: Prepared, fields: Mapping[str, Any], run: str, plan: Plan) -> None:
+    def __init__(self, site: Prepared, terms: Terms, run: str) -> None:
         self._roster = checks.needed("--federation", site.roster, WITH_POLICY)
         self._key = checks.needed("--sign-key", site.sign_key, WITH_POLICY)
-        checks.same("secure aggregation of the job", under_protocol(fields), True)
-        check_roster(fields, plan, self._roster)
-        self.facts, self.plan = JobFacts.of(fields, run, plan, site.server), plan
-        self.job = self.facts.job
+        check_roster(terms, self._roster)
+        self.plan, self.job = terms.plan, JobFacts.of(terms, run, site.server)
         self._site = site
 
     @contextmanager

@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.clients.site.prepared import FEDERATION, prepare
+from fedcal.clients.site.prepared import FEDERATION
+from fedcal.clients.site.preparing import prepare
 from fedcal.core.checks import whole
 from fedcal.core.shards import Shards
 from fedcal.experiments.deploy.certificates import make_certificates
@@ -102,8 +103,10 @@ def run_grpc(
             site = folder / name
             own = shards.block(k, k + 1)
             place: dict[str, Any] = {}
+            if job.federation.noise_source == "seeded":
+                place["seed"] = job.plan.client_seed
             if signing:
-                place = {"federation": folder / FEDERATION, "sign_key": folder / f"{name}.pem"}
+                place |= {"federation": folder / FEDERATION, "sign_key": folder / f"{name}.pem"}
                 place["sign_key"].touch(0o600)
                 place["sign_key"].write_bytes(signing[k].to_pem())
             prepare(site, own, number=k, simulated=True, terms=terms, **place)

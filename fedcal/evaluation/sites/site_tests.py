@@ -298,13 +298,18 @@ def gaps(sites: Sites, truth: Floats, share: Floats | None = None) -> tuple[Floa
     return gap, np.where(sites.rows.sum(axis=-1) < 1, 1.0, np.sqrt(variance) / sites.total)
 
 
-def observed_expected(sites: Sites, truth: Floats) -> tuple[Floats, Floats]:
-    """Return outcomes over the sum of scores at each site, and its std; `truth` as in `gaps`."""
+def observed_expected(sites: Sites, truth: Floats) -> Floats:
+    """Return outcomes over the sum of scores at each site, and its 95 % interval, (3, ...).
+
+    It is normal on the logarithm's scale; NaN where noise hides it. `truth` as in `gaps`.
+    """
     share, one = sites.shares(), sites.ways[..., :1, :]
     expected = np.maximum((sites.counts.sum(axis=-2) * share).sum(axis=-1), 1.0)
     ratio = np.maximum(sites.counts[..., 1, :].sum(axis=-1), 0.0) / expected
     variance = sites.law_of(ratio[..., None] * share, one, truth).variance[..., 0, 0]
-    return ratio, np.sqrt(variance) / expected
+    off = divide(np.sqrt(variance) / expected, ratio, 1.0)
+    times = np.where(off < 1, np.exp(1.96 * np.minimum(off, 1.0)), np.nan)
+    return ratio * np.stack([times / times, 1 / times, times])
 
 
 def spans(sites: Sites, of: int) -> tuple[Floats, Floats, Floats]:
@@ -394,9 +399,9 @@ def changes(
     spread = apart @ (plus(law.variance, -3) + _LITTLE * np.eye(2)) @ apart.mT
     (before, a), (after, b) = gaps(earlier, truth[parts[0]]), gaps(later, truth[parts[1]])
     size = earlier.total * later.total / (earlier.total + later.total)
-    whole = np.maximum(plus(size, -1), _LITTLE)
-    gap = plus(size * (after - before), -1) / whole
-    std = np.sqrt(plus(size**2 * (a**2 + b**2), -1)) / whole
+    whole = plus(size, -1)
+    gap = divide(plus(size * (after - before), -1), whole, np.nan)
+    std = divide(np.sqrt(plus(size**2 * (a**2 + b**2), -1)), whole, np.nan)
     return p_values, (gap, std), erfc(np.abs(slope) / np.sqrt(2 * spread[..., 1, 1]))
 
 

@@ -14,22 +14,18 @@ from itertools import repeat
 from typing import Any, TypeAlias
 
 import numpy as np
-from scipy.special import expit
 
-from fedcal.calibrators.histogram_binning import least_value
-from fedcal.calibrators.score_map import OfScore
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.evaluation.drift import few
-from fedcal.evaluation.estimators.metrics import Gap
-from fedcal.evaluation.intervals import DROWNED, FIRM
+from fedcal.evaluation.intervals import FIRM
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.site_tests import Sites
 from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.buckets import Score, bucket_of, scored
-from fedcal.metrics.gap_change import GapChange, gap_change, holm
+from fedcal.metrics.gap_change import holm
 
 SEEN = 0.8
 """Smallest probability that a gap is named which counts as detectable at a site."""
@@ -104,19 +100,18 @@ def verdicts_of(
     one_class = _one_class(now, release)
     alone: dict[tuple[str, ...], float] = {("", name): joint[k] for k, name in enumerate(names)}
     alone |= {("", name, ORDER): reversed_order[k] for k, name in enumerate(names)}
-    moved: dict[tuple[str, str], tuple[float, float, float]] = {}
-    turns: dict[tuple[str, str], Record] = {}
+    moved: dict[tuple[str, str], tuple[float, float, float, Record]] = {}
     for when, same in shared.items():
         pair = [s[[*map(n.index, same)]] for n, s in (former[when], (names, now))]
-        usable = ~np.array([bool(words) for words in _one_class(pair[0], release)])
-        usable &= [not one_class[names.index(name)] for name in same]
+        usable = np.ones(len(same), bool)
         for of in pair:
             usable &= site_tests.ranking(of)[2] > single
+            usable &= [not words for words in _one_class(of, release)]
         p_values, (gap, std), slope = site_tests.changes(*pair, np.flatnonzero(usable))
         turned = _slope_changes(*(_spans(of, release, usable) for of in pair))
         for k, name in enumerate((*same, ALL)):
-            alone[when, name], turns[when, name] = float(p_values[k]), turned[k]
-            moved[when, name] = (float(gap[k]), float(std[k]), float(slope[k]))
+            alone[when, name] = float(p_values[k])
+            moved[when, name] = (float(gap[k]), float(std[k]), float(slope[k]), turned[k])
     adjusted = holm(alone)
 
     def judged(key: tuple[str, str], gap: float, slope: float) -> Record:
@@ -143,10 +138,9 @@ def verdicts_of(
             words = _REVERSED[score].format(one["auc"]["value"])
             one |= {"p_value": alone["", name, ORDER], "adjusted": order, "named": [ORDER]}
         verdicts["sites"][name] = one | {"words": words}
-    for (when, name), (moved_by, std, slope_p) in moved.items():
-        gap_p = math.erfc(abs(moved_by / std) / 2**0.5)
-        gap, slope = _around(moved_by, std), turns[when, name]
-        one = judged((when, name), gap_p, slope_p)
+    for (when, name), (moved_by, std, slope_p, slope) in moved.items():
+        gap = _around(moved_by, std)
+        one = judged((when, name), math.erfc(abs(moved_by / std) / 2**0.5), slope_p)
         # one interval alone shows which way a joint change went
         likely = one["named"] == ["joint"] and abs(moved_by) > 1.96 * std
         how = _words(["gap"] if likely else one["named"], gap, slope, score, True)
@@ -165,7 +159,7 @@ def _estimates(sites: Sites) -> list[Record]:
     truth = sites.shares(sites.fit())
     auc, auc_std, _ = site_tests.ranking(sites)
     each: dict[str, Any] = {"auc": map(_around, auc, auc_std, repeat(0.0), repeat(1.0))}
-    each["observed_expected"] = map(_of_ratio, *site_tests.observed_expected(sites, truth))
+    each["observed_expected"] = map(_interval, *site_tests.observed_expected(sites, truth))
     each["gap"] = map(_around, *site_tests.gaps(sites, truth))
     each |= {k: map(_interval, *site_tests.spans(sites, of)) for of, k in _COEFFICIENTS.items()}
     return [dict(zip(each, one, strict=True)) for one in zip(*each.values(), strict=True)]
@@ -237,14 +231,6 @@ def _around(value: float, std: float, low: float = -math.inf, high: float = math
     return _interval(value, max(value - 1.96 * std, low), min(value + 1.96 * std, high))
 
 
-def _of_ratio(value: float, std: float) -> Record:
-    """Return the interval of a ratio, normal in its logarithm; unknown where noise hides it."""
-    if value <= std:
-        return _interval(math.nan, math.nan, math.nan)
-    times = math.exp(1.96 * std / value)
-    return _interval(value, value / times, value * times)
-
-
 def detectable(
     patients: float, *, rate: float = 0.5, edges: Floats, std: float, tests: int, level: float
 ) -> float:
@@ -295,34 +281,6 @@ def enough(release: ScoreRelease, judged: Record) -> int | None:
     return _NUMBERS[at] if at < len(_NUMBERS) else None
 
 
-def changes_under(release: ScoreRelease, calibrator: OfScore) -> dict[str, GapChange]:
-    """Return each site's or group's gap before and after a calibrator of the score, of one view.
-
-    Both are read from the same counts, so the change is known better than either gap. Those with
-    too few rows are left out.
-    """
-    changes = {}
-    for (_, group, _), h in release.histograms.items():
-        if not group or few(h):
-            continue
-        own = _read(release, h.counts, h.root, h.law)
-        scores, truth, share = expit(own.points), own.shares(own.fit()), own.shares()
-        values = calibrator.value(scores.ravel()).reshape(scores.shape)
-        if calibrator.score == "confidence":
-            values = np.maximum(values, least_value(calibrator.classes))
-        after = (own.within * values).sum(axis=-1)
-        middle = (share + after) / 2
-        each = [map(float, site_tests.gaps(own, truth, at)) for at in (share, after, middle)]
-        (old, _), (new, _), (_, std) = each
-        rises, widths = (x[:, -1] - x[:, 0] for x in (values - scores, own.points))
-        off = after - share - (new - old)
-        rows = own.most * own.rows * off**2 + (own.misread * own.rows * rises / widths) ** 2
-        move = math.hypot(rows.sum() ** 0.5, h.noise_std(np.stack([off, off]))) / own.total
-        hides = 1.96 * h.noise_std(np.stack([middle, middle - 1])) / own.total > DROWNED * Gap.scale
-        changes[group] = replace(gap_change(old, new, std, float(move)), hidden=bool(hides))
-    return changes
-
-
 def groups_of(release: ScoreRelease) -> list[Record]:
     """Return `gap` and `slope` of each group within a site ("" = all); too few rows have none.
 
@@ -331,10 +289,9 @@ def groups_of(release: ScoreRelease) -> list[Record]:
     groups = []
     for (site, group), h in release.within.items():
         one: Record = {"site": site, "group": group, "rows": h.rows, "noise": h.rows_std}
-        own = _read(release, h.counts, h.root, h.law)
-        both = (site_tests.gaps(own, own.shares(own.fit())), site_tests.spans(own, 1))
-        gap, slope = ((math.nan,) * 3 if few(h) else [*map(float, of)] for of in both)
-        groups.append(one | {"gap": _around(*gap[:2]), "slope": _interval(*slope)})
+        (made,) = _estimates(_read(release, h.counts[None], h.root, h.law))
+        unknown = _interval(*[math.nan] * 3)
+        groups.append(one | {k: unknown if few(h) else made[k] for k in ("gap", "slope")})
     return groups
 
 

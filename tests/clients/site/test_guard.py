@@ -10,13 +10,17 @@ from policies import policy_text
 from refusals import each_is_refused, refused
 
 from fedcal.clients.site import guard
-from fedcal.clients.site.prepared import Prepared, prepare, prepared
+from fedcal.clients.site.prepared import Prepared, prepared
+from fedcal.clients.site.preparing import prepare
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
-from fedcal.privacy.request import Request
-from fedcal.strategies.methods.histograms import FedBin
+from fedcal.privacy.agreement import key_of_job
+from fedcal.privacy.request import Asked, Request
+from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.keys import make_key
+from fedcal.secure_aggregation.roster import Member, Roster
 from fedcal.strategies.server.job import Job
 
 FEDERATION = Federation(5, 2, epsilon=1.0, trust="local", noise_source="system")
@@ -27,13 +31,17 @@ ROWS = Shards.from_owner(
 )
 
 
-def check(fields: dict[str, Any], request: Request, site: Prepared) -> Request:
-    return guard.check(fields, request, site)[0]
+def check(fields: dict[str, Any], asked: Asked, site: Prepared) -> Request:
+    return guard.check(fields, asked, site)[0]
 
 
-def asked(federation: Federation = FEDERATION) -> Request:
-    opened = FedBin(federation).open_round(1)
-    return opened.request
+def opened(job: Job = JOB) -> Request:
+    return job.strategy().open_round(1).request
+
+
+def asked(job: Job = JOB) -> Asked:
+    request = opened(job)
+    return Asked(request.query, 1, request.context.run, key_of_job(job.to_fields(), job.plan))
 
 
 @pytest.fixture
@@ -82,9 +90,10 @@ def test_terms_of_other_rows_than_a_site_has_are_refused(tmp_path):
 def test_a_share_of_the_noise_alone_is_not_sent(tmp_path):
     """The server says of how many: of ten million it has a three-thousandth of the std."""
     shared = Federation(10**7, 2, epsilon=1.0, trust="distributed", noise_source="system")
-    site = site_of(tmp_path, Job("fedbin", shared))
+    job = Job("fedbin", shared)
+    site = site_of(tmp_path, job)
     with pytest.raises(InputError, match="needs secure aggregation among the sites"):
-        check(Job("fedbin", shared).to_fields(), asked(shared), site)
+        check(job.to_fields(), asked(job), site)
 
 
 def test_an_oversized_answer_is_refused_before_it_is_computed(site, monkeypatch):
@@ -95,7 +104,7 @@ def test_an_oversized_answer_is_refused_before_it_is_computed(site, monkeypatch)
 def test_a_promise_to_subjects_needs_subjects(tmp_path):
     federation = Federation(5, 2, epsilon=1.0, unit="subject", noise_source="system")
     job = Job("fedbin", federation)
-    refused("column subject", check, job.to_fields(), asked(federation), site_of(tmp_path, job))
+    refused("column subject", check, job.to_fields(), asked(job), site_of(tmp_path, job))
 
 
 def test_a_question_about_scores_is_not_for_rows_to_train_on(tmp_path):
@@ -105,14 +114,25 @@ def test_a_question_about_scores_is_not_for_rows_to_train_on(tmp_path):
 
 
 def test_what_the_policy_does_not_allow_is_refused(tmp_path):
+    key = make_key(tmp_path / "own.pem").public
+    roster = Roster("hearts", (Member("a", key), Member("b", bytes(32))), Committee((0, 1), 2))
+    (tmp_path / "federation.toml").write_text(roster.to_toml())
+    own = {"federation": tmp_path / "federation.toml", "sign_key": tmp_path / "own.pem"}
+    facts = Federation(
+        *(2, 2), epsilon=1.0, trust="distributed", noise_source="system", committee=2, threshold=2
+    )
+    job = Job("fedbin", facts, secure_aggregation="protocol", roster=roster.to_text())
     for epsilon in (1.0, 0.99):
-        local = {"trust": ["local"], "adjacency": ["replace"]}
+        rules = {"epsilon_total": epsilon, "answers": 2}
         (policy := tmp_path / "rules.toml").write_text(
-            policy_text(**local, epsilon_per_run=epsilon)
+            policy_text(federation=roster.digest, **rules)
         )
-        site = site_of(tmp_path, JOB, policy=policy)
-        request = asked()
+        site = site_of(tmp_path, job, policy=policy, **own)
+        question = asked(job)
         if epsilon == 1.0:
-            assert check(FIELDS, request, site) == request
+            answered = check(job.to_fields(), question, site)
+            assert answered.noise == job.plan.noise
         else:
-            refused("policy refuses the epsilon: asked is 1", check, FIELDS, request, site)
+            refused(
+                *("policy refuses the epsilon: asked is 1", check, job.to_fields(), question, site)
+            )

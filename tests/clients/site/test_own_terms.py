@@ -10,15 +10,17 @@ import pytest
 from refusals import each_is_refused, refused
 
 from fedcal.clients.site.guard import own_terms
-from fedcal.clients.site.prepared import TERMS, prepare, prepared
+from fedcal.clients.site.prepared import TERMS, prepared
+from fedcal.clients.site.preparing import prepare
 from fedcal.core.shards import Shards
 from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy import Federation
+from fedcal.privacy.accepting import check_terms
 from fedcal.privacy.agreement import AGREED, Terms
 from fedcal.privacy.query import QUERIES
 from fedcal.strategies.server.job import Job
 
-FEDERATION = Federation(5, 2, epsilon=1.0, trust="distributed", noise_source="system")
+FEDERATION = Federation(5, 2, epsilon=1.0, trust="local", noise_source="system")
 FIELDS: dict[str, Any] = Job("fedbin", FEDERATION).to_fields()
 
 
@@ -53,8 +55,8 @@ def test_kept_terms_are_the_terms(name, tmp_path):
     assert again.plan == plan
     assert again.plan.key == plan.key
     assert again.plan.noise == plan.noise
-    assert (again.job, again.form, again.digest) == (terms.job, terms.form, terms.digest)
-    again.check()
+    assert (again.job, again.form, again.key) == (terms.job, terms.form, terms.key)
+    check_terms(again)
 
 
 def test_they_are_of_every_run_of_their_job(site):
@@ -142,8 +144,8 @@ HOSTILE: dict[str, tuple[Any, str]] = {
 def test_a_plan_that_does_not_follow_from_its_question_and_budget_is_refused(name, law):
     change, why = HOSTILE[name]
     plain = json.loads(json.dumps(law_job(law).terms().to_plain()))
-    Terms.from_plain(plain).check()
-    refused(why, lambda: Terms.from_plain(plain | {"plan": change(plain)}).check())
+    check_terms(Terms.from_plain(plain))
+    refused(why, lambda: check_terms(Terms.from_plain(plain | {"plan": change(plain)})))
 
 
 def test_a_bound_that_the_noise_is_not_for_is_another_plan():
@@ -177,7 +179,7 @@ QUESTIONS: dict[str, tuple[Any, str]] = {
 def test_questions_that_leave_something_open_are_refused(name):
     change, why = QUESTIONS[name]
     plain = json.loads(json.dumps(law_job("gaussian").terms().to_plain()))
-    refused(why, lambda: Terms.from_plain(plain | change(plain)).check())
+    refused(why, lambda: check_terms(Terms.from_plain(plain | change(plain))))
 
 
 def test_a_question_is_bounded_as_the_plan_counts_on():
@@ -188,7 +190,7 @@ def test_a_question_is_bounded_as_the_plan_counts_on():
     cell["fixed"] = dict.fromkeys(names, 1)
     plain = json.loads(json.dumps(rows.terms().to_plain()))
     asked = Terms.from_plain(plain | {"questions": [cell]})
-    refused("bound of the question 'outcome_cell' is per must be 'client'", asked.check)
+    refused("bound of the question 'outcome_cell' is per must be 'client'", check_terms, asked)
     whole = json.loads(json.dumps(law_job("unary").terms().to_plain()))
     counts = plain["questions"][0]
     refused(

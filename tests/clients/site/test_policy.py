@@ -4,21 +4,16 @@ import datetime
 import json
 import math
 import re
-import tomllib
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tomli_w
-from hypothesis import given
-from hypothesis import strategies as st
 from refusals import each_is_refused
 
-from fedcal.clients.site.policy import ADJACENCIES, Policy
-from fedcal.core.classes import digest_of
+from fedcal.clients.site.policy import Policy
 from fedcal.core.errors import InputError
-from fedcal.experiments.deploy.site import check_policy
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.declared import Question
 from fedcal.privacy.federation import Federation
@@ -35,7 +30,6 @@ ROSTER = Roster(
     tuple(Member(f"site {n}", key.public) for n, key in enumerate(KEYS[:7])),
     Committee((0, 1, 2, 3, 4), 4),
 ).signed(KEYS[7])
-CLASSES = digest_of(["healthy", "disease"])
 DAY = datetime.date(2027, 6, 30)
 FEDERATION = Federation(
     clients=7, classes=2, epsilon=1.0, delta=1e-6, unit="example", trust="distributed",
@@ -53,12 +47,10 @@ CENTRAL = replace(FEDERATION, trust="central", colluding=0)
 
 @dataclass(frozen=True)
 class Asked:
-    """What a site is asked for; the policy below allows just that."""
+    """What a site is asked to accept; the policy below allows just that."""
 
     federation: Federation = FEDERATION
-    rounds: int = 4
     job: dict[str, Any] = field(default_factory=dict)
-    length: int = 50
     roster: Roster | None = ROSTER
     today: datetime.date = DAY
     plan: dict[str, Any] = field(default_factory=dict)
@@ -69,55 +61,34 @@ class Asked:
     def of(self, policy: Policy) -> None:
         job = {
             **self.federation.to_fields(),
-            "method": "fedtemp",
-            "settings": json.dumps({"clip": 2.0}),
             "secure-aggregation": "protocol" if self.federation.committee else "none",
             "roster": "" if self.roster is None else self.roster.to_text(),
-            "class-digest": CLASSES,
             **self.job,
         }
-        plan = replace(plan_of(self.federation, self.rounds), **self.plan)
+        plan = replace(plan_of(self.federation), **self.plan)
         if self.facts:
             plan = replace(plan, federation=replace(plan.federation, **self.facts))
-        question = Question("temperature_update", self.fixed, {}, (1, self.rounds), self.cells)
-        policy.check(job, Terms(job, plan, (question,)), self.length, self.roster, self.today)
+        question = Question("temperature_update", self.fixed, {}, (1, 4), self.cells)
+        policy.check(Terms(job, plan, (question,)), self.roster, self.today)
 
 
 POLICY = Policy(
-    methods=("fedtemp", "fednewton"),
-    unit=("example",),
-    trust=("distributed",),
-    adjacency=("add-remove",),
-    rounds=4,
-    expires=DAY,
-    epsilon_per_run=1.0,
-    epsilon_total=3.0,
-    delta_per_run=1e-6,
-    delta_total=1e-5,
-    settings={"fedtemp": {"clip": (0.1, 2.0)}},
     federation=ROSTER.digest,
-    class_digest=CLASSES,
+    expires=DAY,
+    epsilon_total=1.0,
+    delta_total=1e-6,
     answers=5,
     colluding=2,
     committee=((5, 4), (7, 5)),
-    largest_vector=50,
 )
-ANY_SUM = replace(POLICY, trust=("secagg", "central", "distributed"), colluding=0, answers=1)
+ANY_SUM = replace(POLICY, colluding=0, answers=1)
+FOUR = replace(ROSTER, committee=Committee((0, 1, 2, 3), 3), signature=None)
 OTHER = replace(ROSTER, committee=Committee((1, 2, 3, 4, 5), 4), signature=None)
 OF_FOUR = replace(FEDERATION, committee=4, threshold=3, colluding=1)
 NOBODY = replace(FEDERATION, committee=0, threshold=0, colluding=0)
+A_YEAR = replace(POLICY, begins=DAY, epsilon_total=3.0, delta_total=1e-5)
 
 EDGES: dict[str, tuple[Policy, Asked, Asked, str]] = {
-    "methods": (
-        replace(POLICY, methods=("fedtemp",)), Asked(), Asked(job={"method": "fednewton"}),
-        "method: asked is fednewton, allowed fedtemp",
-    ),
-    "unit": (POLICY, Asked(), Asked(facts={"unit": "user"}), "unit: asked is user"),
-    "trust": (POLICY, Asked(), Asked(facts={"trust": "central"}), "trust: asked is central"),
-    "adjacency": (
-        POLICY, Asked(), Asked(plan={"adjacency": "replace"}), "adjacency: asked is replace",
-    ),
-    "rounds": (POLICY, Asked(), Asked(rounds=5), "rounds: asked is 5, allowed at most 4"),
     "expires": (
         POLICY, Asked(), Asked(today=DAY + datetime.timedelta(1)), "asked is 2027-07-01",
     ),
@@ -125,31 +96,19 @@ EDGES: dict[str, tuple[Policy, Asked, Asked, str]] = {
         replace(POLICY, begins=DAY), Asked(), Asked(today=DAY - datetime.timedelta(1)),
         "asked is 2027-06-29, allowed from 2027-06-30 on",
     ),
-    "mechanism": (
-        replace(POLICY, mechanism=("discrete-gaussian",)), Asked(),
-        Asked(replace(FEDERATION, mechanism="laplace")), "mechanism: asked is laplace",
-    ),
-    "epsilon_per_run": (
+    "epsilon_total": (
         POLICY, Asked(), Asked(plan={"epsilon": 1.0000001}), "epsilon: asked is 1.0000001",
     ),
-    "delta_per_run": (POLICY, Asked(), Asked(plan={"delta": 1.1e-6}), "delta: asked is 1.1e-06"),
-    "settings": (
-        POLICY, Asked(job={"settings": '{"clip": 0.1}'}), Asked(job={"settings": '{"clip": 2.01}'}),
-        "clip of fedtemp: asked is 2.01, allowed from 0.1 to 2.0",
+    "delta_total": (POLICY, Asked(), Asked(plan={"delta": 1.1e-6}), "delta: asked is 1.1e-06"),
+    "epsilon_a_year": (
+        replace(A_YEAR, epsilon_a_year=1.0), Asked(), Asked(plan={"epsilon": 1.0000001}),
+        "epsilon: asked is 1.0000001, allowed at most 1.0",
+    ),
+    "delta_a_year": (
+        replace(A_YEAR, delta_a_year=1e-6), Asked(), Asked(plan={"delta": 1.1e-6}),
+        "delta: asked is 1.1e-06, allowed at most 1e-06",
     ),
     "federation": (POLICY, Asked(), Asked(roster=OTHER), f"federation: asked is {OTHER.digest}"),
-    "coordinator": (
-        replace(POLICY, federation="", coordinator=KEYS[7].public.hex().upper()), Asked(),
-        Asked(roster=ROSTER.signed(KEYS[6])), f"coordinator: asked is {KEYS[6].public.hex()}",
-    ),
-    "class_digest": (
-        POLICY, Asked(), Asked(job={"class-digest": ""}), "class digest: asked is none",
-    ),
-    "secure_aggregation": (
-        replace(POLICY, secure_aggregation="any"), Asked(),
-        Asked(replace(NOBODY, epsilon=float("inf"), trust="secagg", quorum=0.9)),
-        "secure aggregation: asked is none, allowed protocol, for exact sums",
-    ),
     "site_rows": (  # 4 rounds of 7 numbers, 28 cells, 10 rows each, 5 sites in a sum
         replace(ANY_SUM, site_rows=56), Asked(CENTRAL, cells=7.0),
         Asked(CENTRAL, cells=7.01), "resolution of sums without noise: asked is 28 numbers of "
@@ -168,30 +127,21 @@ EDGES: dict[str, tuple[Policy, Asked, Asked, str]] = {
         "number that may collude: asked is 1, allowed at least 2",
     ),
     "committee": (
-        replace(POLICY, committee=((4, 3),), federation="", coordinator=KEYS[7].public.hex(),
-                colluding=1, answers=3),
-        Asked(OF_FOUR, roster=replace(ROSTER, committee=Committee((0, 1, 2, 3), 3),
-                                      signature=None).signed(KEYS[7])),
-        Asked(), r"committee and threshold: asked is (5, 4), allowed [(4, 3)]",
-    ),
-    "largest_vector": (
-        POLICY, Asked(), Asked(length=51), "numbers in an answer: asked is 51, allowed at most 50",
+        replace(POLICY, committee=((4, 3),), federation=FOUR.digest, colluding=1, answers=3),
+        Asked(OF_FOUR, roster=FOUR), Asked(OF_FOUR, roster=FOUR, facts={"threshold": 4}),
+        r"committee and threshold: asked is (4, 4), allowed (4, 3)",
     ),
     "exact_sums": (
         replace(ANY_SUM, exact_sums=True, cell_rows=0), Asked(replace(EXACT, quorum=3 / 7)),
         Asked(replace(EXACT, quorum=2 / 7)), "exact sum: asked is 2, allowed at least 3",
     ),
 }  # fmt: skip
-KEPT_ELSEWHERE = {
-    *(f"{of}_{over}" for of in ("epsilon", "delta") for over in ("a_year", "total")),
-    *("cpu_seconds", "memory_mib"),
-}
-"""By the site's records, and by the process that answers."""
+KEPT_ELSEWHERE = {"cpu_seconds", "memory_mib"}
+"""By the process that answers."""
 
 
 def test_every_rule_has_an_edge():
     assert {f.name for f in fields(Policy)} == EDGES.keys() | KEPT_ELSEWHERE
-    assert (POLICY.epsilon_total, POLICY.delta_total) == (3.0, 1e-5)
 
 
 @pytest.mark.parametrize("rule", EDGES)
@@ -217,25 +167,12 @@ MORE: list[tuple[Policy, Asked, str]] = [
     (POLICY, Asked(NOBODY), "secure aggregation: asked is none, allowed protocol"),
     (POLICY, Asked(facts={"committee": 0, "threshold": 0, "colluding": 0}), "allowed protocol"),
     (POLICY, Asked(roster=None), "federation: asked is none"),
-    (replace(POLICY, secure_aggregation="any"), Asked(roster=None), "this site has no federation"),
     (POLICY, Asked(job={"roster": OTHER.to_text()}), f"digest {ROSTER.digest}"),
     (
         POLICY, Asked(replace(FEDERATION, clients=8)), "number of sites: asked is 8, allowed 7"
     ),
     (POLICY, Asked(facts={"threshold": 5}), "committee and threshold: asked is (5, 5)"),
-    (
-        replace(POLICY, settings={}), Asked(), "settings of fedtemp: asked is clip, allowed none"
-    ),
-    (POLICY, Asked(job={"method": None}), "method: asked is None"),
     (POLICY, Asked(plan={"epsilon": float("nan")}), "epsilon: asked"),
-    *((POLICY, Asked(job={"settings": text}), said) for text, said in (
-        ('{"clip": 1, "rate": 3}', "settings of fedtemp: asked is rate, allowed clip"),
-        ("{}", "clip of fedtemp: asked is the default"),
-        ('{"clip": true}', "asked is True"),
-        ('{"clip": NaN}', "asked is nan"),
-        ("[1]", "allowed a JSON object"),
-        ("[" * 99999, "a JSON object"),
-    )),
 ]  # fmt: skip
 
 
@@ -244,29 +181,8 @@ def test_what_else_is_refused():
     each_is_refused(table, lambda given: given[1].of(given[0]), most=400)
 
 
-def test_without_the_protocol_only_what_has_its_own_noise_or_a_trusted_server():
-    Asked(fixed={"by": "site"}).of(POLICY)  # each site's numbers have the noise of all
-    policy = replace(ANY_SUM, secure_aggregation="any", answers=99)
-    Asked(NOBODY).of(policy)
-    Asked(replace(NOBODY, trust="central", quorum=0.9), roster=None).of(policy)
-
-
-@given(
-    st.sampled_from([(1, 3), (0.5, 0.5), ("a", "b"), (True,), (False, True)]),
-    st.one_of(st.integers(-5, 5), st.floats(), st.booleans(), st.sampled_from(["a", "b", "c"])),
-)
-def test_a_setting_is_within_its_range_or_its_list(allowed, value):
-    policy = replace(POLICY, settings={"fedtemp": {"clip": allowed}})
-    if isinstance(value, bool) or isinstance(allowed[0], (bool, str)):
-        fits = any(value is one or (isinstance(value, str) and value == one) for one in allowed)
-    else:
-        fits = not isinstance(value, str) and allowed[0] <= value <= allowed[1]
-    asked = Asked(job={"settings": json.dumps({"clip": value})})
-    if fits:
-        asked.of(policy)
-    else:
-        with pytest.raises(InputError, match="clip of fedtemp"):
-            asked.of(policy)
+def test_by_site_each_number_has_the_noise_of_all():
+    Asked(fixed={"by": "site"}).of(POLICY)
 
 
 def written(path: Path, **changed: Any) -> Path:
@@ -285,30 +201,22 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     *(({name: None}, f"'{name}' of a site's policy is missing") for name in sorted(NEEDED)),
     ({"epsilons-total": 1.0}, "unknown key of a site's policy 'epsilons-total'; did "
                     "you mean 'epsilon-total'?"),
-    ({"methods": "fedtemp"}, "methods must be a list of texts"),
-    ({"methods": []}, "the number of methods must be a whole number >= 1"),
-    ({"unit": ["rows"]}, "unknown unit 'rows'; allowed: user"),
-    ({"adjacency": ["any"]}, f"allowed: {', '.join(ADJACENCIES)}"),
+    ({"methods": ["fedtemp"]}, "unknown key of a site's policy 'methods'"),
     ({"expires": "2027-06-30"}, "expires must be a day"),
     ({"expires": datetime.datetime(2027, 6, 30)}, "expires must be a day"),
-    ({"rounds": 0}, "rounds must be a whole number >= 1"),
-    ({"rounds": True}, "rounds must be a whole number, got True"),
-    ({"epsilon_per_run": float("nan")}, "(at most epsilon-total) must be in [0, 3.0]"),
+    ({"answers": 0}, "answers must be a whole number >= 1"),
+    ({"answers": True}, "answers must be a whole number, got True"),
+    ({"epsilon_total": float("nan")}, "epsilon-total must be in [0, inf)"),
     ({"epsilon_total": float("inf")}, "epsilon-total must be in [0, inf)"),
     ({"delta_total": 1.0}, "delta-total must be in [0, 1)"),
-    ({"epsilon_total": 0.5}, "(at most epsilon-total) must be in [0, 0.5]"),
-    ({"delta_total": 1e-9}, "(at most delta-total) must be in [0, 1e-09]"),
-    ({"settings": {"fednewto": {}}}, "did you mean 'fednewton'?"),
-    ({"settings": {"clip": [0, 1]}}, "settings.clip must be a table"),
-    ({"settings": {"fedtemp": {"clip": 1}}}, "settings.fedtemp.clip must be a list of values"),
-    ({"settings": {"fedtemp": {"clip": [1, 2, 3]}}}, "must be [lowest, highest], or"),
-    ({"settings": {"fedtemp": {"clip": [2, 1]}}}, "[lowest, highest]"),
+    ({"epsilon_a_year": 1.5, "begins": DAY}, "epsilon-a-year must be in [0, 1.0]"),
+    ({"epsilon_a_year": 0.5}, "begins is needed"),
     ({"federation": "ab"}, "federation must be 64 hexadecimal digits"),
-    ({"federation": ""}, "federation is needed"),
-    ({"secure_aggregation": "masks"}, "unknown secure-aggregation 'masks'"),
+    ({"federation": ""}, "federation must be 64 hexadecimal digits"),
     ({"committee": [[5]]}, "committee number 1 must be a list of 2 whole numbers"),
     ({"committee": [[5, 2]]}, "threshold of a committee of 5 must be"),
     ({"exact_sums": 1}, "exact-sums must be true or false"),
+    ({"exact_sums": True}, "site-rows is needed"),
 ]  # fmt: skip
 
 
@@ -325,15 +233,3 @@ def test_a_committee_that_is_not_allowed_is_refused_at_the_start():
     with pytest.raises(InputError, match="number that may collude: asked is 0, allowed at least 1"):
         replace(POLICY, committee=(), colluding=1, **named).check_roster(small)
     replace(POLICY, committee=((3, 2),), colluding=0, **named).check_roster(small)
-
-
-def test_the_example_of_the_guide_is_complete_and_allowed(tmp_path):
-    guide = Path(__file__).parents[3] / "docs" / "guide" / "own-budget.md"
-    (example,) = re.findall(r"```toml\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
-    (file := tmp_path / "site.toml").write_text(example, "utf-8")
-    Policy.read(file)
-    assert tomllib.loads(example).keys() == {f.name.replace("_", "-") for f in fields(Policy)}
-    check_policy(file)
-    defaults = {f.name: f.default for f in fields(Policy)}
-    for name, value in re.findall(r"^([a-z-]+) = .*# +\[([\w.]+)", example, re.MULTILINE):
-        assert value == str(defaults[name.replace("-", "_")]).lower().removesuffix(".0"), name

@@ -1,23 +1,24 @@
 """A site's folder: private, mapped rather than read, and refused in one line where damaged."""
 
 import os
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 from refusals import refused
 
-from fedcal.clients.site.prepared import LOCK, SITE, alone, prepare, prepared
+from fedcal.clients.site.guard import own_terms
+from fedcal.clients.site.prepared import LOCK, SITE, alone, prepared
+from fedcal.clients.site.preparing import prepare
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
-from fedcal.privacy.agreement import Terms
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.making import make_plan
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey, make_key
 from fedcal.secure_aggregation.roster import Member, Roster
-from fedcal.units.bounding import Bound
+from fedcal.strategies.server.job import Job
 
 ROWS = Shards.from_owner(
     np.linspace(-1, 1, 12).reshape(6, 2),
@@ -97,9 +98,7 @@ def files(tmp_path):
     roster = Roster("hearts", sites, Committee((0, 1, 2), 3), digest_of(["x", "y"]))
     (tmp_path / "federation.toml").write_text(roster.to_toml())
     (tmp_path / "site.toml").write_text(
-        f'methods = ["fedtemp"]\nunit = ["example"]\ntrust = ["distributed"]\nrounds = 3\n'
-        f'adjacency = ["add-remove"]\nexpires = 2100-01-01\ncpu-seconds = 9\n'
-        f'federation = "{roster.digest}"\nclass-digest = "{roster.class_digest}"\n'
+        f'expires = 2100-01-01\ncpu-seconds = 9\nfederation = "{roster.digest}"\n'
     )
     return {
         "federation": tmp_path / "federation.toml",
@@ -108,17 +107,14 @@ def files(tmp_path):
     }
 
 
-def test_a_policy_may_stand_alone_and_a_federation_may_not(files, tmp_path):
-    for names in (["federation"], ["sign_key"], ["federation", "sign_key"], ["sign_key", "policy"]):
-        with pytest.raises(InputError, match="--federation, --sign-key and --policy together"):
-            prepare(tmp_path / "a", ROWS, **{name: files[name] for name in names})
-    with pytest.raises(InputError, match="federation: asked is none, allowed one"):
-        prepare(tmp_path / "a", ROWS, names=["x", "y"], policy=files["policy"])
+def test_federation_key_and_policy_go_together(files, tmp_path):
+    for names in product((True, False), repeat=3):
+        given = {name: path for (name, path), so in zip(files.items(), names, strict=True) if so}
+        if 0 < len(given) < 3:
+            with pytest.raises(InputError, match="--federation, --sign-key and --policy together"):
+                prepare(tmp_path / "a", ROWS, **given)
     assert not (tmp_path / "a").exists()
-    files["policy"].write_text(files["policy"].read_text() + 'secure-aggregation = "any"\n')
-    with pytest.raises(InputError, match=r"class digest of .*site\.toml must be"):
-        prepare(tmp_path / "a", ROWS, names=["y", "x"], policy=files["policy"])
-    prepare(tmp_path / "a", ROWS, names=["x", "y"], policy=files["policy"])
+    prepare(tmp_path / "a", ROWS, names=["x", "y"], **files)
 
 
 def test_what_does_not_go_together_is_refused_at_the_start(files, tmp_path):
@@ -135,13 +131,14 @@ def test_what_does_not_go_together_is_refused_at_the_start(files, tmp_path):
 
 
 def test_under_the_protocol_a_site_needs_a_policy(tmp_path):
-    prepare(tmp_path / "a", ROWS)
-    site = prepared(tmp_path / "a")
-    facts = {"clients": 3, "classes": 2, "epsilon": 1.0, "trust": "distributed"}
+    facts = {"clients": 3, "classes": 2, "epsilon": 1.0, "trust": "local"}
+    facts["noise_source"] = "system"
     for committee in ({}, {"committee": 3, "threshold": 3, "quorum": 1.0}):
-        plan = make_plan(Federation(**facts, **committee), rounds=1, bound=Bound((2,), (1.0,)))
-        terms = Terms({}, plan, ())
+        how = "protocol" if committee else "none"
+        job = Job("fedbin", Federation(**facts, **committee), secure_aggregation=how)
+        prepare(tmp_path / how, replace(ROWS, input="logits"), terms=job.terms())
+        asked = job.to_fields(), "r", prepared(tmp_path / how)
         if committee:
-            refused("needs --federation, --sign-key and --policy", site.check_policy, {}, terms, 2)
+            refused("needs --federation, --sign-key and --policy", own_terms, *asked)
         else:
-            site.check_policy({}, terms, 2)
+            assert own_terms(*asked).key == job.terms().key

@@ -1,7 +1,6 @@
 """Which jobs under the protocol a site takes part in: those of its own federation, as it is."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -9,7 +8,7 @@ from fedcal.clients.site.process.site_app import check_roster
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import InputError
 from fedcal.privacy import Federation
-from fedcal.privacy.agreement import PROTOCOL
+from fedcal.privacy.agreement import PROTOCOL, Terms
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster
@@ -24,14 +23,17 @@ def of(clients: int = 5, committee: int = 4, threshold: int = 3) -> Job:
     return Job("fedbin", facts, secure_aggregation=PROTOCOL)
 
 
+def asked(job: Job, roster: str = ROSTER.to_text()) -> Terms:
+    return replace(job, roster=roster).terms()
+
+
 def test_a_job_is_of_all_sites_of_the_roster_and_of_its_committee():
     """The plan's noise, bound and ring are for so many: of fewer each adds too little, say."""
-    pinned: dict[str, Any] = {"roster": ROSTER.to_text()}
-    check_roster(pinned, of().plan, ROSTER)
+    check_roster(asked(of()), ROSTER)
     for another in (of(clients=6), of(clients=4), of(threshold=4), of(committee=5, threshold=4)):
         with pytest.raises(InputError, match=r"sites must be 5|committee must be \(4, 3\)"):
-            check_roster(pinned, another.plan, ROSTER)
+            check_roster(asked(another), ROSTER)
     other = replace(ROSTER, sites=SITES[1:])
     for text in (other.to_text(), ""):
         with pytest.raises(InputError, match="federation of the job is another one"):
-            check_roster({"roster": text}, of().plan, ROSTER)
+            check_roster(asked(of(), text), ROSTER)

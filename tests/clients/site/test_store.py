@@ -27,7 +27,8 @@ from refusals import refused
 import fedcal
 from fedcal.clients.site.account import CLAIMED, OWN_NOISE, BudgetCaps, JobFacts
 from fedcal.clients.site.policy import Policy
-from fedcal.clients.site.prepared import Prepared, prepare, prepared
+from fedcal.clients.site.prepared import Prepared, prepared
+from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import (
     KEPT_JOBS,
     KEPT_ROUNDS,
@@ -43,6 +44,9 @@ from fedcal.core.types import Words
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import job_digest
 from fedcal.privacy.request import Request
+from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.keys import make_key
+from fedcal.secure_aggregation.roster import Member, Roster
 from fedcal.strategies.server.job import Job
 
 
@@ -324,7 +328,7 @@ def test_caps_are_those_of_a_policy(tmp_path):
     whole = caps(begins=BEGINS, **of_year)
     assert whole == BudgetCaps((2.0, 1e-4), (1.5, 5e-5), BEGINS, date(2029, 3, 1))
     refused("begins is needed: years of epsilon-a-year", caps, **of_year)
-    for wrong in (0.5, 2.5, math.nan, -math.inf):
+    for wrong in (2.5, -0.5, math.nan, -math.inf):
         refused("epsilon-a-year", caps, begins=BEGINS, epsilon_a_year=wrong)
 
 
@@ -765,13 +769,6 @@ def test_a_damaged_count_file_is_refused(file, text):
 ROWS = Shards.from_owner(
     np.linspace(-1, 1, 12).reshape(6, 2), np.array([0, 1] * 3), np.zeros(6, np.int64), 1
 )
-POLICY = policy_text(
-    trust=["distributed", "central"],
-    epsilon_per_run=2.0,
-    epsilon_total=2.5,
-    delta_per_run=1e-3,
-    delta_total=1e-3,
-)
 
 
 class Run:
@@ -782,12 +779,12 @@ class Run:
         job = Job("fedbin", federation)
         strategy = job.strategy()
         opened = strategy.open_round(1)
-        self.fields: dict[str, Any] = job.to_fields()
-        self.plan, self.request, self.name = job.plan, opened.request, strategy.run
+        self.terms, self.plan = job.terms(), job.plan
+        self.request, self.name = opened.request, strategy.run
         self.drawn = 0
 
     def facts(self, site: Prepared) -> JobFacts:
-        return JobFacts.of(self.fields, self.name, self.plan, site.server)
+        return JobFacts.of(self.terms, self.name, site.server)
 
     def draw(self) -> Words:
         self.drawn += 1
@@ -800,10 +797,15 @@ class Run:
 @pytest.fixture
 def make(tmp_path):
     """Prepares the site in a folder of this name, under a key with this count file."""
-    (tmp_path / "site.toml").write_text(POLICY)
+    key = make_key(tmp_path / "signing.pem").public
+    roster = Roster("hearts", (Member("a", key), Member("b", bytes(32))), Committee((0, 1), 2))
+    (tmp_path / "federation.toml").write_text(roster.to_toml())
+    policy = policy_text(federation=roster.digest, epsilon_total=2.5, delta_total=1e-3)
+    (tmp_path / "site.toml").write_text(policy)
+    own = {"federation": tmp_path / "federation.toml", "sign_key": tmp_path / "signing.pem"}
 
     def made(name: str = "site", count: str = "signing.pem.records") -> Prepared:
-        files = {"policy": tmp_path / "site.toml", "count": tmp_path / count}
+        files = {**own, "policy": tmp_path / "site.toml", "count": tmp_path / count}
         prepare(tmp_path / name, ROWS, **files, server="hub:9092")
         return prepared(tmp_path / name)
 
@@ -824,7 +826,7 @@ def test_a_round_is_answered_once_and_charged(make):
     assert run.drawn == 1
     with records_of(site) as records:
         (known,) = records.booked()
-    assert known.job == job_digest(run.fields, run.name)
+    assert known.job == job_digest(run.terms.key, run.name)
     assert (known.method, known.server, known.epsilon) == ("fedbin", "hub:9092", 1.0)
     assert (known.delta, known.rounds, known.verified) == (run.plan.delta, 1, OWN_NOISE)
 
@@ -848,7 +850,7 @@ def test_a_run_that_has_its_result_is_not_answered_again(make):
     result.mkdir(parents=True)
     finish(site, run.facts(site), run.name)
     charge = f"1,{run.plan.delta:g},user"
-    assert (result / "receipt").read_text() == f"{job_digest(run.fields, run.name)} {charge}"
+    assert (result / "receipt").read_text() == f"{job_digest(run.terms.key, run.name)} {charge}"
     refused("is no longer answered: finished", run.answer, site)
     assert not Run(epsilon=0.5).answer(site)[1]
 

@@ -13,7 +13,8 @@ import pytest
 from hostile_server import JOB
 from superlink import SuperLink
 
-from fedcal.clients.site.prepared import prepare, prepared
+from fedcal.clients.site.prepared import prepared
+from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import records_of
 from fedcal.core.shards import Shards
 from fedcal.experiments.deploy.flower_app import app_toml
@@ -64,14 +65,14 @@ def test_each_thing_that_was_not_agreed_is_refused(link, tmp_path):
     site, mark = tmp_path / "site", tmp_path / "mark"
     rng = np.random.Generator(np.random.Philox(key=1))
     logits, labels = rng.normal(size=(877, 2)), rng.integers(2, size=877)
-    prepare(site, Shards(logits, labels, np.array([0, 877])))
+    prepare(site, Shards(logits, labels, np.array([0, 877])), terms=JOB.terms())
     files = {"root_certificates": link.root, "key": link.key("a")}
     with supernode(site, fleet=link.fleet, **files):
         heard = played(link, tmp_path, "all")
         honest, again = heard.pop("honest"), heard.pop("replayed")
         assert isinstance(honest, list)
         assert again == honest
-        assert len(heard) == 14
+        assert len(heard) == 20
         for name, said in heard.items():
             assert said == REASON.format("InputError"), name
         # the same name, other facts: one by one they are honest
@@ -95,9 +96,9 @@ def test_each_thing_that_was_not_agreed_is_refused(link, tmp_path):
     assert all(line.startswith(("asked: ", "refused", "answered: ")) for line in said)
     refusals = "\n".join(line for line in said if line.startswith("refused"))
     for why in (
-        *("request's noise", "request's bound", "number of rounds", "request's epsilon"),
-        *("the context of a request is needed", "request's unit", "masks whose seeds"),
-        *("low = 0.3 instead of 0.25", "as the run began", "'hostile.py'"),
+        *("states no 'noise'", "states no 'norms'", "states no 'rounds'", "states no 'seed'"),
+        *("a question cannot be read", "terms that a request is of", "masks whose seeds"),
+        *("low = 0.3 instead of 0.25", "epsilon of the run", "'hostile.py'"),
         *("'query.answer' of more than 65536 KiB", "'query.who' of more than 64 KiB"),
     ):
         assert why in refusals, refusals

@@ -1,20 +1,16 @@
-"""The rows of a site: from files, from functions, of features."""
+"""The rows of a site: from files, from functions."""
 
 import sys
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 import pytest
 from refusals import each_is_refused
 
 from fedcal import datasets
-from fedcal.clients.site.guard import _check_inputs
-from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import InputError
 from fedcal.datasets.site_csv import Reading
-from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows, shards_of, site_rows
-from fedcal.training import networks as network
+from fedcal.experiments.deploy.rows import SiteRows, read_rows, shards_of
 
 LOGITS = np.arange(12.0).reshape(6, 2)
 LABELS = [0, 1, 0, 1, 1, 0]
@@ -42,7 +38,7 @@ def module(tmp_path, monkeypatch):
 def test_rows_come_from_a_function(module, tmp_path):
     rows = read_rows(f"{module}:pair", None)[0]
     assert np.array_equal(rows.logits, LOGITS)
-    described = of_scores(rows, ["well", "sick"]).described()
+    described = SiteRows(rows, shards_of(rows), ("well", "sick")).described()
     assert described == "own_rows:pair: 6 rows, 2 classes (well, sick), logits"
     assert read_rows(f"{module}:named", ["well", "sick"])[0].labels.tolist() == LABELS
     other = shards_of(read_rows(f"{module}:mapping", None)[0])
@@ -89,65 +85,6 @@ def test_inverted_scores_and_one_class_are_warned_of():
     rows = datasets.from_arrays(
         logits=inverted, labels=labels, test_logits=inverted, test_labels=0 * labels
     )
-    first, second = of_scores(rows, ["well", "sick"]).doubts()
+    first, second = SiteRows(rows, shards_of(rows), ("well", "sick")).doubts()
     assert first.startswith("warning: the scores rank rows the wrong way round: rows of sick have")
     assert second.startswith("warning: test rows: all 60 rows have the same label, well")
-
-
-def features(**change: object) -> dict[str, object]:
-    x = np.arange(24.0, dtype=np.float32).reshape(6, 4)
-    known = {"features": x, "labels": LABELS, "test_features": x[:2], "test_labels": LABELS[:2]}
-    return {k: v for k, v in (known | change).items() if v is not None}
-
-
-def test_a_site_of_features_has_rows_to_train_on(tmp_path):
-    file = tmp_path / "rows.npz"
-    np.savez(file, **features(class_names=["well", "sick"], norm=2.0))
-    rows = site_rows(str(file), None)
-    assert np.linalg.norm(rows.shards.inputs, axis=1).max() <= 2.0 + 1e-6
-    assert rows.described(counts=False) == (
-        "rows.npz: 2 classes (well, sick), 4 features to train on"
-    )
-    np.savez(tmp_path / "sick.npz", **features(labels=[1] * 6))
-    assert site_rows(str(tmp_path / "sick.npz"), ["well", "sick", "dead"]).shards.classes == 3
-    prepare(tmp_path / "site", rows.shards, test=rows.test, test_inputs=rows.test_inputs)
-    site = prepared(tmp_path / "site")
-    assert site.shards.input_shape == (4,)
-    assert site.test_inputs.shape == (2, 4)
-    said = "6 rows, 2 classes (well, sick), 4 features to train on, 2 test rows"
-    assert said in rows.described()
-
-
-def test_a_site_that_trains_needs_the_extra(tmp_path, monkeypatch):
-    """It is told so when it starts, and when it is asked."""
-    rows = site_rows_of(tmp_path)
-    prepare(tmp_path / "site", rows.shards)
-    monkeypatch.setattr(network, "find_spec", {"torch": 1}.get)
-    said = r"training a model needs the package opacus, which is not installed: .*fedcal\[train\]"
-    with pytest.raises(InputError, match=said):
-        site_rows_of(tmp_path)
-    with pytest.raises(InputError, match=said):
-        _check_inputs((4,), prepared(tmp_path / "site"))
-
-
-def site_rows_of(folder: Path) -> SiteRows:
-    np.savez(folder / "rows.npz", **features(class_names=["well", "sick"]))
-    return site_rows(str(folder / "rows.npz"), None)
-
-
-def test_features_that_do_not_do_are_one_line(tmp_path):
-    def read(change: dict[str, object]) -> None:
-        names = change.pop("names", ["well", "sick"])
-        np.savez(tmp_path / "rows.npz", **features(**change))
-        site_rows(str(tmp_path / "rows.npz"), cast(Any, names))
-
-    turned = {"class_names": ["well", "sick"], "names": ["sick", "well"]}
-    table: list[tuple[dict[str, object], str]] = [
-        ({"names": None}, "do not contain the number of classes: give --class-names"),
-        (turned, "classes of --class-names must be"),
-        ({"labels": [0, 1, 2, 0, 0, 0]}, "must be a class"),
-        ({"features": np.full((6, 4), np.nan)}, "all values must be finite"),
-        ({"features": np.zeros((0, 4)), "labels": []}, "features: must be floats"),
-        ({"client": [1, 1, 1, 2, 2, 2]}, "must be 1, got 2"),
-    ]
-    each_is_refused(table, read)

@@ -1,4 +1,4 @@
-"""`fedcal deploy run` and `resume` over a SuperLink that is played by this process."""
+"""A run over real sites on a SuperLink that is played by this process."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ from flwr.app import Message, RecordDict
 from refusals import refused
 
 import fedcal.strategies.server_app as server
-from fedcal.clients.site.prepared import prepare
+from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process.site_app import site_app
 from fedcal.core.errors import FedcalError, InputError, Interrupted
 from fedcal.core.shards import Shards

@@ -51,28 +51,19 @@ def test_a_slope_of_a_third_is_found_behind_a_mean_gap_of_none(tmp_path, capsys)
     assert said in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_calibrator_of_a_release_is_judged_at_each_site(tmp_path, capsys):
+def test_a_calibrator_of_a_release_is_judged_at_each_site_by_another(tmp_path, capsys):
     given = too_low_but_for_one()
     evaluate(given, by="site", out=tmp_path / "run", report=False, **PRIVATE)
     capsys.readouterr()
     made, release = tmp_path / "platt.npz", tmp_path / "run" / "release.npz"
     again = ["evaluate", "--release", str(release), "--calibrate", "platt", "--out", str(made)]
     assert _run([*again, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["groups_change"]
-    assert told["worse"] == ["Davos"]
-    assert sorted(told["better"]) == ["Aachen", "Basel", "Celle", "Essen"]
-    # what was read from noisy counts is what the rows say of the calibrator that was written
+    assert "groups_change" not in json.loads(capsys.readouterr().out)
     run = evaluate(given, by="site", calibrator=made, partition="natural").to_json()
     assert run["groups_change"]["worse"] == ["Davos"]
-    for site, change in run["groups_change"]["sites"].items():
-        for side in ("before", "after"):
-            assert told["sites"][site][side] == pytest.approx(change[side], abs=0.02)
+    assert sorted(run["groups_change"]["better"]) == ["Aachen", "Basel", "Celle", "Essen"]
     assert abs(run["metrics_after"]["gap"]["value"]) < 0.02
     assert abs(run["metrics"]["gap"]["value"]) > 0.09
-    assert _run([*again, "--overwrite"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "grew by more than chance at 1 of 5 groups (Davos, " in shown
-    assert "Gap of each group, before and after" in shown
 
 
 def test_a_simulation_tells_which_clients_a_calibrator_harmed(tmp_path, capsys):

@@ -20,7 +20,8 @@ from fedcal.datasets.site_csv import Reading
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.study.joining import Kit, join, rows_of
-from fedcal.experiments.study.sealed import Join
+from fedcal.experiments.study.sealed import Join, signed_text
+from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.secure_aggregation.roster import in_words
 
@@ -128,6 +129,7 @@ def test_a_score_is_of_the_positive_class_and_all_sites_are_asked_the_same(tmp_p
     other = rows_of(ONE, str(write_rows(file, right | logits)))[0].shards
     assert other.input == "probs"
     np.testing.assert_allclose(other.logits[:, 1] - other.logits[:, 0], odds, atol=1e-9)
+    np.testing.assert_allclose(other.probs, shards.probs, atol=1e-9)
     assert other.subjects is not None
 
 
@@ -267,7 +269,7 @@ def test_a_site_accepts_what_it_was_shown(there, capsys, monkeypatch):
         assert word in shown
     assert in_words(sealed.digest) in shown
     policy = Policy.read(there.kit() / "site.toml")
-    assert (policy.federation, policy.coordinator) == (sealed.roster.digest, "")
+    assert policy.federation == sealed.roster.digest
     assert Kit.read(there.kit()).accepted == sealed
     assert "changed since" not in "".join(there.offer().lines())
 
@@ -338,34 +340,116 @@ def test_other_terms_are_shown_and_accepted_anew(there):
     refused("must be a whole number >= 3, got 1", there.offer)
 
 
-def test_the_policy_takes_the_studys_own_release_and_nothing_else(there):
+def test_a_site_accepts_the_studys_own_release_and_nothing_else(there):
     there.joined(away=0, model={"thresholds": (0.1,)})
     sealed = there.seal()
-    there.offer().accept()
-    policy, of = Policy.read(there.kit() / "site.toml"), sealed.study
+    of, forge = sealed.study, forging(there, sealed)
+    config = of.config(engine="study")
 
     def ask(**change):
-        config = of.config(engine="study")
         settings = {k: v for k, v in (config.set | change.pop("set", {})).items() if v is not None}
         job = job_of(replace(config, clients=3, set=settings, **change), None)
-        job = replace(job, roster=sealed.roster.to_text())
-        policy.check(job.to_fields(), job.terms(), 100, sealed.roster)
+        facts = {"roster": sealed.roster.to_text(), "class_digest": of.class_digest}
+        forge(replace(job, input="probs", **facts).terms())
+        there.offer()
 
     ask()
     wrong = [
         ({"epsilon": 1.01}, "epsilon"),
         ({"unit": "example"}, "unit"),
-        ({"trust": "central", "colluding": None}, "exact sum"),
-        ({"quorum": 0.6}, "fewest contributions in a sum: asked is 2"),
+        ({"trust": "central", "colluding": None}, "colluding|trust"),
+        ({"quorum": 0.6}, "quorum"),
         ({"mechanism": "gaussian", "delta": 1e-6}, "delta"),
         ({"method": "fedbin", "set": dict.fromkeys(of.settings)}, "method"),
-        ({"set": {"by": "group", "groups": ["a"]}}, "by|groups"),
-        ({"set": {"groups": ["alder", "birch"]}}, "groups"),
-        ({"set": {"cuts": [0.1, 0.2]}}, "cuts"),
-        ({"set": {"encoding": None}}, "encoding"),
-        ({"set": {"encoding": "tree"}}, "encoding"),
-        ({"set": {"threshold": None}}, "threshold"),
-        ({"set": {"threshold": 0.310026}}, "threshold"),
-        ({"set": {"within": ["f"]}}, "settings of evaluate"),
+        ({"set": {"by": "group", "groups": ["a"]}}, "settings"),
+        ({"set": {"groups": ["alder", "birch"]}}, "settings"),
+        ({"set": {"cuts": [0.1, 0.2]}}, "settings"),
+        ({"set": {"encoding": None}}, "settings"),
+        ({"set": {"encoding": "tree"}}, "settings"),
+        ({"set": {"threshold": None}}, "settings"),
+        ({"set": {"threshold": 0.310026}}, "settings"),
+        ({"set": {"within": ["f"]}}, "settings"),
     ]
-    each_is_refused(wrong, lambda change: ask(**change), "this site's policy refuses")
+    each_is_refused(wrong, lambda change: ask(**change))
+
+
+def forging(there, sealed):
+    """Puts other terms into the sealed study, signed by its coordinator."""
+    signer = read_key(there.folder / "sepsis-coordinator" / "coordinator.pem")
+    return lambda asked: there.sealed.write_text(replace(sealed, asked=asked).to_text(signer))
+
+
+def of_plan(**change):
+    return lambda plan: plan | {name: new(plan[name]) for name, new in change.items()}
+
+
+def of_noise(factor):
+    return of_plan(mechanism=lambda law: [law[0], {k: factor * v for k, v in law[1].items()}])
+
+
+FORGED = {
+    "two thirds of the noise": (of_noise(3 / 2), "noise of the plan"),
+    "three halves of it": (of_noise(2 / 3), "noise of the plan"),
+    "another epsilon": (of_plan(epsilon=lambda e: e / 2), "epsilon of the plan"),
+    "another epsilon of the facts": (
+        of_plan(federation=lambda f: f | {"epsilon": 2 * f["epsilon"]}),
+        "epsilon of the plan, by the job's facts",
+    ),
+    "a larger bound of whole clients": (
+        of_plan(bound=lambda b: b | {"per": "client", "whole": False}),
+        "bound of the plan|diameter of the plan|part that the bound",
+    ),
+    "another order of the bound": (
+        of_plan(bound=lambda b: b | {"order": 2, "whole": False}),
+        "bound of the plan",
+    ),
+    "more rounds": (of_plan(rounds=lambda n: n + 1), "noise of the plan"),
+    "another rate": (
+        of_plan(federation=lambda f: f | {"sampling_rate": 0.5}),
+        "sampling_rate of the plan",
+    ),
+    "another rate of rows": (of_plan(row_rate=lambda r: r / 2), "by chance|noise of the plan"),
+    "another quorum": (of_plan(quorum=lambda q: q + 1), "quorum of the plan"),
+    "another delta": (of_plan(delta=lambda d: d / 2), "delta of the plan"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_noise_that_does_not_meet_what_is_stated_is_refused_at_accept(there, name):
+    change, why = FORGED[name]
+    there.joined()
+    sealed = there.seal()
+    plain = sealed.asked.to_plain()
+    forging(there, sealed)(Terms.from_plain(plain | {"plan": change(plain["plan"])}))
+    refused(why, there.offer)
+    assert not (there.kit() / "terms.json").exists()
+
+
+def test_a_question_of_a_larger_bound_or_none_is_refused_at_accept(there):
+    there.joined()
+    sealed = there.seal()
+    plain = sealed.asked.to_plain()
+    forge = forging(there, sealed)
+    bound = plain["plan"]["bound"]
+    twice = bound | {"norms": [2 * norm for norm in bound["norms"]]}
+    forge(Terms.from_plain(plain | {"plan": plain["plan"] | {"bound": twice}}))
+    refused("bound of what is asked", there.offer)
+    name, parts = plain["plan"]["mechanism"]
+    as_before = {"mechanism": [name, {key: 2 * value for key, value in parts.items()}]}
+    forge(Terms.from_plain(plain | {"plan": plain["plan"] | {"bound": twice} | as_before}))
+    refused("noise of the plan", there.offer)
+    forge(Terms.from_plain(plain | {"questions": []}))
+    refused("number of questions", there.offer)
+    (question,) = plain["questions"]
+    wider = question | {"fixed": question["fixed"] | {"edges": [0.0, 0.3, 1.0]}}
+    forge(Terms.from_plain(plain | {"questions": [wider]}))
+    refused("questions that are asked, by the study itself", there.offer)
+
+
+def test_a_sealed_study_without_what_is_asked_is_refused(there):
+    there.joined()
+    sealed = there.seal()
+    fields = {name: value for name, value in sealed._fields.items() if name != "asked"}
+    signer = read_key(there.folder / "sepsis-coordinator" / "coordinator.pem")
+    there.sealed.write_text(signed_text(fields, "study-sealed", signer))
+    refused("asked", there.offer)

@@ -88,7 +88,7 @@ def test_the_printed_command_recalibrates_as_it_stands(there, capsys):
     release.write(there.folder, "release")
     content = {"release.npz": (there.folder / "release.npz").read_bytes()}
     for _ in range(2):  # a message that comes twice
-        own, terms = prepared(kit / "state"), Terms({}, of.plan, (), "release")
+        own, terms = kit / "state", Terms({}, of.plan, (), "release")
         keep_result(own, "run", "release", content, terms)
     with alone(kit / "state"):
         _, _, command = status(kit)["next"].partition("recalibrate at home, fedcal ")

@@ -9,8 +9,8 @@ import pytest
 import torch
 from refusals import each_is_refused
 
+from fedcal.clients.site.sources import site_rows
 from fedcal.core.errors import InputError
-from fedcal.experiments.deploy.rows import site_rows
 from fedcal.experiments.runs.load import load_any
 from fedcal.experiments.runs.load import test_part as part_for_tests
 from fedcal.experiments.training.config import TrainConfig

@@ -20,7 +20,7 @@ def test_the_extra_the_constraints_and_the_pages_name_what_was_tried():
     version = internals.KNOWN
     assert project["optional-dependencies"]["sites"] == [f"flwr=={version}"]
     assert f"flwr=={version}" in (ROOT / "constraints.txt").read_text("utf-8").splitlines()
-    assert f"({version})" in (ROOT / "docs/guide/deploy.md").read_text("utf-8")
+    assert f"({version})" in (ROOT / "docs/guide/site.md").read_text("utf-8")
 
 
 def test_a_reply_that_stays_in_pieces_is_given_up(monkeypatch):

@@ -15,7 +15,8 @@ from refusals import refused
 
 import fedcal.strategies.server_app as server
 from fedcal.clients.questions.temperature import TemperatureScores
-from fedcal.clients.site.prepared import TERMS, prepare, prepared
+from fedcal.clients.site.prepared import TERMS, prepared
+from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process import site_app
 from fedcal.clients.site.store import RECORDS, SiteRecords, records_of
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
@@ -35,7 +36,6 @@ from fedcal.strategies.server.transport import ANSWER
 NAMES = ("birch", "dogwood", "elm")
 NODES = [60, 61, 62]
 ROWS = 137
-CLIP = {"rows_per_client": [40, 60]}
 
 
 def rows(k: int, columns: bool = True) -> Shards:
@@ -49,7 +49,7 @@ def rows(k: int, columns: bool = True) -> Shards:
 class Sites(InProcessGrid):
     """Three sites of a federation.
 
-    `lacks` = who has no column subject; `rules` = which settings a policy has.
+    `lacks` = who has no column subject; `rules` = what else a policy says.
     """
 
     def __init__(
@@ -69,14 +69,9 @@ class Sites(InProcessGrid):
         for k, name in enumerate(NAMES):
             text = policy_text(
                 federation=self.roster.digest,
-                methods=["fedoneshot", "fednewton"],
-                unit=["subject", "example"],
-                adjacency=["add-remove"],
-                answers=2,
                 epsilon_total=1.5,
                 delta_total=1e-2,
-                secure_aggregation=None,
-                settings=(rules or {}).get(name, {"fedoneshot": CLIP}),
+                **{"answers": 2, **(rules or {}).get(name, {})},
             )
             (folder / f"{name}.toml").write_text(text)
             files = {
@@ -151,13 +146,13 @@ def _notices(caplog):
 
 
 def test_who_cannot_take_part_is_named_and_nobody_books_the_run(tmp_path):
-    """A file without the column, a setting that a policy does not allow, a budget: at once."""
-    sites = Sites(tmp_path, lacks=["birch"], rules={"dogwood": {}})
+    """A file without the column, a sum of too few by a policy: at once."""
+    sites = Sites(tmp_path, lacks=["birch"], rules={"dogwood": {"answers": 4}})
     refused(r"birch, dogwood cannot take part.*nothing is booked", sites.run)
     assert sites.notices == [
         "fedcal: birch: unit 'subject' needs a column subject, which names the subject of each row",
-        "fedcal: dogwood: this site's policy refuses the settings of fedoneshot: asked is "
-        "rows_per_client, allowed none",
+        "fedcal: dogwood: this site's policy refuses the fewest contributions in a sum: asked is "
+        "3, allowed at least 4",
     ]
     sites.assert_nothing_was_booked()
 
@@ -175,8 +170,7 @@ def test_the_operator_may_say_that_the_run_goes_on_without_them(tmp_path):
 
 
 def test_one_that_comes_late_and_cannot_take_part_stops_nobody(tmp_path):
-    newton = {"fednewton": CLIP}
-    sites = Sites(tmp_path, rules={"birch": newton, "dogwood": newton})
+    sites = Sites(tmp_path, rules={"elm": {"answers": 3}})
     everybody = sites.get_node_ids
 
     def later() -> Iterable[int]:

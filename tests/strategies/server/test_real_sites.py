@@ -17,15 +17,16 @@ from refusals import refused
 
 import fedcal.strategies.server_app as server
 from fedcal.clients.site.account import JobFacts
-from fedcal.clients.site.prepared import prepare
+from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process.site_app import site_app
-from fedcal.clients.site.results import METRICS, RESULTS
+from fedcal.clients.site.results import RESULTS
 from fedcal.clients.site.store import RECORDS, SiteRecords
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.experiments.study.kept import METRICS, judge
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies.server import run_folder
@@ -90,6 +91,7 @@ class Sites(InProcessGrid):
         for k in range(sites):
             mine = shards.block(k % CLIENTS, k % CLIENTS + 1)
             known: Any = {"number": k if seeded else None, "simulated": seeded, **judged}
+            known["seed"] = job.plan.client_seed
             prepare(folder / f"site-{k}", mine, names=(names or {}).get(k, NAMES), **known)
             accept(folder / f"site-{k}", job)
         super().__init__(site_app(folder), NODES[:sites], unavailable)
@@ -263,6 +265,7 @@ def test_the_result_is_delivered_to_each_site_that_has_answered(tmp_path):
     for k in (0, 2, 3):
         (kept,) = (tmp_path / f"site-{k}" / RESULTS).iterdir()
         assert kept.name == outcome.run
+        judge(tmp_path / f"site-{k}")
         judged = json.loads((kept / METRICS).read_text())
         assert judged["before"]["nll"] > judged["after"]["nll"]
 

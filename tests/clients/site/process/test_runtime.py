@@ -12,7 +12,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.runtime import run_clientapp as flower
 
 from fedcal.clients.site.policy import CPU_SECONDS
-from fedcal.clients.site.prepared import prepare
+from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process import handover, runtime
 from fedcal.clients.site.process.limits import COPIES, MEMORY_MIB
 from fedcal.clients.site.process.site_app import Refused

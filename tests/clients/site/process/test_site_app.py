@@ -14,20 +14,21 @@ from accepted import accept
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedcal import __version__
-from fedcal.calibrators import TemperatureScaling
-from fedcal.clients import client_app
+from fedcal.calibrators import TemperatureScaling, load
+from fedcal.clients import replies
 from fedcal.clients.answers import contribute
-from fedcal.clients.site import results
-from fedcal.clients.site.prepared import prepare
+from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process import site_app
-from fedcal.clients.site.results import METRICS, RESULTS
+from fedcal.clients.site.results import RESULTS
 from fedcal.clients.site.store import RECORDS
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import ContributionRefused
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
+from fedcal.experiments.study import kept
 from fedcal.privacy import Federation
-from fedcal.privacy.request import Request
+from fedcal.privacy.agreement import key_of_job
+from fedcal.privacy.request import Asked, Request
 from fedcal.strategies.server.job import Job
 
 ROWS = 4321
@@ -71,9 +72,12 @@ class Site:
         return request.context.run
 
     def answer(self, request: Request, **records: ConfigRecord) -> Message:
-        query, context = request.to_fields(), request.context_fields()
-        asked = {"query": ConfigRecord(query), "context": ConfigRecord(context)}
-        return self.ask("answer", **asked, **records)
+        return self.ask("answer", **self.asked(request), **records)
+
+    def asked(self, request: Request) -> dict[str, ConfigRecord]:
+        key = key_of_job(self.job.to_fields(), self.job.plan)
+        asked = Asked(request.query, 1, request.context.run, key)
+        return {name: ConfigRecord(of) for name, of in asked.to_records().items()}
 
 
 @pytest.fixture
@@ -138,16 +142,16 @@ def test_what_is_refused_is_one_line_here_and_a_class_there(site, caplog):
     site.config = config
     for reply in (
         site.ask("answer"),
-        site.ask("answer", query=ConfigRecord(site.request().to_fields())),
+        site.ask("answer", query=site.asked(site.request())["query"]),
         site.ask("result"),
         site.ask("rows"),
     ):
         assert reply.has_error()
     assert not (site.folder / RECORDS).exists()
     caplog.clear()  # what a server writes cannot forge a line of the log
-    query = {**site.request().to_fields(), "kind": "x\n2026-01-01 answered: all is well " * 99}
-    context = ConfigRecord(site.request().context_fields())
-    site.ask("answer", query=ConfigRecord(query), context=context)
+    asked = site.asked(site.request())
+    asked["query"]["kind"] = "x\n2026-01-01 answered: all is well " * 99
+    site.ask("answer", **asked)
     assert "\n" not in caplog.text.rstrip("\n")
     assert len(caplog.messages[-1]) < 400
 
@@ -158,7 +162,7 @@ def test_an_error_among_the_rows_tells_nobody_of_them(site, caplog, monkeypatch)
     def fails(*_: object, **__: object) -> None:
         raise raised[-1]
 
-    monkeypatch.setattr(client_app, "contribute", fails)
+    monkeypatch.setattr(replies, "contribute", fails)
     assert "ContributionRefused" in refused(site.answer(site.request()))
     assert caplog.messages[-1] == "refused to answer: a contribution leaves the ring"
     raised.append(ValueError("label 17 of Mrs Smith is out of range"))
@@ -177,7 +181,7 @@ def test_memory_that_runs_out_on_rows_is_seen_in_exact_sums_alone(
             raise MemoryError
         return contribute(shards, *rest, **named)
 
-    monkeypatch.setattr(client_app, "contribute", hungry)
+    monkeypatch.setattr(replies, "contribute", hungry)
     assert not site.answer(site.request()).has_error()
     why = "it takes more memory than this site gives a message"
     assert f"the question fails on this site's rows, none are counted: {why}" in caplog.messages
@@ -207,7 +211,7 @@ def result(folder: Path, of: str, temperature: float = 2.0, **change: Any) -> di
     return {"files": ConfigRecord(files), "run": ConfigRecord(said)}
 
 
-def test_a_result_is_kept_and_judged_here(site, tmp_path, caplog):
+def test_a_result_is_kept_and_judged_at_a_person_s_command(site, tmp_path, caplog):
     run = site.answered()
     records = result(tmp_path / "server", run)
     for _ in range(2):  # a message that comes twice
@@ -215,38 +219,49 @@ def test_a_result_is_kept_and_judged_here(site, tmp_path, caplog):
         assert not reply.has_error()
         assert dict(reply.content.config_records["ok"]) == {}
         assert list(reply.content) == ["ok"]
-    kept = site.folder / RESULTS / run
-    assert sorted(path.name for path in kept.iterdir()) == ["calibrator.npz", METRICS, "receipt"]
-    said = caplog.messages[-1]
+    folder = site.folder / RESULTS / run
+    assert sorted(path.name for path in folder.iterdir()) == ["calibrator.npz", "receipt"]
+    assert (folder / "calibrator.npz").read_bytes() == records["files"]["calibrator.npz"]
+    assert caplog.messages[-1].startswith(f"result received: run {run}, fedcal site status")
+    (said,) = kept.judge(site.folder)
     number, share = r"\d\.\d{4} -> \d\.\d{4}", r"% \d+\.\d\d -> \d+\.\d\d"
     assert re.fullmatch(
-        f"result received: run {run}, on the rows it answered with: accuracy {share}, "
+        f"run {run}, on the rows it answered with: accuracy {share}, "
         f"top-label ECE {share}, ECE of disease {share}, log loss {number}, Brier {number}, "
         f"MCE {share}",
         said,
     )
+    assert load(folder / "named" / "calibrator.npz").class_names == ("healthy", "disease")
+    assert kept.judge(site.folder) == []  # once
+    assert not site.ask("result", **records).has_error()
 
 
-def test_the_server_does_not_learn_on_which_rows_its_result_fails(
-    site, tmp_path, caplog, monkeypatch
-):
-    def fails(*_: object) -> None:
+def test_a_result_that_cannot_be_used_is_told_at_home(site, tmp_path):
+    run = site.answered()
+    content = packed(w=np.zeros(2))["calibrator.npz"]
+    records = result(tmp_path / "server", run)
+    assert not site.ask(
+        "result", **{**records, "files": ConfigRecord({"calibrator.npz": content})}
+    ).has_error()
+    (said,) = kept.judge(site.folder)
+    assert said.startswith(f"run {run}: its result cannot be used: ")
+
+
+def test_no_message_reads_a_result_s_numbers(site, tmp_path, monkeypatch):
+    def fails(*_: object, **__: object) -> None:
         raise ValueError("row 7 of Mrs Smith is not finite")
 
     records = result(tmp_path / "server", site.answered())
-    told = site.ask("result", **records)
-    monkeypatch.setattr(results, "judge_result", fails)
-    reply = site.ask("result", **records)
-    assert not reply.has_error()
-    assert reply.content == told.content
-    assert "which cannot be judged: ValueError in test_site_app.py" in caplog.messages[-1]
-    assert "Smith" not in caplog.text
+    monkeypatch.setattr(TemperatureScaling, "load", fails)
+    monkeypatch.setattr(np.lib.format, "read_array", fails)
+    assert not site.ask("result", **records).has_error()
 
 
 def test_a_result_that_is_none_leaves_nothing(site, tmp_path, caplog):
     run = site.answered()
     for change, why in (
-        *(({"run": other}, "has not answered in the run") for other in ("../r", "", "r1")),
+        *(({"run": other}, "the name of a run must be") for other in ("../r", "")),
+        ({"run": "r1"}, "has not answered in the run"),
         ({"form": "page"}, "allowed: calibrator"),
         ({"form": "model"}, "allowed: calibrator"),  # not what its method yields
     ):
@@ -261,7 +276,7 @@ def test_a_result_is_of_the_job_that_was_answered(site, tmp_path, caplog):
     records = result(tmp_path / "server", site.answered())
     site.config["epsilon"] = 0.5  # the same name, another job
     assert site.ask("result", **records).has_error()
-    assert "has not answered in the run" in caplog.messages[-1]
+    assert "epsilon of the run, by the accepted terms" in caplog.messages[-1]
     assert not (site.folder / RESULTS).exists()
 
 
@@ -314,7 +329,9 @@ def test_the_log_is_in_plain_words_and_tells_of_no_row(site, tmp_path, caplog):
         "asked: run RUN",
         "refused to answer: the epsilon of the run",
     ]
-    assert "round 1 of 1: temperature_scores, epsilon 1" in caplog.messages[0]
+    assert "round 1: temperature_scores" in caplog.messages[0]
+    assert "round 1 of 1" in caplog.messages[1]
+    assert "epsilon 1, delta 1e-05, unit user, trust local" in caplog.messages[1]
     assert "again, with the same numbers" in caplog.messages[3]
     own = rows()
     secrets = {str(ROWS), *map(str, np.bincount(own.labels)), *(f"{v:.4f}" for v in own.logits[0])}

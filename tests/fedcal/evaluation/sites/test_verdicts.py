@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from fedcal.calibrators.score_map import ScoreLogistic
 from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import edges_of
 from fedcal.evaluation.sites.verdicts import (
     ALL,
-    changes_under,
     detectable,
     misread,
     verdicts_of,
@@ -95,24 +93,6 @@ def test_changes_are_in_the_same_family():
     adjusted = holm({k: v["p_value"] for k, v in every.items()} | others)
     assert {k: v["adjusted"] for k, v in every.items()} == {k: adjusted[k] for k in every}
     assert all(bool(v["named"]) == (v["adjusted"] <= 0.0125) for v in every.values())
-
-
-@pytest.mark.parametrize(("score", "classes"), [("positive", 2), ("confidence", 5)])
-def test_what_a_calibrator_does_to_each_gap(score, classes):
-    sites = {"right": (20000, 0.0, 1.0), "low": (20000, 0.8, 1.0), "few": (50, 0.0, 1.0)}
-    asked = release(sites, score)
-    made = ScoreLogistic([1.0, 1.0, 0.4], [0.01, 0.99], score, classes)
-    found = changes_under(asked, made)
-    told = verdicts_of(asked, {}, level=0.01)["sites"]
-    x = CUT[score] + 1.4 * RNG.standard_normal(10**6)
-    x = np.maximum(x, -np.log(classes - 1)) if score == "confidence" else x
-    moved = (made.value(expit(x)) - expit(x)).mean()
-    for name, change in found.items():
-        assert change.before == pytest.approx(told[name]["gap"]["value"], abs=1e-9)
-        if name != "few":
-            assert change.after - change.before == pytest.approx(moved, abs=0.003)
-    assert found["right"].p_worse < 0.001 > found["low"].p_better
-    assert min(found["few"].p_worse, found["few"].p_better) > 0.01
 
 
 @pytest.mark.parametrize("score", ["positive", "confidence"])

@@ -1,0 +1,191 @@
+"""How a site's folder is written: rows, keys, policy and terms are checked before they are there.
+
+The process that answers does not load this; it reads the folder (`fedcal.clients.site.prepared`).
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.clients.site.policy import Policy
+from fedcal.clients.site.prepared import (
+    ARRAYS,
+    FEDERATION,
+    LOCK,
+    OPTIONAL,
+    POLICY,
+    SITE,
+    TERMS,
+    VERSION,
+    WITH_POLICY,
+    alone,
+)
+from fedcal.core import checks, types
+from fedcal.core.classes import class_names, digest_of
+from fedcal.core.errors import InputError, system_errors
+from fedcal.core.shards import Shards
+from fedcal.privacy.accepting import check_terms
+from fedcal.privacy.agreement import Terms
+from fedcal.secure_aggregation.keys import read_key
+from fedcal.secure_aggregation.roster import Roster
+from fedcal.storage.atomic import whole_file, write_whole
+
+
+def prepare(
+    folder: Path,
+    shards: Shards,
+    *,
+    test: tuple[types.Floats, types.Integers] | None = None,
+    test_inputs: NDArray[Any] | None = None,
+    names: Sequence[str] | None = None,
+    number: int | None = None,
+    simulated: bool = False,
+    seed: int | None = None,
+    federation: Path | None = None,
+    sign_key: Path | None = None,
+    policy: Path | None = None,
+    terms: Terms | None = None,
+    server: str = "",
+    count: Path | None = None,
+) -> None:
+    """Write a site's folder, which only this user can enter; an earlier site's rows are replaced.
+
+    Parameters
+    ----------
+    folder
+        made if it is not there; answers and results of an earlier start stay in it
+    shards
+        of one client
+    test
+        logits (m, c) and labels (m,) that a result is judged on
+    test_inputs
+        (m, ...), what a model reads of these rows
+    names
+        of the classes; None = their numbers
+    number
+        of this client, from 0; None = the server numbers it
+    simulated
+        in a simulation on one machine, where a policy is not needed
+    seed
+        of a simulated site's coins and noise: whoever knows it can subtract the noise; None = they
+        are the operating system's
+    federation, sign_key
+        files of the roster and of this site's key in it, both or none; but in a simulation they
+        need a policy
+    policy
+        file that says what this site takes part in
+    terms
+        of the one job whose runs it answers, which are checked here; None = it answers nothing
+    server
+        who asks, in words: the site's records say so
+    count
+        the file that says which records are those of this site's key; None = `count_beside` of
+        `sign_key`, or in the folder in a simulation and where there is no such key
+
+    Raises
+    ------
+    InputError
+        If the rows are not those of one client, the names do not fit, federation, key and policy
+        do not go together, or the folder holds something else, is in use or cannot be written.
+    """
+    arrays: dict[str, NDArray[Any]] = {"logits": shards.logits, "labels": shards.labels}
+    for name in OPTIONAL:
+        if (column := getattr(shards, name)) is not None:
+            arrays[name] = column
+    if test is not None:
+        arrays |= {"test_logits": test[0], "test_labels": test[1]}
+        if test_inputs is not None:
+            arrays["test_inputs"] = test_inputs
+    named = class_names(names, shards.classes)
+    if federation is not None and sign_key is not None and not simulated:
+        own, sites = read_key(sign_key).public, Roster.read(federation).sites
+        shards = replace(shards, names=tuple(site.name for site in sites if site.key == own))
+    texts = _texts_of(federation, sign_key, policy, digest_of(named), simulated)
+    if terms is not None:
+        check_terms(terms)
+        _check_rows(terms, shards, digest_of(named), simulated)
+        texts[TERMS] = json.dumps(terms.to_plain()).encode()
+    if count is None and sign_key is not None and not simulated:
+        count = count_beside(sign_key)
+    site = {
+        "version": VERSION,
+        "names": named,
+        "input": shards.input,
+        "group_names": shards.group_names,
+        "site_names": shards.names,
+        "number": number,
+        "simulated": simulated,
+        "seed": seed if simulated else None,
+        "sign_key": None if sign_key is None else str(sign_key.absolute()),
+        "has_policy": policy is not None,
+        "server": server,
+        "count_files": [count and str(count.absolute())],  # 0.2.0 knew two
+        "arrays": list(arrays),
+    }
+    _make_private(folder)
+    with alone(folder):
+        for name in (FEDERATION, POLICY, TERMS):
+            (folder / name).unlink(missing_ok=True)
+        for name, text in texts.items():
+            write_whole(folder / name, text)
+        for name, array in arrays.items():
+            with whole_file(folder / f"{name}.npy") as file:
+                np.save(file, array, allow_pickle=False)
+        write_whole(folder / SITE, json.dumps(site))  # last: whoever reads it finds the arrays
+
+
+def count_beside(key: Path) -> Path:
+    """Return the file that says which records are those of a private key, beside it."""
+    file = key.resolve()
+    return file.with_name(f"{file.name}.records")
+
+
+def _check_rows(terms: Terms, shards: Shards, classes: str, simulated: bool) -> None:
+    """InputError for terms of a job about other classes, or other scores, than a site has."""
+    job = terms.job
+    for name, own in (("class-digest", classes), ("input", shards.input)):
+        checks.same(f"{name} of the job", job[name] or own, own)
+    checks.same("number of classes", terms.plan.federation.classes, shards.classes)
+    if terms.plan.private and not simulated:
+        # the plan of a seeded run has no room for the errors of the draws that are made here
+        checks.same("noise-source of the job", job["noise-source"], "system")
+
+
+def _texts_of(
+    federation: Path | None,
+    sign_key: Path | None,
+    policy: Path | None,
+    classes: str,
+    simulated: bool,
+) -> dict[str, bytes]:
+    """Return the checked files on federation, key and policy, by their names in the folder."""
+    given = (federation, sign_key) if simulated else (federation, sign_key, policy)
+    if len({file is None for file in given}) > 1:
+        raise InputError(WITH_POLICY)
+    texts = dict[str, bytes]()
+    if federation is not None and sign_key is not None:
+        roster, key = Roster.read(federation), read_key(sign_key)
+        what = f"a site with the public key of {sign_key}, {key.public.hex()},"
+        checks.needed(what, roster.number_of(key.public), f"{federation} has none")
+        checks.same(f"class digest of {federation}", roster.class_digest or classes, classes)
+        texts[FEDERATION] = roster.to_toml().encode()
+        if policy is not None:
+            Policy.read(policy).check_roster(roster)
+            texts[POLICY] = policy.read_bytes()
+    return texts
+
+
+def _make_private(folder: Path) -> None:
+    """Make a site's folder, or check that it is one and that only its owner can enter it."""
+    with system_errors(f"cannot write {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        held = {path.name for path in folder.iterdir()}
+        own = {LOCK, FEDERATION, POLICY, TERMS, *(f"{name}.npy" for name in ARRAYS)}
+        if SITE not in held and held - own:
+            raise InputError(f"{folder} contains something else; a site needs a separate folder")
+        folder.chmod(0o700)
