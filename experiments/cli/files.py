@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedcal.core import removed
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet
 from fedcal.experiments.report import page, terminal
@@ -58,7 +59,7 @@ def export(
     Options
     -------
     calibrator
-        calibrator.npz, sets.npz or model.npz.
+        calibrator.npz or sets.npz.
     out
         File to write: ONNX (.onnx) or a PyTorch program (.pt2).
 
@@ -70,13 +71,11 @@ def export(
     from fedcal.conformal import PredictionSets
     from fedcal.experiments.cli.apply import fitted_in
     from fedcal.storage.artifact import form_of
-    from fedcal.training.networks import TrainedModel, load_model
 
+    form = form_of(calibrator)
+    removed.check_kept(f"exporting a {form}.npz")
     folders.claim_file(out, overwrite=overwrite)
-    if (form := form_of(calibrator)) == TrainedModel.form:
-        export.save_model(load_model(calibrator), out)
-    else:
-        export.save(fitted_in(calibrator), out)
+    export.save(fitted_in(calibrator), out)
     terminal.show([f"written to {out}"], {"out": str(out)}, json=json, quiet=quiet)
     if form == PredictionSets.form and not (quiet or json):
         terminal.console().print(OF_FLOAT32)

@@ -15,18 +15,21 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import importlib
 import json
+import multiprocessing
 import os
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from dataclasses import fields
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
-from queue import SimpleQueue
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -35,7 +38,6 @@ from fedcal.core import checks, parallel
 from fedcal.core.errors import FedcalError, InputError, Interrupted, system_errors
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.config import read_options
-from fedcal.experiments.runs.engines.processes import LineProcess
 from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.runs.result import versions
 from fedcal.storage.atomic import locked
@@ -69,10 +71,6 @@ INPUTS, UNFINISHED = ".inputs.json", ".unfinished"
 """Digests of the data by name, not to be published; where work goes on in a finished folder."""
 
 _FACTS = ("input", "client_names", "group_names", "other_input")
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from fedcal.experiments.runs.sweep import serve; serve(sys.argv[2])"
-)
 
 
 def key_of(run: Run) -> str:
@@ -141,83 +139,82 @@ def here(runs: Sequence[Run], sources: Sources, work: Work, *, jobs: int) -> Gen
 def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -> Generator[Row]:
     """Compute runs in `jobs` separate interpreters, each on one thread.
 
-    They are no children that `multiprocessing` makes: those import the caller's main module
-    again, which a script without a `__main__` guard does not survive, and they outlive a caller
-    that is killed. Each of ours maps the data once, takes a run and gives a row, a line of JSON
-    each; it ends when the line to us is cut.
+    Each maps the data once. They end when this process closes its end of a pipe, or is killed.
 
     Raises FedcalError if a worker dies.
     """
+    spawn = multiprocessing.get_context("spawn")
+    theirs, ours = spawn.Pipe(duplex=False)
     with TemporaryDirectory(prefix="fedcal-") as folder:
-        hand_over(Path(folder), work, sources)
-        command = [sys.executable, "-c", _START, json.dumps(sys.path), folder]
-        workers: list[LineProcess] = []
-        idle: SimpleQueue[LineProcess] = SimpleQueue()
-
-        def ask(run: Run) -> Row:
-            worker = idle.get()
-            try:
-                row: Row = worker.ask(run)
-            except EOFError:
-                code = worker.wait()
-                killed = "killed, perhaps for want of memory: try fewer --jobs"
-                why = killed if code == -9 else f"exit code {code}, see above"
-                raise FedcalError(f"a worker process died ({why})") from None
-            finally:
-                idle.put(worker)
-            return row
-
-        threads = ThreadPoolExecutor(jobs)
+        told = hand_over(Path(folder), sources)
+        pool = ProcessPoolExecutor(jobs, spawn, _begin, (folder, told, theirs))
         try:
-            for _ in range(jobs):
-                workers.append(LineProcess(command, os.environ | dict.fromkeys(THREADS, "1")))
-                idle.put(workers[-1])
-            for done in as_completed([threads.submit(ask, run) for run in runs]):
+            with _alone_on_a_thread():
+                waiting = [pool.submit(_compute, work, run) for run in runs]
+            for done in as_completed(waiting):
                 yield done.result()
+        except BrokenExecutor:
+            why = "killed, perhaps for want of memory: try fewer --jobs"
+            raise FedcalError(f"a worker process died ({why})") from None
         finally:
-            for worker in workers:
-                worker.kill()
-            threads.shutdown(cancel_futures=True)
-            for worker in workers:
-                worker.close()
+            ours.close()
+            pool.shutdown(cancel_futures=True)
+            theirs.close()
 
 
-def hand_over(folder: Path, work: Work, sources: Sources) -> None:
-    """Write what workers need into an empty folder, each array in a file that they can map."""
-    facts = {n: {fact: getattr(d, fact) for fact in ("name", *_FACTS)} for n, d in sources.items()}
-    for k, data in enumerate(sources.values()):
-        (folder / str(k)).mkdir()
-        for name, array in arrays_of(data).items():
-            np.save(folder / str(k) / name, np.ascontiguousarray(array), allow_pickle=False)
-    known = {"module": work.__module__, "function": work.__name__, "facts": facts}
-    (folder / "work.json").write_text(json.dumps(known), "utf-8")
+@contextlib.contextmanager
+def _alone_on_a_thread() -> Iterator[None]:
+    """Within the block processes start on one thread each, and do not import our main module.
 
-
-def serve(folder: str) -> None:
-    """Answer runs until nobody sends them any more.
-
-    Parameters
-    ----------
-    folder
-        of `hand_over`. Removed at the end: who sends no more, but has not ended us, was killed
+    A script without a `__main__` guard would not survive that.
     """
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what a package prints is no answer
-    known = json.loads(Path(folder, "work.json").read_text("utf-8"))
-    work = getattr(importlib.import_module(known["module"]), known["function"])
-    sources: dict[str, Dataset] = {}
-    for k, (name, facts) in enumerate(known["facts"].items()):
-        read: dict[str, Any] = {f: tuple(v) if isinstance(v, list) else v for f, v in facts.items()}
-        for path in Path(folder, str(k)).glob("*.npy"):
-            read[path.stem] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-        sources[name] = Dataset(**read)
-    with contextlib.suppress(BrokenPipeError):
-        for line in sys.stdin:
-            run = json.loads(line)
-            row = json.dumps(work(run, sources[run["data"]]), allow_nan=False)
-            print(row, file=answers, flush=True)
-    shutil.rmtree(folder, ignore_errors=True)
-    os._exit(1)  # without a word about what could not be sent
+    main, before = sys.modules["__main__"], dict(os.environ)
+    sys.modules["__main__"] = ModuleType("__main__")
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+        for name in THREADS:
+            del os.environ[name]
+        os.environ.update(before)
+
+
+def hand_over(folder: Path, sources: Sources) -> dict[str, dict[str, Any]]:
+    """Write each array into a file that workers can map; data by name, paths for arrays."""
+    told = {n: {fact: getattr(d, fact) for fact in ("name", *_FACTS)} for n, d in sources.items()}
+    for k, (known, data) in enumerate(zip(told.values(), sources.values(), strict=True)):
+        for name, array in arrays_of(data).items():
+            known[name] = folder / f"{k}-{name}.npy"
+            np.save(known[name], np.ascontiguousarray(array), allow_pickle=False)
+    return told
+
+
+_held: dict[str, Dataset] = {}
+"""In a worker, its data."""
+
+
+def _begin(folder: str, told: Mapping[str, Mapping[str, Any]], line: Connection) -> None:
+    """Begin a worker, on data of `hand_over`; it ends once nobody holds the other end of a line."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us
+    os.dup2(2, 1)  # what a package prints is no result
+    for name, known in told.items():
+        mapped: Any = {k: v for k, v in known.items() if not isinstance(v, Path)}
+        for key in known.keys() - mapped.keys():
+            mapped[key] = np.asarray(np.load(known[key], mmap_mode="r"))
+        _held[name] = Dataset(**mapped)
+
+    def end() -> None:
+        with contextlib.suppress(EOFError):
+            line.recv()
+        shutil.rmtree(folder, ignore_errors=True)  # who started us may have been killed
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
+
+
+def _compute(work: Work, run: Run) -> Row:
+    return work(run, _held[run["data"]])
 
 
 @contextlib.contextmanager

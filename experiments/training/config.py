@@ -6,7 +6,6 @@ from dataclasses import MISSING, dataclass
 from typing import Annotated, Any
 
 from fedcal.core import checks, fields
-from fedcal.core.errors import InputError
 from fedcal.core.options import DATA, REQUIRED, RUNNING, TRAINING, like, option, options_of
 from fedcal.experiments.runs.config import Config, RunOptions, check_partition
 from fedcal.experiments.runs.layers import layered
@@ -43,10 +42,6 @@ class TrainConfig(RunOptions):
         share of the clients, drawn anew in each round
     lr, batch_size
         the method's settings `lr` and `batch`
-    min_rows
-        clients with fewer rows are left out
-    max_rows
-        of a client at most so many rows are used (all)
     feature_norm
         a public bound on the norm of a row of features; longer rows are scaled to it (the file's)
     checkpoint_every
@@ -103,12 +98,6 @@ class TrainConfig(RunOptions):
         DATA,
         "Fraction of training rows held out for calibration; 0: it uses the training rows",
     )
-    min_rows: Annotated[int, fields.within(0)] = option(
-        0, DATA, "Least number of rows of a client; smaller clients are left out"
-    )
-    max_rows: fields.Count | None = option(
-        None, DATA, "Largest number of rows of a client", unset="all"
-    )
     feature_norm: fields.Positive | None = option(
         None,
         DATA,
@@ -121,7 +110,6 @@ class TrainConfig(RunOptions):
         super().__post_init__()
         if self.model in OWN:
             checks.same("engine of a model of your own", self.engine, "inline")
-        self._check_cuts()
         said = {setting: f"--{name.replace('_', '-')}" for name, setting in self._given().items()}
         for setting, where in (FOLLOWING | said).items():
             checks.unused(f"{where} says it", **{setting: self.set.get(setting)})
@@ -134,22 +122,6 @@ class TrainConfig(RunOptions):
     def _given(self) -> dict[str, str]:
         """Return the options that stand for a setting of the method, and which; of those given."""
         return {name: one for name, one in SETTINGS.items() if getattr(self, name) is not None}
-
-    def _check_cuts(self) -> None:
-        """Refuse cuts by a client's number of rows where that number is protected.
-
-        One row more decides whether a client is there at all (`min_rows`), or which of its other
-        rows are (`max_rows`): more than the one row that the noise hides.
-        """
-        if math.isinf(self.epsilon):
-            return
-        part = not UNITS[self.unit].whole_client
-        for name, value in (("min_rows", self.min_rows), ("max_rows", part and self.max_rows)):
-            if value:
-                raise InputError(
-                    f"{name} = {value} goes by how many rows a client has, which is private with "
-                    f"unit '{self.unit}': leave it out"
-                )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values without the unset ones, of which an epsilon of infinity is one: JSON."""

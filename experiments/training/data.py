@@ -392,11 +392,15 @@ def split(rows: LabelledRows, config: TrainConfig) -> ClientData:
     places = np.arange(len(rows.y), dtype=np.float64)[:, None]  # row numbers in place of logits
     owned = Dataset(config.data, "logits", places, rows.y, client, names or None)
     shards = deal(owned, str(config.partition), None if natural else config.clients, config.seed)
-    chosen, drawn = _chosen(shards.rows, config), []
-    for k in chosen:
+    chosen, drawn = np.arange(shards.clients), []
+    what = f"the number of clients in {config.data}"
+    checks.whole(what, shards.clients, (natural and config.clients) or 1)
+    if natural and config.clients is not None:
+        some = stream(config.seed, Purpose.PARTITION, 0, "clients").permutation(chosen)
+        chosen = np.sort(some[: config.clients])
+    for k in chosen.tolist():
         numbers = shards.block(k, k + 1).logits[:, 0].astype(np.int64)
-        numbers = stream(config.seed, Purpose.SPLIT, 0, f"client {k}").permutation(numbers)
-        drawn.append(numbers[: config.max_rows])
+        drawn.append(stream(config.seed, Purpose.SPLIT, 0, f"client {k}").permutation(numbers))
     order, owner = np.concatenate(drawn), np.repeat(np.arange(len(drawn)), [*map(len, drawn)])
     tested = np.zeros(len(order), bool)
     if rows.test is None:
@@ -405,7 +409,7 @@ def split(rows: LabelledRows, config: TrainConfig) -> ClientData:
     if config.held_out:
         calibration = fitted & held_out(order, config.seed, config.held_out)
         fitted = fitted & ~calibration
-    owners = tuple(names[k] if natural else k for k in chosen)
+    owners = tuple(names[k] if natural else k for k in chosen.tolist())
     parts, sizes = dict[str, LabelledRows](), dict[str, Integers]()
     for part, mask in zip(PARTS, (fitted, calibration, tested), strict=True):
         parts[part] = rows.take(order[mask])
@@ -416,18 +420,6 @@ def split(rows: LabelledRows, config: TrainConfig) -> ClientData:
         left = f"the number of rows of {config.data} that are left for {part}"
         checks.whole(left, sizes[part].sum(), 1)
     return ClientData(owners, parts, sizes)
-
-
-def _chosen(sizes: Integers, config: TrainConfig) -> list[int]:
-    """Clients with enough rows; of natural ones `config.clients`, drawn by seed."""
-    enough = np.flatnonzero(sizes >= config.min_rows)
-    natural = config.partition == "natural"
-    what = f"the number of clients in {config.data} with at least {config.min_rows} rows"
-    checks.whole(what, len(enough), (natural and config.clients) or 1)
-    if natural and config.clients is not None:
-        drawn = stream(config.seed, Purpose.PARTITION, 0, "clients").permutation(len(enough))
-        enough = enough[np.sort(drawn[: config.clients])]
-    return [int(k) for k in enough]
 
 
 def _test_rows(

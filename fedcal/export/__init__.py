@@ -4,6 +4,6 @@ What is exported takes what it was fitted on, as `predict_proba`, `predict_set` 
 do: logits if their `input` is "logits", probabilities if it is "probs".
 """
 
-from fedcal.export.targets import model_to_torch, save, save_model, to_onnx, to_torch
+from fedcal.export.targets import save, to_onnx, to_torch
 
-__all__ = ["model_to_torch", "save", "save_model", "to_onnx", "to_torch"]
+__all__ = ["save", "to_onnx", "to_torch"]

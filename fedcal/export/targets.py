@@ -1,7 +1,4 @@
-"""What may be asked for: which calibrator, which target, which scores, which file.
-
-Trained models for other runtimes: those that are dense layers, as softmax and mlp are.
-"""
+"""What may be asked for: which calibrator, which target, which scores, which file."""
 
 from __future__ import annotations
 
@@ -11,16 +8,15 @@ from typing import TYPE_CHECKING, Literal
 import fedcal
 from fedcal.calibrators import Calibrator
 from fedcal.conformal import PredictionSets
-from fedcal.core.checks import needed, one_of
+from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.kinds import KINDS, Kind
 from fedcal.core.optional import need
 from fedcal.storage.atomic import path_of, write_whole
-from fedcal.training.networks import NETWORKS, TrainedModel
 
 if TYPE_CHECKING:
     import onnx
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from fedcal.export.torch_modules import CalibrationModule
 
@@ -171,18 +167,9 @@ def save(
     FedcalError
         Writing failed half way; what was there before still is.
     """
-    _write(_checked(path), *_parts_of(calibrator, input, dtype))
-
-
-def _checked(path: str | Path) -> Path:
     path = path_of(path)
     one_of("suffix of a file to export to", path.suffix, SUFFIXES)
-    return path
-
-
-def _write(
-    path: Path, module: nn.Module, example: Tensor, names: tuple[str, str], about: dict[str, str]
-) -> None:
+    module, example, names, about = _parts_of(calibrator, input, dtype)
     from fedcal.export.torch_modules import onnx_of, program_of
 
     if path.suffix == ".onnx":
@@ -209,38 +196,3 @@ def _parts_of(
         about |= {"alpha": f"{calibrator.alpha:g}", "score": calibrator.conformity.name}
     example = torch.full((2, c), 1 / c, dtype=getattr(torch, dtype))
     return module, example, (INPUT_NAMES[module.input], output), about
-
-
-def save_model(model: TrainedModel, path: str | Path) -> None:
-    """Write a trained model for another runtime, atomically: inputs (rows, d) -> logits (rows, c).
-
-    Both are float32. `.onnx` is of opset 17, its input is called `inputs` and its output `logits`;
-    `.pt2` is a program of `torch.export`. Logits are those of `TrainedModel.predict` up to
-    rounding.
-
-    Raises InputError for another suffix, a network that is not made of dense layers, or if what is
-    needed is not installed.
-    """
-    path, module = _checked(path), model_to_torch(model)
-    import torch
-
-    about = {
-        "fedcal": fedcal.__version__,
-        "kind": model.network,
-        "classes": str(model.classes),
-        "features": str(model.shape[0]),
-    }
-    _write(path, module, torch.zeros(2, model.shape[0]), ("inputs", "logits"), about)
-
-
-def model_to_torch(model: TrainedModel) -> nn.Module:
-    """Return a trained model as a `torch.nn.Module`: inputs (n, d) -> logits (n, c), float32.
-
-    Raises InputError as `save_model`.
-    """
-    layers = model.architecture.dense(model.w, model.shape, model.classes)
-    what = f"a network of dense layers ({', '.join(NETWORKS)})"
-    need("torch", "export", "export to PyTorch")
-    from fedcal.export.torch_modules import DenseLayers
-
-    return DenseLayers(needed(what, layers, "others have no export")).eval()

@@ -1,4 +1,4 @@
-"""A PyTorch module for each calibrator, for prediction sets and for dense networks.
+"""A PyTorch module for each calibrator, and for prediction sets.
 
 Imported only when one is asked for, because torch is slow. Everything a module learns is a
 *buffer*, not a parameter: it moves with `.to`, it is in the `state_dict`, and no optimiser of a
@@ -15,7 +15,7 @@ import io
 import json
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -35,7 +35,6 @@ from fedcal.core.checks import same
 from fedcal.core.kinds import Kind
 from fedcal.core.numerics import FLOOR, LOG_A_LIMIT
 from fedcal.core.optional import need
-from fedcal.core.types import Floats
 from fedcal.metrics.buckets import BELOW_HALF, DIGITS
 from fedcal.metrics.conformity import SPLIT
 
@@ -408,28 +407,6 @@ def _by_rank(probs: Tensor, penalty: float, free: int) -> Tensor:
     excess = penalty * (place + (1 - free)).clamp_min(0).double()
     score = (mass + excess) / (1.0 + penalty * max(0.0, float(c - free)))
     return _unsorted(score.clamp_max(1.0), order)
-
-
-class DenseLayers(nn.Module):
-    """Inputs (n, d) -> logits (n, c) of a trained model, in float32: dense layers and ReLUs.
-
-    `layers` are weights (out, in) and biases (out,).
-    """
-
-    def __init__(self, layers: Sequence[tuple[Floats, Floats]]) -> None:
-        super().__init__()
-        self.count = len(layers)
-        for number, (weights, bias) in enumerate(layers):
-            for name, value in ((f"weights{number}", weights), (f"bias{number}", bias)):
-                self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the logits of inputs."""
-        x = x.float()
-        for number in range(self.count):
-            x = x if number == 0 else x.relu()
-            x = x @ self.get_buffer(f"weights{number}").T + self.get_buffer(f"bias{number}")
-        return x
 
 
 def _total(x: Tensor) -> Tensor:

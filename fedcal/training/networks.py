@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from fedcal.training.row_gradients import RowGradients
 
 
-Dense = tuple[Floats, Floats]
-"""Weights (out, in) and bias (out,) of a dense layer."""
-
 Rule = Literal["row", "global", "none"]
 """How a row's gradient g is bounded by the clip norm C; see `factors`."""
 
@@ -120,10 +117,6 @@ class Network(ABC):
     @abstractmethod
     def size(self, shape: tuple[int, ...], classes: int) -> int:
         """Return the number of weights; InputError if inputs of this shape do not suit it."""
-
-    def dense(self, w: Floats, shape: tuple[int, ...], classes: int) -> list[Dense] | None:
-        """Return its dense layers, with ReLUs between them; None for any other network."""
-        return None
 
     def initial(self, shape: tuple[int, ...], classes: int, seed: int) -> Floats:
         """Weights to begin with, (size,), as PyTorch draws them."""
@@ -252,14 +245,6 @@ class DenseLayers(Network):
         with on_torch.drawn_by(seed):
             first, *others = (nn.Linear(*of) for of in self._widths(shape, classes))
         return nn.Sequential(first, *(part for one in others for part in (nn.ReLU(), one)))
-
-    @override
-    def dense(self, w: Floats, shape: tuple[int, ...], classes: int) -> list[Dense]:
-        layers = []
-        for width, out in self._widths(shape, classes):
-            weight, bias, w = np.split(w, [out * width, out * (width + 1)])
-            layers.append((weight.reshape(out, width), bias))
-        return layers
 
 
 class OwnModule(Network):

@@ -7,6 +7,7 @@ out and a line back, with the seconds that passed inside.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -22,13 +23,12 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.experiments.research.benchmarks import peers
-from fedcal.experiments.runs.engines.processes import LineProcess
 from fedcal.experiments.runs.sweep import THREADS, Row
 
 VARIABLE = "FEDCAL_PEERS"
@@ -270,6 +270,42 @@ def apart(function: str, arrays: Mapping[str, NDArray[Any]], **options: Any) -> 
             process = stack.enter_context(closing(LineProcess(command, os.environ | _SETTINGS)))
             _repetition(process)  # on few rows, once it has read all of them
         yield lambda: partial(_repetition, process)
+
+
+class LineProcess(subprocess.Popen[str]):
+    """A process that answers each line of JSON on its stdin by one on its stdout.
+
+    Parameters
+    ----------
+    command
+        executable and arguments
+    env
+        its whole environment
+    """
+
+    def __init__(self, command: Sequence[str | Path], env: Mapping[str, str]) -> None:
+        super().__init__(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=env,
+            encoding="utf-8",
+            start_new_session=True,  # Ctrl-C is for us; we end it
+        )
+
+    def ask(self, question: Any) -> Any:
+        """Send a question and return the answer; EOFError if the process ends without one."""
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and so have its answers
+            print(json.dumps(question), file=self.stdin, flush=True)
+        line = cast(IO[str], self.stdout).readline()
+        if not line.endswith("\n"):
+            raise EOFError
+        return json.loads(line)
+
+    def close(self) -> None:
+        """Close the lines to the process, after which it should end by itself."""
+        with contextlib.suppress(BrokenPipeError), self:  # a question that it did not take
+            pass
 
 
 def _repetition(process: LineProcess) -> Inside:

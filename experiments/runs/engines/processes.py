@@ -8,7 +8,6 @@ whatever descends from it: on Linux also daemons, whose orphans the guard adopts
 
 import contextlib
 import ctypes
-import json
 import os
 import select
 import shutil
@@ -18,7 +17,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, cast
 
 GRACE = 2.0
 """Seconds between asking processes to end and ending them."""
@@ -81,42 +79,6 @@ class ProcessTree(contextlib.AbstractContextManager["ProcessTree"]):
 
     def __exit__(self, *error: object) -> None:
         self.end()
-
-
-class LineProcess(subprocess.Popen[str]):
-    """A process that answers each line of JSON on its stdin by one on its stdout.
-
-    Parameters
-    ----------
-    command
-        executable and arguments
-    env
-        its whole environment
-    """
-
-    def __init__(self, command: Sequence[str | Path], env: Mapping[str, str]) -> None:
-        super().__init__(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=env,
-            encoding="utf-8",
-            start_new_session=True,  # Ctrl-C is for us; we end it
-        )
-
-    def ask(self, question: Any) -> Any:
-        """Send a question and return the answer; EOFError if the process ends without one."""
-        with contextlib.suppress(BrokenPipeError):  # it has ended, and so have its answers
-            print(json.dumps(question), file=self.stdin, flush=True)
-        line = cast(IO[str], self.stdout).readline()
-        if not line.endswith("\n"):
-            raise EOFError
-        return json.loads(line)
-
-    def close(self) -> None:
-        """Close the lines to the process, after which it should end by itself."""
-        with contextlib.suppress(BrokenPipeError), self:  # a question that it did not take
-            pass
 
 
 def _guard(folder: str, command: list[str]) -> int:

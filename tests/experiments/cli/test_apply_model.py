@@ -59,3 +59,8 @@ def test_what_does_not_fit_is_one_line(folder, capsys):
         (line,) = capsys.readouterr().err.splitlines()
         assert said in line
         assert not (folder / "out.npz").exists()
+
+
+def test_a_models_file_is_not_exported(folder, capsys):
+    assert _run(["export", "--calibrator", f"{folder / 'model.npz'}", "--out", "m.onnx"]) == 2
+    assert "exporting a model.npz was removed in 0.3" in capsys.readouterr().err

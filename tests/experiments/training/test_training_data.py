@@ -68,9 +68,6 @@ def test_natural_clients_keep_their_rows_and_are_left_out_or_cut(tmp_path):
     federation = dealt(data)
     assert federation.names == ("a", "b")
     assert sum(federation.sizes[name] for name in PARTS).tolist() == [50, 150]
-    assert dealt(data, min_rows=51).names == ("b",)
-    federation = dealt(data, max_rows=100)
-    assert sum(federation.sizes[name] for name in PARTS).tolist() == [50, 100]
     assert dealt(data, clients=1, seed=3).clients == 1
     with pytest.raises(InputError, match=r"must be a whole number >= 3, got 2"):
         dealt(data, clients=3)

@@ -1,8 +1,12 @@
 """Where runs are computed: worker processes that end with us, and Ray."""
 
-import json
+import os
 import subprocess
 import sys
+import time
+from multiprocessing import active_children
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +15,10 @@ import pytest
 from fedcal import datasets
 from fedcal.core.errors import FedcalError
 from fedcal.datasets import Dataset
-from fedcal.experiments.runs import sweep
 from fedcal.experiments.runs.comparison.grid import read_grid
 from fedcal.experiments.runs.comparison.resolve import resolve
 from fedcal.experiments.runs.comparison.run import run_row, runs_of
-from fedcal.experiments.runs.sweep import Run, digest_of, hand_over, here, in_processes, key_of
+from fedcal.experiments.runs.sweep import Run, digest_of, here, in_processes, key_of
 
 
 def small(seed: int = 0, **more: Any) -> Dataset:
@@ -56,39 +59,31 @@ def test_the_digest_sees_everything():
     assert digest_of(base) == digest_of(small())
 
 
-def workers_of(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    started: list[Any] = []
-    process = sweep.LineProcess
+def test_processes_end_with_their_rows_and_a_dead_one_is_told():
+    before = set(active_children())
 
-    def start(*arguments: Any) -> Any:
-        started.append(process(*arguments))
-        return started[-1]
+    def ours() -> list[BaseProcess]:
+        return [process for process in active_children() if process not in before]
 
-    monkeypatch.setattr(sweep, "LineProcess", start)
-    return started
-
-
-def test_processes_end_with_their_rows_and_a_dead_one_is_told(monkeypatch):
-    started = workers_of(monkeypatch)
     runs, sources = asked(small())
     rows = in_processes(runs, sources, run_row, 2)
     found = [next(rows)]
-    assert [p.poll() for p in started] == [None, None]
+    assert len(ours()) == 2
     found += rows
     assert bare(found) == bare(here(runs, sources, run_row, jobs=1))
-    assert all(p.poll() is not None for p in started)
+    assert not ours()
     for killed in (False, True):  # before all rows are there
         rows = in_processes(*asked(small(), seeds=50), run_row, 2)
         next(rows)
-        assert [p.poll() for p in started[-2:]] == [None, None]
+        assert len(ours()) == 2
         if killed:
-            started[-2].kill()
+            ours()[0].kill()
             with pytest.raises(FedcalError, match=r"a worker process died \(killed, perhaps for"):
                 list(rows)
         else:
             rows.close()
-        assert all(p.poll() is not None for p in started)
-    assert len(started) == 6
+        assert not ours()
+    assert "OPENBLAS_NUM_THREADS" in os.environ
 
 
 SCRIPT = """
@@ -110,16 +105,37 @@ def test_a_script_needs_no_guard_of_its_main_module(tmp_path):
     assert (done.returncode, done.stdout) == (0, "begun\n3\n"), done.stderr
 
 
-def test_a_worker_that_lost_its_parent_removes_the_data_and_ends(tmp_path):
-    folder = tmp_path / "data"
-    folder.mkdir()
-    data = small()
-    hand_over(folder, run_row, {"arrays": data})
-    run = asked(data)[0][0]
-    start = [sys.executable, "-c", sweep._START, json.dumps(sys.path), str(folder)]
-    worker = subprocess.run(
-        start, input=json.dumps(run) + "\n", text=True, capture_output=True, timeout=60
+KILLED = (
+    SCRIPT.partition("print(len")[0]
+    + """
+import os, signal
+from multiprocessing import active_children
+
+def end(done, total):
+    if done:
+        print(*(process.pid for process in active_children()), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+compare(rows | {f"test_{k}": v for k, v in rows.items()}, **options | {"seeds": 50}, progress=end)
+"""
+)
+
+
+def test_workers_whose_parent_was_killed_remove_the_data_and_end(tmp_path):
+    env = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED], env=env, text=True, capture_output=True, timeout=60
     )
-    assert json.loads(worker.stdout)["run"] == run
-    assert (worker.returncode, worker.stderr) == (1, "")
-    assert list(tmp_path.iterdir()) == []
+    workers = list(map(int, done.stdout.split()[1:]))
+    assert len(workers) == 2, done.stderr
+    deadline = time.monotonic() + 20
+    while any(map(runs_still, workers)) or list(tmp_path.glob("fedcal-*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def runs_still(process: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
