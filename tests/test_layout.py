@@ -16,7 +16,7 @@ FLOWER = r"flwr(?!\.(app|clientapp|serverapp)\b)\.\w+"  # what Flower does not p
 CONTRACTS = [  # files, what they never import (in functions neither), files that may
     (r"fedcal/", r"flwr|fedcal\.(clients|strategies|experiments)", r"__\w+__|flower_internals"),
     (r"clients/", r"fedcal\.(strategies|experiments|evaluation|conformal)", "$^"),
-    (r"clients/", "flwr", r"_app|process/runtime"),
+    (r"clients/", "flwr", r"_app|replies|process/runtime"),
     (r"strategies/", r"fedcal\.(clients(?!\.questions)|experiments)", "$^"),
     (r"strategies/", "flwr", r"server"),
     (r"(?!experiments/research/)", FLOWER, "flower_internals"),

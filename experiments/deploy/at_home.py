@@ -18,7 +18,7 @@ from fedcal import calibrators, mechanisms
 from fedcal.core import checks, numerics, pages, printable, types
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
-from fedcal.datasets.site_csv import Reading
+from fedcal.datasets.site_csv import AS_IT_IS, Reading
 from fedcal.evaluation import histogram, page, score_release
 from fedcal.evaluation.estimators.calibration import logistic, logit
 from fedcal.evaluation.sites import effects
@@ -70,7 +70,7 @@ def recalibrate(
     class_names: Sequence[str] | None = None,
     positive: str | None = None,
     *,
-    reading: Reading | None = None,
+    reading: Reading = AS_IT_IS,
     most: float = 1.0,
     who: str = "subjects",
 ) -> AtHome:

@@ -143,6 +143,8 @@ class SiteRows:
 
         Raises InputError where the classes are in another order than the columns.
         """
+        if self.shards.inputs is not None:  # features have no scores yet
+            return []
         parts = {"": (self.shards.logits, self.shards.labels), "test rows: ": self.test}
         return [
             f"warning: {part}{finding}"

@@ -47,7 +47,7 @@ def compared(own: Path, shards: Shards, ids: Sequence[str], answered: Sequence[f
         nothing, or a warning: of those it has answered from, half or more are the same
     """
     path = own / FILE
-    kept = read_json(path) if path.exists() else {"key": secrets.token_hex(32), "rows": []}
+    kept: Any = read_json(path) if path.exists() else {"key": secrets.token_hex(32), "rows": []}
     key, rows = bytes.fromhex(kept["key"]), kept["rows"]
     ends = [*(one["since"] for one in rows[1:]), math.inf]
     for one, end in zip(rows, ends, strict=False):

@@ -15,13 +15,14 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import log_softmax
 
+from fedcal import datasets
 from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.prepared import SITE, alone
 from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import needed, one_of, same, whole
-from fedcal.core.errors import InputError, system_errors
+from fedcal.core.errors import InputError, located, system_errors
 from fedcal.core.shards import Shards
-from fedcal.datasets.site_csv import Reading
+from fedcal.datasets.site_csv import AS_IT_IS, Reading
 from fedcal.evaluation.sites.verdicts import misread
 from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.deploy.fleet import public_key
@@ -34,11 +35,14 @@ from fedcal.experiments.study import kits
 from fedcal.experiments.study.earlier_rows import compared
 from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields
 from fedcal.experiments.study.study_file import Study, named
+from fedcal.experiments.training.data import labelled_rows
 from fedcal.privacy.accepting import check_terms
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
 from fedcal.storage.atomic import path_of, write_whole
+from fedcal.storage.npz import read_npz
 from fedcal.storage.toml_files import record_of
+from fedcal.training.networks import need_torch
 from fedcal.units import Subject
 
 FEW, FEW_OF_A_CLASS = 100, 10
@@ -137,20 +141,24 @@ class Kit:
             f"site recalibrate {self.folder} evaluates one on these rows, here, and sends nothing."
         )
         told, title = [advice, *rows.notes, *doubts], f": {self.site}, for its own eyes"
-        page = as_it_is(rows.shards, rows.rows.name, title, told, rows.who)
-        page.save(self.folder / HOME)
+        if not self.study.trains:
+            page = as_it_is(rows.shards, rows.rows.name, title, told, rows.who)
+            page.save(self.folder / HOME)
         write_whole(self.own / ROWS, to_json({"data": data, "reading": asdict(reading)}))
         return doubts
 
 
 def rows_of(
-    study: Study, data: str, site: str = "", reading: Reading | None = None
+    study: Study, data: str, site: str = "", reading: Reading = AS_IT_IS
 ) -> tuple[SiteRows, list[str]]:
     """Return the rows of a site as a study counts them, and warnings for its own screen.
 
     Of two classes a column `score` is the probability of the positive one, and label 1 is that
-    class. Raises InputError, one line, if rows cannot be read or lack what the study counts.
+    class. Where a model is trained the rows are features. Raises InputError, one line, if rows
+    cannot be read or lack what the study counts.
     """
+    if study.trains:
+        return _features(study, data), []
     rows, notes = read_rows(data, study.classes, reading, study.missing)
     if study.unit == Subject.name:
         why = f"the study protects each {study.protect}, whose rows have the same entry there"
@@ -184,6 +192,19 @@ def rows_of(
     for name, count in zip(site_rows.names, counts, strict=False):
         doubts[f"only {count} rows of {name}"] = 0 < count < FEW_OF_A_CLASS
     return site_rows, site_rows.doubts() + [f"warning: {k}" for k, so in doubts.items() if so]
+
+
+def _features(study: Study, data: str) -> SiteRows:
+    """Return the rows of a site that trains: an .npz file with features and labels."""
+    need_torch()
+    with located(data):
+        arrays = read_npz(path_of(data))
+        needed("features", arrays.get("features"), f"the study trains by {study.question.method}")
+        found = labelled_rows(arrays | {"class_names": np.array(study.classes)})
+    ids: Any = {"subject": found.subject, "name": path_of(data).name}
+    none = np.zeros((len(found.y), found.classes))
+    rows = datasets.from_arrays(logits=none, labels=found.y, classes=study.classes, **ids)
+    return SiteRows(rows, replace(shards_of(rows), inputs=found.x), study.classes)
 
 
 def _point_masses(shards: Shards, named: Sequence[float]) -> str:
@@ -243,7 +264,7 @@ def join(
     check_kit(folder, known | made | {KEYS} if adopt else known)
     data = os.path.abspath(data) if Path(data).exists() else data
     if reading is None:
-        reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else Reading()
+        reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else AS_IT_IS
     rows, warnings = rows_of(kit.study, data, kit.site, reading)
     stays = f"{folder} stays as it is"
     if reversed_order := against_outcomes(rows.shards):

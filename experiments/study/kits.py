@@ -54,9 +54,8 @@ KEY = "coordinator.pem"
 _SERVED = (AUTHORITY, "server.crt", "server.key", "executor.key")
 _LONGEST, _SPARE = 3650, 60  # days of a certificate, and after the study's end
 _RULES = """\
-# What this site takes part in: the one question of the study, as it stands in [settings], for
-# those in `unit`, under noise that sites add (`trust`), until `expires`, within epsilon and delta
-# of a run and in all, in sums of at least `answers` sites. Whatever is not in here is refused.
+# What this site takes part in: the questions of terms.json, until `expires`, within epsilon and
+# delta of a year and in all, in sums of at least `answers` sites. Anything else is refused.
 """
 
 

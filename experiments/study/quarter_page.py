@@ -235,9 +235,10 @@ def parts(quarter: Told) -> Iterator[pages.Part]:
     columns = ("intercept", "p-value", "seen from", "verdict")
     yield pages.Table("Calibration", ("site", *_COLUMNS[2:], *columns), tuple(rows), note)
     note = "Numbers with the standard deviation of their noise; metrics with 95 % intervals."
-    columns = ("site", *_heads(quarter), "Brier score")
-    each = ((site, _numbers(site, quarter)) for site in quarter["metrics"])
-    yield pages.Table("By site", columns, tuple((site, *of[:4], of[-1]) for site, of in each), note)
+    heads = ("site", *_heads(quarter), "Brier score")
+    of = ((site, _numbers(site, quarter)) for site in quarter["metrics"])
+    rows = [(site, *own[:4], own[-1]) for site, own in of]
+    yield pages.Table("By site", heads, tuple(rows), note)
     for name, one in quarter["since"].items():
         tests = quarter["changes"].get(name, {}).items()
         rows = []

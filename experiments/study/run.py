@@ -38,6 +38,8 @@ def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, An
     InputError if the rows are not as the study wants them, or the folder holds something else.
     """
     out, study = _folder(path, name), Study.read(path)
+    if study.trains:
+        raise InputError(f"{path} trains a model: fedcal train rehearses it")
     rows, dealt = _rows_of_sites(study, data, seed)
     config = study.config(partition="natural", seed=seed)
     result = simulate(rows, config=replace(config, data=rows.name))

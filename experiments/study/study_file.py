@@ -316,18 +316,24 @@ class Study:
         cuts, exact = FINE[self.score], {*self.model.thresholds}
         if self.score == "positive" and not exact:
             exact = {0.5}
-        for at in map(logit, (*exact, *self.model.points)):
-            near = np.abs(cuts - at)
+        for at in (*exact, *self.model.points):
+            near = np.abs(cuts - logit(at))
             cuts = np.delete(cuts, near.argmin()) if near.min(initial=np.inf) < _NEAR else cuts
         for at in self.model.points:  # a score of 1/2 counts as below, one at a threshold above
-            exact |= {at if at in self.model.thresholds and at != 0.5 else round(at - _POINT, 9)}
-            exact |= {0.5 if at == 0.5 else round(at + _POINT, 9)}
-        return tuple(sorted({*exact, *np.round(expit(cuts), 6).tolist()}))
+            above = at in self.model.thresholds and at != 0.5
+            exact.add(at if above else round(at - _POINT, 9))
+            exact.add(0.5 if at == 0.5 else round(at + _POINT, 9))
+        return tuple(sorted(exact.union(np.round(expit(cuts), 6).tolist())))
 
     @property
     def evaluates(self) -> bool:
         """True if a release has a verdict for each site: a quarter's report."""
         return self.question.method == METHOD
+
+    @property
+    def trains(self) -> bool:
+        """True if a release trains a model: rows are features, and no scores."""
+        return STRATEGIES[self.question.method].family == "train"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -375,7 +381,8 @@ class Study:
         Sites with logits and sites with probabilities are asked the same.
         """
         job = job_of(self.config(engine=STUDY, **more), None)
-        return replace(job, roster="" if roster is None else roster.to_text(), input="probs")
+        of: Any = {"input": "logits" if self.trains else "probs"}
+        return replace(job, roster="" if roster is None else roster.to_text(), **of)
 
     @cached_property
     def plan(self) -> Plan:

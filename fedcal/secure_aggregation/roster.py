@@ -1,7 +1,7 @@
 """The roster of a federation: its sites, their keys, and who opens sums. The server has no say.
 
-A coordinator collects the sites' public keys and writes `federation.toml`; each site pins that
-file by its digest, which people compare by telephone, or believes the coordinator's signature.
+A coordinator collects the sites' public keys and seals them with the study; each site pins the
+roster by its digest, which people compare by telephone.
 The coordinator is not the server: whoever chooses the keys of the committee could be the
 committee.
 """
@@ -11,19 +11,18 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
-from fedcal.core.checks import different, like, needed, one_of, same, unused, whole
-from fedcal.core.classes import class_names, digest_of
+from fedcal.core.checks import different, like, one_of, same, whole
 from fedcal.core.errors import InputError, damaged
 from fedcal.core.printable import look_of
 from fedcal.secure_aggregation import keys
-from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
+from fedcal.secure_aggregation.committee import Committee
 from fedcal.storage.toml_files import read_as, record_of
 
 MOST_SITES = 100_000
@@ -31,7 +30,6 @@ MOST_BYTES = 1 << 25
 """Of a roster as text or as a file: 100,000 sites with names of 200 bytes."""
 
 _LONGEST_NAME = 64
-_SIGNED = "federation"
 
 
 @dataclass(frozen=True)
@@ -55,26 +53,6 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Signature:
-    """A coordinator's word for a roster.
-
-    Attributes
-    ----------
-    coordinator
-        Ed25519 public key, 32 bytes
-    signature
-        of the roster's digest, 64 bytes
-    """
-
-    coordinator: bytes
-    signature: bytes
-
-    def __post_init__(self) -> None:
-        same("length of the coordinator's key", len(self.coordinator), keys.KEY_BYTES)
-        same("length of the coordinator's signature", len(self.signature), keys.SIGNATURE_BYTES)
-
-
-@dataclass(frozen=True)
 class Roster:
     """Sites of a federation and the committee that opens sums; equal digests, equal rosters.
 
@@ -92,21 +70,17 @@ class Roster:
         of numbers of sites
     class_digest
         `fedcal.core.classes.digest_of` of the names of the classes; "" = not said
-    signature
-        a coordinator's, which has been verified; None = nobody has signed. Not in the digest
 
     Raises
     ------
     InputError
-        If a name or key occurs twice, there are more than 100,000 sites, a member is no site, or
-        the signature is of another roster.
+        If a name or key occurs twice, there are more than 100,000 sites, or a member is no site.
     """
 
     name: str
     sites: tuple[Member, ...]
     committee: Committee
     class_digest: str = ""
-    signature: Signature | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         check_name("the federation's name", self.name)
@@ -116,20 +90,11 @@ class Roster:
         whole("a member of the committee", self.committee.members[-1], 0, len(self.sites) - 1)
         if self.class_digest != "":
             check_digest("the class digest", self.class_digest)
-        if (signed := self.signature) is not None and not keys.verified(
-            signed.coordinator, _SIGNED, bytes.fromhex(self.digest), signed.signature
-        ):
-            raise InputError("the coordinator's signature is not one of this roster")
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the canonical text, 64 hexadecimal digits."""
         return keys.digest("roster", self.to_text().encode("ascii")).hex()
-
-    @property
-    def coordinator(self) -> bytes | None:
-        """Public key of the signer; None if it is not signed."""
-        return None if self.signature is None else self.signature.coordinator
 
     @cached_property
     def _numbers(self) -> dict[bytes, int]:
@@ -139,15 +104,10 @@ class Roster:
         """Return the number of the site with this Ed25519 public key; None if there is none."""
         return self._numbers.get(key)
 
-    def signed(self, key: keys.SigningKey) -> Roster:
-        """Return the roster, signed by a coordinator."""
-        made = key.sign(_SIGNED, bytes.fromhex(self.digest))
-        return replace(self, signature=Signature(key.public, made))
-
     # --- as text, in messages ---------------------------------------------------------------
 
     def to_text(self) -> str:
-        """Canonical JSON: sorted keys, no spaces, ASCII; without the signature."""
+        """Canonical JSON: sorted keys, no spaces, ASCII."""
         fields = {
             "class-digest": self.class_digest,
             "committee": self.committee.members,
@@ -190,29 +150,10 @@ class Roster:
             for one in file.site
         )
         numbers = {site.name: number for number, site in enumerate(sites)}
-        named = file.committee
-        if named is None and len(sites) <= EVERYBODY_UP_TO:
-            named = tuple(numbers)
-        why = f"of more than {EVERYBODY_UP_TO} sites, name the members that open sums"
-        named = needed("committee", named, f'{why}, as in committee = ["a", "b", "c"]')
-        for name in {*named} - {*numbers}:
+        for name in {*file.committee} - {*numbers}:
             one_of("site of the committee", name, numbers, "the file")
-        usual = f"usual for {len(named)} members: {default_threshold(len(named))}"
-        why = f"the number of members that open a sum; {usual}"
-        threshold = needed("threshold", file.threshold, why)
-        committee = Committee(tuple(numbers[name] for name in named), threshold)
-        signature, class_digest = None, file.class_digest
-        if (signed := file.signature) is not None:
-            signature = Signature(
-                check_key("coordinator of [signature]", signed.coordinator),
-                _hex("signature of [signature]", signed.signature, keys.SIGNATURE_BYTES),
-            )
-        if class_digest is not None:
-            unused("class-digest says which they are", classes=file.classes)
-            check_digest("class-digest", class_digest)
-        elif file.classes is not None:
-            class_digest = digest_of(class_names([*map(str, file.classes)], len(file.classes)))
-        return cls(file.name, sites, committee, class_digest or "", signature)
+        committee = Committee(tuple(numbers[name] for name in file.committee), file.threshold)
+        return cls(file.name, sites, committee, file.class_digest)
 
     def to_toml(self) -> str:
         """Return the text of a `federation.toml` that `read` takes."""
@@ -224,14 +165,7 @@ class Roster:
         if self.class_digest:
             table["class-digest"] = self.class_digest
         table["site"] = [{"name": site.name, "key": site.key.hex()} for site in self.sites]
-        return tomli_w.dumps(table) + self.signature_toml()
-
-    def signature_toml(self) -> str:
-        """Return the last table of that file; "" if the roster is not signed."""
-        if (signed := self.signature) is None:
-            return ""
-        pair = {"coordinator": signed.coordinator.hex(), "signature": signed.signature.hex()}
-        return "\n" + tomli_w.dumps({"signature": pair})
+        return tomli_w.dumps(table)
 
 
 def check_name(what: str, name: Any) -> str:
@@ -254,11 +188,6 @@ def check_digest(what: str, text: Any) -> str:
     return _hex(what, text, keys.DIGEST_BYTES, "0-9a-f").hex()
 
 
-def in_groups(digest: str) -> str:
-    """64 digits in groups of four, as people read them to each other."""
-    return " ".join(digest[at : at + 4] for at in range(0, len(digest), 4))
-
-
 def in_words(digest: str) -> str:
     """First 132 bits of a digest as 12 words of a list of 2,048, as people read them aloud."""
     words = Path(__file__).with_name("words.txt").read_text("ascii").split()
@@ -278,22 +207,14 @@ class _Site:
 
 
 @dataclass(frozen=True)
-class _Signature:
-    coordinator: str
-    signature: str
-
-
-@dataclass(frozen=True)
 class _File:
     """What a `federation.toml` may hold."""
 
     name: str
     site: tuple[_Site, ...]
-    threshold: int | None = None
-    committee: tuple[str, ...] | None = None
-    classes: tuple[str | int, ...] | None = None
-    class_digest: str | None = None
-    signature: _Signature | None = None
+    threshold: int
+    committee: tuple[str, ...]
+    class_digest: str = ""
 
 
 def _hex(what: str, text: Any, length: int, digits: str = "0-9a-fA-F") -> bytes:

@@ -183,11 +183,11 @@ def check_without_running(block: Block) -> None:
         ast.parse(block.text)
         return
     for words, _ in commands(block):
-        while re.fullmatch(r"[A-Z_]+=.*", words[0]):
-            words = words[1:]
         if words[0] == "for":  # what a shell does for each
             inner = [word.rstrip(";") for word in words[words.index("do") + 1 :]]
             words = list(takewhile(lambda word: word not in ("&", "done"), inner))
+        while re.fullmatch(r"[A-Z_]+=.*", words[0]):
+            words = words[1:]
         if words[0] == "fedcal":
             parse_fedcal(words[1:])
         elif words[0] == "flwr":
@@ -282,7 +282,7 @@ def alike(said: list[str], printed: list[str]) -> bool:
 
 def test_what_is_wrong_in_a_block_that_is_not_run_is_seen():
     for line in (
-        *("$ fedcal simulate --metod fedtemp", "$ fedcal simulat", "$ fedcal site"),
+        *("$ fedcal simulate --metod fedtemp", "$ fedcal simulat", "$ fedcal site join"),
         *("fedcal simulate", "$ flwr run . --streem", "$ A=1 flwr run . --streem"),
         *("$ make tests", "$ python -m fedcal.experiments.nothing", "$ ruff check"),
     ):

@@ -309,7 +309,7 @@ def observed_expected(sites: Sites, truth: Floats) -> Floats:
     variance = sites.law_of(ratio[..., None] * share, one, truth).variance[..., 0, 0]
     off = divide(np.sqrt(variance) / expected, ratio, 1.0)
     times = np.where(off < 1, np.exp(1.96 * np.minimum(off, 1.0)), np.nan)
-    return ratio * np.stack([times / times, 1 / times, times])
+    return np.asarray(ratio * np.stack([times / times, 1 / times, times]))
 
 
 def spans(sites: Sites, of: int) -> tuple[Floats, Floats, Floats]:
@@ -418,8 +418,8 @@ def _side_by_side(a: Sites, b: Sites) -> Sites:
 
 def _over_sites(law: Law, places: Integers) -> Law:
     """Return the distribution of the sum over the sites at these places of (..., S)."""
-    flat = (law.rows[..., places, :], law.share[..., places, :])
-    flat += tuple(np.moveaxis(x[..., places, :, :], -3, -2) for x in (law.weights, law.noise))
+    flat = [law.rows[..., places, :], law.share[..., places, :]]
+    flat += [np.moveaxis(x[..., places, :, :], -3, -2) for x in (law.weights, law.noise)]
     rows, share, weights, noise = (np.reshape(part, (*part.shape[:-2], -1)) for part in flat)
     power = law.power[..., places, :, :].sum(axis=-3)
     return Law(rows, share, weights, noise, power, law.most, law.each)

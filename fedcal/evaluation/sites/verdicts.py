@@ -91,8 +91,8 @@ def verdicts_of(
     (names, now), score = _sites(release, "the release"), release.question.score
     former = {when: _sites(one, when) for when, one in earlier.items()}
     shared = {when: [n for n in names if n in there] for when, (there, _) in former.items()}
-    for when, one in earlier.items():
-        if _asked(one) != _asked(release) or not shared[when]:
+    for when, before in earlier.items():
+        if _asked(before) != _asked(release) or not shared[when]:
             raise InputError(f"{when} counts other sites, or differently: it cannot be compared")
     single = level / (2 * len(names) + sum(len(same) + 1 for same in shared.values()))
     joint, *own = (part.tolist() for part in site_tests.calibration(now))
@@ -107,11 +107,12 @@ def verdicts_of(
         for of in pair:
             usable &= site_tests.ranking(of)[2] > single
             usable &= [not words for words in _one_class(of, release)]
-        p_values, (gap, std), slope = site_tests.changes(*pair, np.flatnonzero(usable))
+        changed = site_tests.changes(pair[0], pair[1], np.flatnonzero(usable))
+        p_values, gap, std, slope = map(np.ndarray.tolist, (changed[0], *changed[1], changed[2]))
         turned = _slope_changes(*(_spans(of, release, usable) for of in pair))
         for k, name in enumerate((*same, ALL)):
-            alone[when, name] = float(p_values[k])
-            moved[when, name] = (float(gap[k]), float(std[k]), float(slope[k]), turned[k])
+            alone[when, name] = p_values[k]
+            moved[when, name] = gap[k], std[k], slope[k], turned[k]
     adjusted = holm(alone)
 
     def judged(key: tuple[str, str], gap: float, slope: float) -> Record:
@@ -138,15 +139,15 @@ def verdicts_of(
             words = _REVERSED[score].format(one["auc"]["value"])
             one |= {"p_value": alone["", name, ORDER], "adjusted": order, "named": [ORDER]}
         verdicts["sites"][name] = one | {"words": words}
-    for (when, name), (moved_by, std, slope_p, slope) in moved.items():
-        gap = _around(moved_by, std)
-        one = judged((when, name), math.erfc(abs(moved_by / std) / 2**0.5), slope_p)
+    for (when, name), (by, spread, slope_p, turn) in moved.items():
+        move = _around(by, spread)
+        one = judged((when, name), math.erfc(abs(by / spread) / 2**0.5), slope_p)
         # one interval alone shows which way a joint change went
-        likely = one["named"] == ["joint"] and abs(moved_by) > 1.96 * std
-        how = _words(["gap"] if likely else one["named"], gap, slope, score, True)
+        likely = one["named"] == ["joint"] and abs(by) > 1.96 * spread
+        how = _words(["gap"] if likely else one["named"], move, turn, score, True)
         how = f": {'most likely ' * likely}{how}" if how else ""
         words = f"changed since {when}{how}" if one["named"] else f"no change since {when} found"
-        one |= {"gap_change": gap, "slope_change": slope, "words": words}
+        one |= {"gap_change": move, "slope_change": turn, "words": words}
         verdicts["changes"][when][name] = one
     bad = [n for n, one in verdicts["sites"].items() if {ORDER, ONE_CLASS} & {*one["named"]}]
     bad = bad if len(bad) < len(names) else []

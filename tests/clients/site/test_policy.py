@@ -29,7 +29,7 @@ ROSTER = Roster(
     "hearts",
     tuple(Member(f"site {n}", key.public) for n, key in enumerate(KEYS[:7])),
     Committee((0, 1, 2, 3, 4), 4),
-).signed(KEYS[7])
+)
 DAY = datetime.date(2027, 6, 30)
 FEDERATION = Federation(
     clients=7, classes=2, epsilon=1.0, delta=1e-6, unit="example", trust="distributed",
@@ -82,8 +82,8 @@ POLICY = Policy(
     committee=((5, 4), (7, 5)),
 )
 ANY_SUM = replace(POLICY, colluding=0, answers=1)
-FOUR = replace(ROSTER, committee=Committee((0, 1, 2, 3), 3), signature=None)
-OTHER = replace(ROSTER, committee=Committee((1, 2, 3, 4, 5), 4), signature=None)
+FOUR = replace(ROSTER, committee=Committee((0, 1, 2, 3), 3))
+OTHER = replace(ROSTER, committee=Committee((1, 2, 3, 4, 5), 4))
 OF_FOUR = replace(FEDERATION, committee=4, threshold=3, colluding=1)
 NOBODY = replace(FEDERATION, committee=0, threshold=0, colluding=0)
 A_YEAR = replace(POLICY, begins=DAY, epsilon_total=3.0, delta_total=1e-5)
@@ -226,7 +226,7 @@ def test_what_a_policy_may_not_say(tmp_path):
 
 
 def test_a_committee_that_is_not_allowed_is_refused_at_the_start():
-    small = replace(ROSTER, signature=None, committee=Committee((0, 1, 2), 2)).signed(KEYS[7])
+    small = replace(ROSTER, committee=Committee((0, 1, 2), 2))
     named = {"federation": small.digest}
     with pytest.raises(InputError, match=r"committee and threshold: asked is \(3, 2\), allowed"):
         replace(POLICY, committee=((5, 4),), **named).check_roster(small)

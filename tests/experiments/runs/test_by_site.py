@@ -51,7 +51,7 @@ def test_a_slope_of_a_third_is_found_behind_a_mean_gap_of_none(tmp_path, capsys)
     assert said in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_calibrator_of_a_release_is_judged_at_each_site_by_another(tmp_path, capsys):
+def test_a_calibrator_of_a_release_is_judged_at_each_site(tmp_path, capsys):
     given = too_low_but_for_one()
     evaluate(given, by="site", out=tmp_path / "run", report=False, **PRIVATE)
     capsys.readouterr()

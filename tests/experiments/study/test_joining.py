@@ -359,7 +359,7 @@ def test_a_site_accepts_the_studys_own_release_and_nothing_else(there):
         ({"unit": "example"}, "unit"),
         ({"trust": "central", "colluding": None}, "colluding|trust"),
         ({"quorum": 0.6}, "quorum"),
-        ({"mechanism": "gaussian", "delta": 1e-6}, "delta"),
+        ({"mechanism": "gaussian", "delta": 1e-6}, "delta|mechanism"),
         ({"method": "fedbin", "set": dict.fromkeys(of.settings)}, "method"),
         ({"set": {"by": "group", "groups": ["a"]}}, "settings"),
         ({"set": {"groups": ["alder", "birch"]}}, "settings"),

@@ -16,6 +16,7 @@ from fedcal.conformal import PredictionSets
 from fedcal.core.printable import look_of, plain_name
 from fedcal.datasets import from_arrays, from_frame, from_model, in_blocks, load
 from fedcal.experiments.cli.main import _run
+from fedcal.experiments.deploy.rows import SiteRows, read_rows, shards_of
 from fedcal.metrics.conformity import Conformity
 
 N = 100
@@ -139,13 +140,12 @@ def test_a_site_without_the_highest_grade_is_read_as_the_others_are(tmp_path, ca
     monkeypatch.chdir(tmp_path)
     file = columns({"probs": P[Y < 2], "labels": Y[Y < 2] + 1})
     file.to_csv("site.csv", index=False)
-    words = ["site", "--data", "site.csv", "--dry-run"]
-    assert _run([*words, "--class-names", "1,2,3"]) == 0
-    assert "warning" not in capsys.readouterr().out
+    rows, _ = read_rows("site.csv", ("1", "2", "3"))
+    assert SiteRows(rows, shards_of(rows), ("1", "2", "3")).doubts() == []
     # without names the numbers are those of the columns: refused, and no order is advised
-    assert _run(words) == 2
-    said = capsys.readouterr().err
-    assert "Do the labels count from 1? Then name the classes" in said
+    rows, _ = read_rows("site.csv", None)
+    site_rows = SiteRows(rows, shards_of(rows), ("0", "1", "2"))
+    refused("Do the labels count from 1. Then name the classes", site_rows.doubts)
     assert _run(["evaluate", "--data", "site.csv", "--out", "run", "--class-names", "1,2,3"]) == 0
     assert "Right in 100" in capsys.readouterr().out
     assert _run(["evaluate", "--data", "site.csv", "--out", "other"]) == 2

@@ -155,7 +155,7 @@ def named(counts: Floats) -> tuple[Booleans, Booleans, Booleans, Changed]:
     joint, *own = site_tests.calibration(sites)
     reversed_order = site_tests.ranking(sites)[2]
     pairs = [(a, b) for b in range(len(counts)) for a in sorted({0, b - 1} & {*range(b)})]
-    changed = {pair: site_tests.changes(*(sites[q] for q in pair))[0] for pair in pairs}
+    changed = {(a, b): site_tests.changes(sites[a], sites[b])[0] for a, b in pairs}
     off, single, changes = [], [], Changed()
     for q in range(len(counts)):
         mine = [pair for pair in pairs if pair[1] == q]
