@@ -330,12 +330,13 @@ class Offer:
                 f"coordinator whose key it is, and send {site}{JOIN} again"
             )
         check_terms(sealed.asked)
-        asked, own = (one.to_plain() for one in (sealed.asked, study.asked(sealed.roster)))
-        for name, fact in own["job"].items():
-            same(f"{name} of what is asked, by the study itself,", asked["job"][name], fact)
-        same("questions that are asked, by the study itself,", asked["questions"], own["questions"])
-        bounds = asked["plan"]["bound"], own["plan"]["bound"]
-        same("bound of what is asked, by the study itself,", *bounds)
+        asked, said = (one.to_plain() for one in (sealed.asked, study.asked(sealed.roster)))
+        what = "asked, by the study itself,"
+        for name, fact in said["job"].items():
+            same(f"{name} of what is {what}", asked["job"][name], fact)
+        same(f"questions that are {what}", asked["questions"], said["questions"])
+        bounds = asked["plan"]["bound"], said["plan"]["bound"]
+        same(f"bound of what is {what}", *bounds)
         rules = record_of(Policy, study.policy(sealed.roster.digest), "a site's policy")
         rules.check(sealed.asked, sealed.roster, study.since)
         own = (folder / kits.AUTHORITY).read_text("ascii", "replace")

@@ -149,7 +149,7 @@ class FlowerTransport(Method, Strategy):
             "context": ConfigRecord(asked.request.context_fields()),
         }
         question = Asked(asked.request.query, asked.round, self.run, self.terms)
-        guarded = _records(question.to_records())
+        guarded = {name: ConfigRecord(of) for name, of in question.to_records().items()}
         self._check_ready(grid, guarded, asked.round)
         self.took_part.there |= set(self._sites)
         if self.secure is not None:
