@@ -66,9 +66,9 @@ def test_checkpoint_of_two_rounds_goes_on(stored):
 def test_site_knows_what_it_answered(stored):
     site = stored / "site"
     asked = json.loads((stored / "question.json").read_text("utf-8"))
-    plan = Job.from_fields(asked["fields"]).plan
+    terms = Job.from_fields(asked["fields"]).terms()
     request = Request.from_fields(asked["query"], asked["context"])
-    job = JobFacts.of(asked["fields"], asked["context"]["run"], plan, "hub:9092")
+    job = JobFacts.of(terms, asked["context"]["run"], "hub:9092")
     with records_in(site) as records:
         (booked,) = records.booked()
     assert (booked.method, booked.epsilon) == ("fedbin", 1.0)
