@@ -13,7 +13,8 @@ KINDS = {
         *("bin_outcomes", "outcome_cell"),
     ),
     "scaling": ("mlp_update", "scaling_gradients", "scaling_newton", "scaling_update"),
-    "scores": ("score_cell", "score_counts"),
+    "score_cell": ("score_cell",),
+    "scores": ("score_counts",),
     "search": ("accuracy_gap", "calibration_gaps", "clipped_nll", "mean_gaps"),
     "temperature": (
         *("site_effects", "temperature_newton", "temperature_scores", "temperature_update"),
