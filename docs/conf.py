@@ -12,6 +12,7 @@ from commands import markdown
 from sphinx.application import Sphinx
 
 import fedcal
+from fedcal import mechanisms, metrics, privacy
 from fedcal.experiments.research.studies.texts import complete
 
 project = "fedcal"
@@ -54,6 +55,12 @@ napoleon_use_ivar = True
 default_role = "literal"  # a name in `backticks` is a name, as in Markdown
 toc_object_entries_show_parents = "hide"
 viewcode_line_numbers = True
+
+# Autodoc shows what a package holds: what these import when it is used is loaded beforehand.
+vars(metrics).update({name: getattr(metrics, name) for name in metrics.__all__})
+vars(privacy).update({name: getattr(privacy, name) for name in privacy.__all__})
+for name in ("Exponential", "NoiseLaw", "Unary"):
+    vars(mechanisms)[name] = getattr(mechanisms, name)
 
 # A reference to something of ours that does not exist is an error; other projects' are plain text.
 nitpicky = True

@@ -77,8 +77,6 @@ class Method(ABC):
     """Names of methods to use with a budget, where it is refused."""
     one_place: ClassVar[bool] = False
     """Whether one client with all rows is a usual federation for it."""
-    fewest_users: ClassVar[int] = 0
-    """Clients below which a run is refused that hides whole ones: noise would hide all else."""
     keeps_releases: ClassVar[bool] = True
     """Whether all releases of a run are kept: there are few, and they are short."""
 

@@ -49,14 +49,6 @@ def _quiet_flower():
     logging.getLogger("flwr").setLevel(logging.ERROR)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _sites_hide_among_few():
-    """Tests of all methods have few clients; how many FedPrior takes test_prior.py says."""
-    from fedcal.strategies.methods.prior import FedPrior
-
-    pytest.MonkeyPatch().setattr(FedPrior, "fewest_users", 0)
-
-
 @pytest.fixture(scope="module")
 def quick_figures():
     """Figures beside reports are files of their contents as text: drawing takes a run's most time.

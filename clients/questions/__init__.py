@@ -16,9 +16,7 @@ KINDS = {
     "score_cell": ("score_cell",),
     "scores": ("score_counts",),
     "search": ("accuracy_gap", "calibration_gaps", "clipped_nll", "mean_gaps"),
-    "temperature": (
-        *("site_effects", "temperature_newton", "temperature_scores", "temperature_update"),
-    ),
+    "temperature": (*("temperature_newton", "temperature_scores", "temperature_update"),),
     "training": ("gradients", "local_update", "weighted_update"),
 }
 """Module -> kinds of its questions."""

@@ -11,7 +11,6 @@ from fedcal.core import checks, numerics
 from fedcal.core.fields import Classes, Positive, within
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
-from fedcal.personal.posterior import identity_prior, posterior
 from fedcal.privacy.query import Order, Part, Query, Summed
 from fedcal.units.bounding import Bound
 
@@ -227,41 +226,6 @@ class TemperatureScores(Summed):
         ):
             out += score[:, None] * weight
         return out
-
-
-@dataclass(frozen=True)
-class SiteEffects(Query):
-    """Question for the recalibration by a client's own rows, and its uncertainty.
-
-    For each parameter (`fedcal.personal`), with its best value m and variance v under the identity
-    prior of std s, m / s; then (v + m^2) / s^2 - 1 of each; 0 without rows. `bound` needs the clip
-    of all of them together.
-    """
-
-    kind = "site_effects"
-    row_sums = False
-    facts = ("classes",)
-    examples = ({"classes": 3},)
-
-    classes: Classes
-
-    def lengths(self) -> tuple[int, ...]:
-        """Return one block with two moments of each parameter: two for two classes, else one."""
-        return (4 if self.classes == 2 else 2,)
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Return the bound of a client; a row has no part of the answer."""
-        self.takes_clips(part, clips, 1)
-        return Bound(self.lengths(), (clips[0],), order=order)
-
-    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
-        """Moments of each client's own recalibration under the identity prior, (clients, 2 d)."""
-        prior = identity_prior(shards.classes)
-        best, cov, *_ = posterior(shards, [prior] * shards.clients)
-        square = np.diag(prior.cov)
-        second = np.diagonal(cov, axis1=1, axis2=2) + best**2
-        moments = best / np.sqrt(square), second / square - 1.0
-        return np.where(shards.rows[:, None] > 0, np.concatenate(moments, axis=1), 0.0)
 
 
 def shifted_logits(shards: Shards) -> Floats:

@@ -152,12 +152,6 @@ def job_of(config: Config, shards: Population | None) -> Job:
     if shards is None:
         config = replace(config, noise_source="system")
     federation = federation_of(config, shards)
-    fewest, hides = STRATEGIES[config.method].fewest_users, UNITS[federation.unit].whole_client
-    if federation.private and hides and federation.clients < fewest:
-        raise errors.InputError(
-            f"{config.method} with unit '{federation.unit}' hides each client among at least "
-            f"{fewest}, got {federation.clients}: units 'example' and 'subject' take any number"
-        )
     settings = dict(config.set)
     if lacks_rows(config.method, federation, settings):
         if shards is None:

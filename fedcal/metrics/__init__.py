@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         brier,
         classwise_ece,
         ece,
-        mce,
         nll,
         summary,
     )
@@ -27,7 +26,6 @@ __all__ = [
     "brier",
     "classwise_ece",
     "ece",
-    "mce",
     "metric_intervals",
     "nll",
     "summary",

@@ -7,7 +7,7 @@ groups a standard error is itself uncertain by 5 %.
 
 Accuracy, NLL and Brier score are means: their intervals are percentiles of the replicates.
 
-Calibration errors are sums (or a maximum) of absolute gaps, so noise alone makes them positive:
+Calibration errors are sums of absolute gaps, so noise alone makes them positive:
 their intervals invert a test instead (`fedcal.metrics.bootstrap`).
 
 So an interval is for what infinitely many test rows would show. It reaches to the plug-in where it
@@ -16,7 +16,7 @@ would lie below it: a number lies in its own interval.
 
 Intervals of calibration errors: inverting a test of gaps that noise alone makes positive.
 
-The error is a sum (or a maximum) of absolute gaps, so noise alone makes it positive:
+The error is a sum of absolute gaps, so noise alone makes it positive:
 the plug-in is biased upwards, a replicate, which adds noise to noise, still more, and percentile
 intervals then miss the truth nearly always (measured: they never cover a calibrated truth, and
 never the classwise ECE of a mildly miscalibrated one; basic intervals cover that in 0 to 65 %).
@@ -32,7 +32,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,14 +44,6 @@ from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.standard import BINS, Cells, check_scored, scan, summary
 
-Join = Literal["sum", "max"]
-"""Rule that joins absolute gaps to one error."""
-
-JOINS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "sum": (np.sum, np.add),
-    "max": (np.max, np.maximum),
-}
-"""Functions that join cells along an axis, and blocks of cells with one another."""
 _LEAST = 0.5  # standard errors: no entry of the direction u is smaller
 _CLEAR = 2.0  # standard errors: what stands out
 _FACTORS = np.concatenate([np.linspace(0.0, 1.5, 16), np.linspace(1.75, 3.0, 6), [3.5, 4.5, 6, 8]])
@@ -106,7 +98,6 @@ def invert(
     direction: Floats,
     deviations: Callable[[slice], NDArray[Any]],
     replicates: int,
-    join: Join,
     tails: tuple[float, float],
 ) -> Inverted:
     """Invert the test of the module's docstring.
@@ -121,8 +112,6 @@ def invert(
         cells -> (replicates, cells) float32 draws of observed less true gaps
     replicates
         number of replicates
-    join
-        rule that joins absolute gaps to the error
     tails
         probabilities of the interval's ends, (.025, .975) for 95 %
 
@@ -133,7 +122,6 @@ def invert(
     """
     if not len(gap):  # every row right with probability 1: no gap, and no noise
         return Inverted(0.0, 0.0, 0.0, 0.0, 0.0, np.zeros(replicates))
-    together, merge = JOINS[join]
     step = max(1, _BLOCK // replicates)
     columns = [slice(i, i + step) for i in range(0, len(gap), step)]
 
@@ -144,10 +132,10 @@ def invert(
             noise = deviations(part)
             for k, factor in enumerate(factors):
                 gaps = noise + (factor * direction[part]).astype(np.float32)
-                merge(errors[k], together(np.abs(gaps, out=gaps), axis=1), out=errors[k])
+                errors[k] += np.abs(gaps, out=gaps).sum(axis=1)
         return errors
 
-    observed, unit = (float(together(np.abs(x), axis=0)) for x in (gap, direction))
+    observed, unit = (float(np.abs(x).sum()) for x in (gap, direction))
     values = spread(_FACTORS)
     ends = np.quantile(values, (tails[1], 0.5, tails[0]), axis=1)
     low, middle, high = (_crossing(end, observed) for end in ends)
@@ -170,7 +158,7 @@ def _crossing(quantile: Floats, observed: float) -> float:
 GROUPS = 200
 REPLICATES = 1000
 MEANS = ("accuracy", "nll", "brier")
-GAPS = ("ece", "classwise_ece", "mce")
+GAPS = ("ece", "classwise_ece")
 FEWEST = 20
 """With fewer test rows a bootstrap is unreliable: results do not have intervals then."""
 
@@ -309,14 +297,12 @@ def _side(probs: NDArray[Any], labels: Integers, order: Integers, groups: int, b
     }
     index = bin_index(top, bins)
     top_gaps = np.bincount(of_row * bins + index, top - hit, groups * bins).reshape(groups, bins)
-    count = np.bincount(index, minlength=bins)
     return _Side(
         rows=np.diff(edges).astype(np.float64),
         means={k: np.bincount(of_row, v, groups).astype(np.float64) for k, v in summed.items()},
         tables={
             "ece": _used(top_gaps / n),
             "classwise_ece": _used(gaps / (n * c)),
-            "mce": _used(top_gaps / np.maximum(count, 1)),
         },
     )
 
@@ -339,6 +325,5 @@ def _invert(
         spread_out(gap, error),
         lambda columns: around @ table[:, columns],
         len(weights),
-        "max" if metric == "mce" else "sum",
         tails,
     )

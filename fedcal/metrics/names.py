@@ -76,12 +76,6 @@ METRICS: dict[str, Named] = {
     ),
     "nll": Named("log loss", _LOSS.format("the label")),
     "brier": Named("Brier score", f"{_BRIER}from 0 to 1. {_LOWER}", short="Brier"),
-    "mce": Named(
-        "MCE",
-        "Maximum calibration error: the gap of the worst bin, however few rows it has, and so a "
-        "noisy number. 0 is best.",
-        percent=True,
-    ),
     "precision": Named("precision", percent=True, higher=True),
     "recall": Named("recall (sensitivity)", percent=True, higher=True),
     "specificity": Named("specificity", percent=True, higher=True),
@@ -113,7 +107,7 @@ METRICS: dict[str, Named] = {
 }
 """Metric -> its name, in the order of tables of test rows."""
 
-TEST_ROWS = tuple(METRICS)[:6]
+TEST_ROWS = tuple(METRICS)[:5]
 """Metrics of rows that are there one by one."""
 
 ON_DEMAND = (

@@ -116,12 +116,6 @@ class Reliability:
         apart = self.class_count * (self.class_sum_correct / there - share) ** 2
         return float(apart.sum() / rows / (2 if self.classes == 2 else 1))
 
-    @property
-    def mce(self) -> float:
-        """MCE of all rows as in `scores.mce`; raises InputError without rows."""
-        self._some_rows()
-        return standard.worst_gap(self.sum_confidence - self.sum_correct, self.count)
-
     def to_json(self) -> dict[str, Any]:
         """Return the fields as (nested) lists of finite numbers, valid in strict JSON."""
         return {f.name: getattr(self, f.name).tolist() for f in fields(self)}

@@ -1,4 +1,4 @@
-"""Scores of predicted probabilities: accuracy, ECE, classwise ECE, NLL, Brier, MCE.
+"""Scores of predicted probabilities: accuracy, ECE, classwise ECE, NLL, Brier.
 
 All are fractions (not %), all means run over rows, and bins are those of
 `fedcal.metrics.binning`. Probabilities have shape (n, c) and any real dtype, or are (n,) those of
@@ -51,9 +51,7 @@ def ece(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
     Naeini et al. 2015; Guo et al. 2017, eq. (3).
     """
     p, y = check_scored(probs, labels)
-    seen = scan(p, y, top=True)
-    gap = np.bincount(bin_index(seen.confidence, bins), seen.confidence - seen.hit, bins)
-    return mean_gap(gap, len(p))
+    return _ece(scan(p, y, top=True), bins)
 
 
 def classwise_ece(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
@@ -92,36 +90,23 @@ def brier(probs: ArrayLike, labels: ArrayLike) -> float:
     return _brier(p, y, scan(p, y, own=True, squares=True))
 
 
-def mce(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
-    """Return the largest `|accuracy - confidence|` of a bin that has rows.
-
-    Guo et al. 2017, eq. (5).
-    """
-    p, y = check_scored(probs, labels)
-    count, confidence, correct = top_tables(scan(p, y, top=True), bins)
-    return worst_gap(confidence - correct, count)
-
-
 def summary(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> dict[str, float]:
     """Return all of the scores above, from one pass over the rows.
 
     Returns
     -------
     dict[str, float]
-        keys accuracy, ece, classwise_ece, nll, brier, mce
+        keys accuracy, ece, classwise_ece, nll, brier
     """
     p, y = check_scored(probs, labels)
     cells = Cells(p.shape[1], bins)
     seen = scan(p, y, own=True, top=True, squares=True, cells=cells)
-    count, confidence, correct = top_tables(seen, bins)
-    gap = confidence - correct
     return {
         "accuracy": float(seen.hit.mean()),
-        "ece": mean_gap(gap, len(p)),
+        "ece": _ece(seen, bins),
         "classwise_ece": mean_gap(cells.gap(), p.size),
         "nll": _nll(seen),
         "brier": _brier(p, y, seen),
-        "mce": worst_gap(gap, count),
     }
 
 
@@ -137,10 +122,9 @@ def mean_gap(gap: NDArray[Any], entries: int) -> float:
     return float(np.abs(gap).sum() / entries)
 
 
-def worst_gap(gap: NDArray[Any], count: NDArray[Any]) -> float:
-    """Return the largest |gap| / count of the bins that have rows, (bins,), (bins,)."""
-    some = count > 0
-    return float((np.abs(gap[some]) / count[some]).max())
+def _ece(seen: Seen, bins: int) -> float:
+    _, confidence, correct = top_tables(seen, bins)
+    return mean_gap(confidence - correct, len(seen.hit))
 
 
 def _nll(seen: Seen) -> float:

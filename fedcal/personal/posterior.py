@@ -1,7 +1,4 @@
-"""The posterior of a site's own recalibration, from its rows and a prior.
-
-A client needs it to answer `SiteEffects`; nothing else of this package is loaded for that.
-"""
+"""The posterior of a site's own recalibration, from its rows and a prior."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,13 +1,13 @@
 """A prior for each site's own recalibration, from one release (ours)."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.clients.questions import scores, temperature
+from fedcal.clients.questions import scores
 from fedcal.core import shards
+from fedcal.core.errors import InputError
 from fedcal.core.types import override
 from fedcal.evaluation.findings import counted_of, subject_rows
 from fedcal.evaluation.sites.effects import edges_of
@@ -15,63 +15,52 @@ from fedcal.mechanisms import MECHANISMS, Laplace
 from fedcal.metrics.buckets import check_score
 from fedcal.metrics.encodings import FLAT, TREE
 from fedcal.metrics.score_table import names_text
-from fedcal.personal.releases import MomentsPrior, SitesRelease
+from fedcal.personal.releases import SitesRelease
 from fedcal.privacy import AUTO, Plan, Query, Release, federation
-from fedcal.strategies.base import Count, FederatedStrategy, Names, Positive
+from fedcal.strategies.base import Count, FederatedStrategy, Names
 from fedcal.strategies.methods.counting import excluded
 
-CLIP, HEIGHT, FEWEST = 2.0, 4, 100
-"""Norm of a client's moments; levels of a tree; clients that are hidden among each other."""
+HEIGHT = 4
+"""Levels of a tree."""
 
 
 class FedPrior(FederatedStrategy):
     """Prior for each site's own recalibration, from one private release about all sites.
 
     Sites recalibrate at home (`fedcal.personal`) and send nothing of that; this asks once for what
-    the others can add. Public: the federation, the sites' names, all parameters.
+    the others can add: rows by site, score (ten buckets) and outcome. A row is a 1 in one count,
+    which clips nothing. Public: the federation, the sites' names, all parameters. Unit `user` is
+    refused: it hides the very sites that are counted.
 
-    * Units `example` and `subject`, and without privacy: rows by site, score (ten buckets) and
-      outcome; a row is a 1 in one count, which clips nothing. Noise of a site's sum(y - p), and of
-      its sum((y - p) x), x the log-odds, at epsilon = 1: Laplace 4.0 and 14.3 on flat counts, 4.1
-      and 18.0 on a tree; Gaussian (delta 1e-5) 10.5 and 37.7 on flat ones, 7.2 and 33.6 on a tree
-      of 4 levels: flat under Laplace noise, the default, else such a tree.
-    * Unit `user`, zero-out (replace under `local`): a site *is* the unit. Each sends moments
-      (`SiteEffects`), clipped in the norm of the noise, which is Gaussian by default.
+    Noise of a site's sum(y - p), and of its sum((y - p) x), x the log-odds, at epsilon = 1: Laplace
+    4.0 and 14.3 on flat counts, 4.1 and 18.0 on a tree; Gaussian (delta 1e-5) 10.5 and 37.7 on flat
+    ones, 7.2 and 33.6 on a tree of 4 levels: flat under Laplace noise, the default, else such a
+    tree.
 
     Parameters
     ----------
     federation
         public facts and budget; one round
     groups
-        names of the sites; () = `client 00` to `client 99`. Not where whole clients are hidden
+        names of the sites; () = `client 00` to `client 99`
     rows_per_subject
         of unit `subject`: rows that a subject's rows count as at most (1)
-    clip
-        of moments, where whole clients are hidden (2: of two parameters that are surely off by one
-        unit of the identity prior it is 1.4)
     """
 
     name, family = "fedprior", "personal"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
-    fewest_users = FEWEST
 
     groups: Names = ()
     rows_per_subject: Count | None = None
-    clip: Positive | None = None
 
     def prepare(self) -> Plan:
-        """Return the plan of the one round: counts of sites, or moments of whole ones."""
+        """Return the plan of the one round."""
         f = self.federation
         self.check_rounds(1)
         self._seen: Release | None = None
-        self._query: scores.ScoreCounts | temperature.SiteEffects
         if self.hides_clients:
-            why = "a client that is protected as a whole is not counted separately"
-            self.unused(why, "groups", "rows_per_subject")
-            self._query = temperature.SiteEffects(self.federation.classes)
-            clip, order = self.clip or CLIP, federation.order_of(f)
-            return self.plan_for(self._query, (clip,), 1, order)
-        self.unused("counting needs none", "clip")
+            why = "a client that is protected as a whole is not counted by itself"
+            raise InputError(f"{self.name}: {why}; use unit 'example' or 'subject'")
         score, asked = check_score("", self.classes), f.mechanism
         tree = f.private and MECHANISMS.get(asked, Laplace).order != Laplace.order
         self._query = scores.ScoreCounts(
@@ -92,15 +81,11 @@ class FedPrior(FederatedStrategy):
         if not self.plan.unanswered(release.std):
             self._seen = release
 
-    def result(self) -> SitesRelease | MomentsPrior:
-        """Return the release, or the moments, from which each site reads its prior."""
+    def result(self) -> SitesRelease:
+        """Return the release from which each site reads its prior."""
         asked, plan, seen = self._query, self.plan, self._seen
         values = np.zeros(sum(asked.lengths())) if seen is None else seen.values
         std = 0.0 if seen is None else float(seen.std.max(initial=0.0))
-        if isinstance(asked, temperature.SiteEffects):
-            clients = plan.federation.sampling_rate * plan.clients
-            noise = math.inf if seen is None else std / clients
-            return MomentsPrior(values / clients, noise, clients, asked.classes)
         return SitesRelease(
             *(asked, asked.decode(values), std, plan.noise_law(std)),
             unit=plan.unit if plan.private else "",

@@ -12,8 +12,8 @@ from fedcal.core.types import Floats
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import exact_only
 
-BUDGETED = tuple(name for name in STRATEGIES if name not in exact_only())
-"""All that take a budget."""
+BUDGETED = tuple(name for name in STRATEGIES if name not in {*exact_only(), "fedprior"})
+"""All that take a budget of every unit."""
 
 
 def assert_refused(table: Iterable[tuple[Any, ...]], make: Callable[..., object]) -> None:

@@ -103,7 +103,7 @@ class Ece(Metric):
         gap, error = self.gaps(h) @ residuals(h), deviations.std(axis=0, dtype=np.float64)
         tails = (0.5 - level / 2, 0.5 + level / 2)
         dense, sparse = (
-            invert(gap, direction, lambda part: deviations[:, part], REPLICATES, "sum", tails)
+            invert(gap, direction, lambda part: deviations[:, part], REPLICATES, tails)
             for direction in (spread_out(gap, error), concentrated(gap, error))
         )
         return replace(

@@ -78,7 +78,7 @@ def test_words_from_files_are_escaped(copy):
 
 
 def test_better_is_said_only_where_the_interval_says_so(made):
-    names = ("accuracy", "ece", "classwise_ece", "nll", "brier", "mce")
+    names = ("accuracy", "ece", "classwise_ece", "nll", "brier")
     for metric, ends, change, says in (
         ("ece", [-0.02, -0.01], -0.015, "better"),
         ("ece", [0.01, 0.02], 0.015, "worse"),

@@ -68,7 +68,7 @@ def test_a_quarter_with_a_site_away_and_a_server_that_dies_is_charged_once(town)
         time.sleep(0.05)
     town.end("serve", signal.SIGKILL)
     assert town.running.pop("coordinator").wait(2 * PATIENCE) == 1  # three minutes of silence
-    assert "fedcal study run sepsis.toml 2027Q1 goes on" in town.log("coordinator")
+    assert "the same command, in a minute, goes on with it" in town.log("coordinator")
     assert not (town.folder / "2027Q1").exists()
     town.serve()
     town.call(line)

@@ -72,7 +72,7 @@ def test_rows_that_are_right_with_probability_1_leave_no_gap(rows):
     for before, after in ((perfect, perfect), (other, perfect), (perfect, other)):
         found = metric_intervals(before, after, labels)
         part = "after" if after is perfect else "before"
-        for metric in ("ece", "classwise_ece", "mce"):
+        for metric in ("ece", "classwise_ece"):
             assert found[part][metric] == [0.0, 0.0]
             assert found["noise"][part][metric] == 0.0
             assert np.isfinite(found["difference"][metric]).all()

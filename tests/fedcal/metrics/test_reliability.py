@@ -44,7 +44,6 @@ def test_three_rows_by_hand():
     }
     assert r.accuracy == pytest.approx(1 / 3)
     assert r.ece == pytest.approx((0.5 + 0.625) / 3)
-    assert r.mce == pytest.approx(0.5)
     assert r.classwise_ece == pytest.approx((0.5 + 0.625 + 0.875 + 0.25 + 0.5) / 6)
 
 
@@ -65,7 +64,7 @@ def test_reading_merges(a, b, bins):
     np.testing.assert_array_equal(merged.class_sum_correct, correct)
     np.testing.assert_allclose(merged.class_sum_confidence, summed, rtol=1e-12, atol=1e-12)
     expected = summary(probs, labels, bins)
-    for name in ("accuracy", "ece", "classwise_ece", "mce"):
+    for name in ("accuracy", "ece", "classwise_ece"):
         assert getattr(merged, name) == pytest.approx(expected[name], rel=0, abs=1e-12)
     text = json.dumps(merged.to_json(), allow_nan=False)
     assert_equal(Reliability.from_json(json.loads(text)), merged)

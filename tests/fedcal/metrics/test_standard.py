@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from refusals import each_is_refused
 
 import fedcal.metrics as metrics
-from fedcal.metrics import accuracy, brier, classwise_ece, ece, mce, nll, standard, summary
+from fedcal.metrics import accuracy, brier, classwise_ece, ece, nll, standard, summary
 
 # No deadline: no test depends on the clock. Derandomized: a run repeats.
 steady = settings(deadline=None, derandomize=True)
 
 Rows = tuple[NDArray[np.float64], NDArray[np.int64]]
-KEYS = ["accuracy", "ece", "classwise_ece", "nll", "brier", "mce"]
+KEYS = ["accuracy", "ece", "classwise_ece", "nll", "brier"]
 
 
 def twin(probs: NDArray[np.float64], labels: NDArray[np.int64], bins: int) -> dict[str, float]:
@@ -49,7 +49,6 @@ def twin(probs: NDArray[np.float64], labels: NDArray[np.int64], bins: int) -> di
         "classwise_ece": math.fsum(gap(b) for b in each.values()) / (n * c),
         "nll": math.fsum(logs) / n,
         "brier": math.fsum(squares) / n,
-        "mce": max(gap(b) / len(b) for b in top.values()),
     }
 
 
@@ -99,12 +98,12 @@ def test_each_score_is_that_of_the_summary(name):
     assert alone(probs, labels) == pytest.approx(summary(probs, labels)[name], rel=0, abs=1e-14)
     assert type(alone(probs, labels)) is float
     assert list(summary(probs, labels)) == KEYS
-    if name in ("ece", "classwise_ece", "mce"):
+    if name in ("ece", "classwise_ece"):
         expected = twin(probs, labels, 7)[name]
         assert alone(probs, labels, bins=7) == pytest.approx(expected, abs=1e-12)
 
 
-ALL: list[Callable[..., object]] = [accuracy, ece, classwise_ece, nll, brier, mce, summary]
+ALL: list[Callable[..., object]] = [accuracy, ece, classwise_ece, nll, brier, summary]
 
 
 @pytest.mark.parametrize("score", ALL)
@@ -133,7 +132,7 @@ def test_what_is_refused(score, monkeypatch):
         ),
     ]
     each_is_refused(table, lambda given: score(*given))
-    if score in (ece, classwise_ece, mce, summary):
+    if score in (ece, classwise_ece, summary):
         wrong = [(bins, "bins must be") for bins in (0, -3, 1.5)]
         each_is_refused(wrong, lambda bins: score(halves, [0, 1], bins=bins))
     monkeypatch.setattr(standard, "_BLOCK", 4)  # a row of a later block

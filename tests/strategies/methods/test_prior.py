@@ -9,7 +9,6 @@ from strategy_checks import assert_std_is_one, nobody
 
 from fedcal import simulate
 from fedcal.clients.questions.scores import ScoreCounts
-from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards, numbered
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.score_release import ScoreRelease
@@ -17,11 +16,9 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Gaussian, Laplace, Target
 from fedcal.metrics.encodings import decoder_of
 from fedcal.metrics.score_table import names_text
-from fedcal.personal.posterior import identity_prior
 from fedcal.personal.prior import site_priors
-from fedcal.personal.releases import HIDES, MomentsPrior, prior_from_moments
 from fedcal.privacy.federation import Federation
-from fedcal.strategies.methods.prior import FEWEST, HEIGHT, FedPrior
+from fedcal.strategies.methods.prior import HEIGHT, FedPrior
 from fedcal.units.bounding import Bound
 
 NAMES = ("d", "b", "c", "a")
@@ -107,52 +104,17 @@ def test_the_encoding_has_the_least_noise_in_scores(mechanism, law):
 
 
 @pytest.mark.parametrize("trust", ["central", "distributed", "local"])
-@pytest.mark.parametrize("unit", ["user", "subject"])
-def test_noise_is_what_it_says(unit, trust):
+def test_noise_is_what_it_says(trust):
     """Nobody has rows: all that is released is noise, in units of what the artifact says."""
-    clients, draws = 100, []
-    none = nobody(clients, 2, subjects=np.zeros(0, np.int64), names=numbered(clients))
-    for seed in range(48 if unit == "user" else 1):
-        own = Federation(clients, 2, epsilon=1.0, unit=unit, trust=trust, seed=seed)
-        strategy = FedPrior(own)
-        run_inline(strategy, none)
-        found = strategy.result()
-        moments = isinstance(found, MomentsPrior)
-        draws.append((found.moments if moments else found.counts) / found.std)
-    assert_std_is_one(draws, kurtosis=3.0 if unit == "user" else 6.0)
+    none = nobody(100, 2, subjects=np.zeros(0, np.int64), names=numbered(100))
+    strategy = FedPrior(Federation(100, 2, epsilon=1.0, unit="subject", trust=trust))
+    run_inline(strategy, none)
+    found = strategy.result()
+    assert_std_is_one([found.counts / found.std], kurtosis=6.0)
 
 
-def test_whole_sites_hide_among_a_hundred(monkeypatch):
-    monkeypatch.setattr(FedPrior, "fewest_users", FEWEST)
-    options = {"method": "fedprior", "epsilon": 1.0, "partition": "iid"}
-    with pytest.raises(
-        InputError, match=r"^fedprior with unit 'user' hides each client among at least 100"
-    ):
-        simulate("heart-disease", clients=99, **options)
-    found = simulate("heart-disease", clients=100, **options)
-    assert not found.judged["prior"]["hidden"]
-    assert simulate("heart-disease", clients=99, **options | {"unit": "example"}).judged["personal"]
-
-
-def test_moments_tell_how_sites_differ_and_noise_widens_them():
-    """Oracle: the moments of many well-known sites, drawn from a prior of known mean and spread."""
-    none, rng = identity_prior(2), np.random.default_rng(0)
-    unit = np.sqrt(np.diag(none.cov))
-    at = rng.normal([0.8, -0.4], [0.5, 0.2], (4000, 2))
-    moments = np.concatenate([(at / unit).mean(0), ((at / unit) ** 2).mean(0) - 1])
-    found = prior_from_moments(moments, 0.0, 4000, 2)
-    np.testing.assert_allclose(found.mean, [0.8, -0.4], atol=0.03)
-    np.testing.assert_allclose(np.sqrt(np.diag(found.cov)), [0.5, 0.2], atol=0.02)
-    wider = prior_from_moments(moments, 0.1, 4000, 2)
-    assert (np.diag(wider.cov) > np.diag(found.cov) + 0.09 * unit**2).all()
-    assert (np.abs(wider.mean) < np.abs(found.mean)).all()
-    hidden = MomentsPrior(moments, 1.1 * HIDES, 4000.0, 2)
-    np.testing.assert_array_equal(hidden.priors()[""].cov, none.cov)
-    assert hidden.results()["prior"]["hidden"]
-    for far in (np.array([0, 0, -1, -1.0]), np.array([1e300, -1e8, 24, 24])):  # of no spread
-        sure = prior_from_moments(far, 0.0, 1e9, 2)
-        assert np.isfinite(sure.mean).all()
-        assert (np.diag(sure.cov) >= (0.05 * unit) ** 2).all()
+def test_whole_sites_are_not_counted_one_by_one():
+    refused("use unit 'example' or 'subject'", lambda: FedPrior(Federation(200, 2, epsilon=1.0)))
 
 
 def test_sites_without_rows_tell_nothing_of_the_next():
@@ -182,7 +144,9 @@ def test_sites_are_judged_on_their_own_test_rows_or_out_of_fold():
     assert sum(one["rows"] for one in dealt.judged["personal"]["sites"].values()) == 384
     assert "stay at the site" in " ".join(own.privacy["more"])
     # where the model is right everywhere, 20 rows of a site tell worse from better by luck alone
-    alike = simulate("adult-income", method="fedprior", partition="iid", clients=400, epsilon=1.0)
+    alike = simulate(
+        "adult-income", method="fedprior", partition="iid", clients=400, epsilon=1.0, unit="example"
+    )
     sites = alike.judged["personal"]["sites"].values()
     looked = sum(one["nll_after"] > one["nll_before"] + 0.02 for one in sites)
     assert alike.judged["personal"]["harmed"] <= 0.03 * 400 < 0.1 * 400 < looked

@@ -21,7 +21,6 @@ from fedcal.core.shards import Shards, numbered
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.personal.releases import MomentsPrior
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.privacy.request import Request
@@ -94,8 +93,6 @@ def learnt(strategy: FederatedStrategy, logits: Floats) -> Floats:
     if isinstance(artifact, SingleMetric):
         value = artifact.estimate.value
         return np.zeros(1) if math.isnan(value) else np.array([value])
-    if isinstance(artifact, MomentsPrior):
-        return artifact.moments
     if isinstance(artifact, TrainedModel):
         return artifact.w
     arrays = [np.asarray(array, np.float64).ravel() for array in artifact.arrays().values()]

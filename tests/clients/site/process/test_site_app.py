@@ -227,8 +227,7 @@ def test_a_result_is_kept_and_judged_at_a_person_s_command(site, tmp_path, caplo
     number, share = r"\d\.\d{4} -> \d\.\d{4}", r"% \d+\.\d\d -> \d+\.\d\d"
     assert re.fullmatch(
         f"run {run}, on the rows it answered with: accuracy {share}, "
-        f"top-label ECE {share}, ECE of disease {share}, log loss {number}, Brier {number}, "
-        f"MCE {share}",
+        f"top-label ECE {share}, ECE of disease {share}, log loss {number}, Brier {number}",
         said,
     )
     assert load(folder / "named" / "calibrator.npz").class_names == ("healthy", "disease")
