@@ -52,7 +52,7 @@ def _order(shards: Shards) -> Integers:
 
 
 def _columns(shards: Shards) -> list[NDArray[Any]]:
-    """What each row says, (n, numbers) each, but its subject: a number that others set.
+    """Return what each row says, (n, numbers) each, but its subject: a number that others set.
 
     A group's number depends on the other groups, too; its name does not.
     """
