@@ -3,6 +3,7 @@
 Flower itself waits without an end for a SuperLink that is away, and says little of the others.
 """
 
+import re
 import socket
 import ssl
 import time
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fedcal.core.errors import FedcalError, InputError, damaged, system_errors
 
 _CONNECT_S, _PAUSE_S = 5.0, 1.0
+_HOST = re.compile(r"[A-Za-z0-9_.:][A-Za-z0-9_.:%-]*")  # a study's file may be a stranger's
 _OTHER_NAME = (62, 64)  # OpenSSL's codes: host name mismatch, IP address mismatch
 _EXPIRED, _NOT_YET = 10, 9
 
@@ -34,7 +36,7 @@ def read_address(option: str, text: str) -> Address:
     """HOST:PORT, also [IPv6]:PORT; InputError for anything else."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
-    plain = host and not set(host) & set("/@[] ") and (":" not in host or text.startswith("["))
+    plain = _HOST.fullmatch(host) and (":" not in host or text.startswith("["))
     if not plain or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536:
         raise InputError(
             f"{option} must be HOST:PORT, such as superlink.example:9092; got {text!r}"

@@ -444,6 +444,19 @@ def test_a_question_of_a_larger_bound_or_none_is_refused_at_accept(there):
     wider = question | {"fixed": question["fixed"] | {"edges": [0.0, 0.3, 1.0]}}
     forge(Terms.from_plain(plain | {"questions": [wider]}))
     refused("0.fixed.edges of the questions that is asked, by the study itself", there.offer)
+    for other in (
+        {"result_bytes": 10**12},
+        {"form": "probs"},
+        {"norms": [1.0]},
+        {"plan": plain["plan"] | {"fine": True}},
+    ):
+        forge(Terms.from_plain(plain | other))
+        refused(f"{min(other)} that is asked, by the study itself", there.offer)
+    (factor,) = {value for value in parts.values() if value}
+    digits = {key: value * (1 + 1e-12) for key, value in parts.items()}
+    assert factor * (1 + 1e-12) != factor
+    forge(Terms.from_plain(plain | {"plan": plain["plan"] | {"mechanism": [name, digits]}}))
+    there.offer()  # another type of CPU has made it
 
 
 def test_a_sealed_study_without_what_is_asked_is_refused(there):

@@ -61,6 +61,10 @@ def test_what_binds_changes_the_digest_and_what_does_not_does_not():
     [
         ('study = "a b"', "letters, digits"),
         ('server = "host"', "HOST:PORT"),
+        ('server = "a\\u0000b:9092"', "HOST:PORT"),
+        ('server = "a\\tb:9092"', "HOST:PORT"),
+        ('server = "h\\u202eost:9092"', "HOST:PORT"),
+        ('server = "--x:9092"', "HOST:PORT"),
         ("epsilon = 0.0", "epsilon"),
         ("since = 2026-10-01T00:00:00Z", "since must be a day"),
         ("since = 9999-12-31", "year of since"),

@@ -194,7 +194,7 @@ def test_only_the_coordinator_signs_and_only_what_holds(tmp_path, capsys):
     folder, path = tmp_path / "q", tmp_path / "key.pem"
     key = make_key(path)
     quarter(folder, STUDY, key)
-    refused("not signed. fedcal study sign", verify, folder)
+    refused("not signed. fedcal study verify", verify, folder)
     refused("by the coordinator that sealed", sign, folder, KEY)
     assert "is signed" in command(capsys, "study", "sign", folder, "--key", path)
     assert "Not checked: the coordinator's key" in command(capsys, "study", "verify", folder)
