@@ -6,11 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core import checks, classes, errors, pages
+from fedcal.experiments.cli import study
 from fedcal.experiments.cli.parameters import Json, Overwrite
 from fedcal.experiments.report import page, terminal
 from fedcal.experiments.runs import folders
 from fedcal.secure_aggregation.roster import in_words
 from fedcal.storage.atomic import must_exist
+
+
+def overview() -> None:
+    """Show the steps of a site in a study, and of the others.
+
+    Examples
+    --------
+    fedcal site
+    """
+    study.overview()
 
 
 def join(

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from fedcal.core import checks, errors
 from fedcal.core.classes import names_in
@@ -106,6 +107,7 @@ def init(
         raise errors.InputError(f"a study's file ends in .toml, got {file}")
     if file.exists():
         raise errors.InputError(f"{file} exists: edit it, or choose another name")
+    settings: Any = dict(map(parse_setting, set or ()))
     study = study_file.Study(
         file.stem,
         study_file.Model(names_in(classes), model, thresholds=_numbers(thresholds)),
@@ -114,7 +116,7 @@ def init(
         study_file.StudyQuestion(
             question or f"Can {model} be believed at each site?",
             method,
-            settings=dict(map(parse_setting, set or ())),
+            settings=settings,
         ),
         protect=protect,
         per_year=per_year,

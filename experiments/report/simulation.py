@@ -199,7 +199,7 @@ def run_again(*names: str, tool: str, config: Mapping[str, Any]) -> list[Text]:
     """Return how a run is repeated; data sets that were passed in Python no command can load."""
     given = (name for name in dict.fromkeys(names) if name and not is_shipped(name))
     lost = [name for name in given if not Path(name).is_absolute()]
-    told = page.words("again", lost=lost, tool=tool, config=config, app=APP)
+    told = page.words("again", lost=lost, tool=tool, config=config, app=APP, simulated=SIMULATED)
     return [Text("", lines, "code" if k == "short" else "plain") for k, lines in told.items()]
 
 

@@ -33,7 +33,7 @@ from fedcal.experiments.study.earlier_rows import compared
 from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.experiments.training.data import labelled_rows
-from fedcal.privacy.accepting import check_terms
+from fedcal.privacy.accepting import check_alike, check_terms
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
 from fedcal.storage.atomic import path_of, write_whole
@@ -320,12 +320,8 @@ class Offer:
             )
         check_terms(sealed.asked)
         asked, said = (one.to_plain() for one in (sealed.asked, study.asked(sealed.roster)))
-        what = "asked, by the study itself,"
-        for name, fact in said["job"].items():
-            same(f"{name} of what is {what}", asked["job"][name], fact)
-        same(f"questions that are {what}", asked["questions"], said["questions"])
-        bounds = asked["plan"]["bound"], said["plan"]["bound"]
-        same(f"bound of what is {what}", *bounds)
+        for name in ("job", *said):
+            check_alike(f"{name} that is asked, by the study itself,", asked[name], said[name])
         rules = record_of(Policy, study.policy(sealed.roster.digest), "a site's policy")
         rules.check(sealed.asked, sealed.roster, study.since)
         own = (folder / kits.AUTHORITY).read_text("ascii", "replace")

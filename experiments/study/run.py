@@ -172,8 +172,8 @@ def release(
     home = kits.folder_of(path, study.study, "server").resolve()
     serves = f"fedcal study serve {sealed_path}"
     if at is None:
-        at = must_exist(home / kits.CONTROL, f"no server runs here. {serves} starts it")
-        at = at.read_text("ascii").strip()
+        file = must_exist(home / kits.CONTROL, f"no server runs here. {serves} starts it")
+        at = file.read_text("ascii").strip()
     work, year = home / "runs" / name, study.year(datetime.datetime.now(datetime.UTC).date())
     ledger = home / f"ledger-{year}.sqlite"
     books = {"ledger": str(ledger), "cap": study.epsilon}

@@ -323,7 +323,8 @@ class Study:
             above = at in self.model.thresholds and at != 0.5
             exact.add(at if above else round(at - _POINT, 9))
             exact.add(0.5 if at == 0.5 else round(at + _POINT, 9))
-        return tuple(sorted(exact.union(np.round(expit(cuts), 6).tolist())))
+        edges = np.round(np.asarray(expit(cuts), np.float64), 6)
+        return tuple(sorted({*exact, *map(float, edges)}))
 
     @property
     def evaluates(self) -> bool:

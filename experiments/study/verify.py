@@ -35,6 +35,7 @@ from fedcal.experiments.study.quarter import SUMMARY_FILE, Earlier, QuarterFacts
 from fedcal.experiments.study.release import RECORD, held
 from fedcal.experiments.study.sealed import SIGNATURE, Sealed, check_signature, write_signature
 from fedcal.experiments.study.study_file import Study, check_file_name
+from fedcal.privacy.accepting import differences
 from fedcal.privacy.noise_plan import Plan
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import in_words
@@ -126,7 +127,7 @@ def _held(folder: Path) -> list[str]:
         by = facts.versions.get("fedcal")
         note = "" if by == __version__ else f" It was made by fedcal {by}, this is {__version__}."
         again = quarter_summary(study, release, facts, earlier)
-        for where, old, new in _differences("", content, again):
+        for where, old, new in differences("", content, again, 1e-6, 1e-9):
             value = f"says {where} = {old!r:.60}; the release gives {new!r:.60}.{note}"
             raise InputError(f"{folder / SUMMARY_FILE} {value}")
         sentences = [] if sealed is None else list(_around(folder, sealed, study, facts, earlier))
@@ -195,22 +196,6 @@ def _impossible(release: ScoreRelease, plan: Plan, facts: QuarterFacts) -> types
     away = np.isin(names, facts.absent).repeat(len(counts) // len(names))
     is_sum = np.rint(counts / plan.grid) * plan.grid == counts
     return np.asarray(counts[~is_sum | (counts < -most) | (away & (counts > most))])
-
-
-def _differences(where: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield differences of two values of JSON, beyond the last digits of other machines."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted({*old, *new}):
-            at = f"{where}.{key or 'all'}".lstrip(".")
-            yield from _differences(at, old.get(key), new.get(key))
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for k, (one, another) in enumerate(zip(old, new, strict=True)):
-            yield from _differences(f"{where}.{k}", one, another)
-    elif isinstance(old, float) and isinstance(new, float):
-        if not np.isclose(old, new, rtol=1e-6, atol=1e-9):
-            yield where, old, new
-    elif type(old) is not type(new) or old != new:
-        yield where, old, new
 
 
 def _around(

@@ -207,7 +207,6 @@ def test_one_client_does_not_say_how_many_classes_the_others_have():
     [
         ({"method": "fedavg"}, "trains a model"),
         ({"partition": "iid"}, "partition has no effect here: the clients of a Flower app"),
-        ({"federation": "f.toml"}, "federation has no effect here: the clients of a Flower app"),
         ({"test": (np.eye(3) * 9, [0, 1, 2]), "class_names": "a,b"}, "one for each of 3 classes"),
         ({"trust": "distributed", "epsilon": 1.0}, "central or local"),
         ({"method": "fedoneshot", "epsilon": 1.0}, "rows_per_client"),

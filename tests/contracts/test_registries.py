@@ -30,7 +30,8 @@ NAMES = {*PRIVATE, *TRUSTS, *UNITS}
 COLUMN = (
     *("experiments/training/data.py", "experiments/research/shipped/hospitals.py"),
     *("experiments/research/shipped/mmlu.py", "fedcal/datasets/_arrays.py"),
-    "fedcal/datasets/_dataset.py",
+    *("fedcal/datasets/_dataset.py", "experiments/cli/apply.py", "experiments/deploy/rows.py"),
+    *("experiments/study/joining.py", "experiments/study/quarter_page.py"),
 )
 OTHERS = {
     ("strategies/methods/search.py", "exponential"): "a search of that name",

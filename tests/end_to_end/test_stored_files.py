@@ -9,8 +9,7 @@ import pytest
 
 from fedcal.calibrators import load
 from fedcal.clients.site.account import JobFacts
-from fedcal.clients.site.prepared import prepared
-from fedcal.clients.site.store import answer_once, records_in
+from fedcal.clients.site.store import records_in
 from fedcal.conformal.sets import load as load_sets
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
@@ -18,7 +17,6 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Ledger
-from fedcal.privacy.request import Request
 from fedcal.strategies.server.job import Job
 
 STORED = Path(__file__).with_name("stored")
@@ -66,14 +64,12 @@ def test_checkpoint_of_two_rounds_goes_on(stored):
 def test_site_knows_what_it_answered(stored):
     site = stored / "site"
     asked = json.loads((stored / "question.json").read_text("utf-8"))
-    plan = Job.from_fields(asked["fields"]).plan
-    request = Request.from_fields(asked["query"], asked["context"])
-    job = JobFacts.of(asked["fields"], asked["context"]["run"], plan, "hub:9092")
+    job = JobFacts.of(Job.from_fields(asked["fields"]).terms(), asked["context"]["run"], "hub")
     with records_in(site) as records:
         (booked,) = records.booked()
-    assert (booked.method, booked.epsilon) == ("fedbin", 1.0)
-    with pytest.raises(InputError, match="until `fedcal site restored` is called"):  # a copy
-        answer_once(prepared(site), job, request, lambda: None)
+        assert (booked.method, booked.epsilon) == ("fedbin", 1.0)
+        with pytest.raises(InputError, match="until `fedcal site restored` is called"):  # a copy
+            records.answer(job, 1, "q", lambda: b"words")
     (stored / "kit").mkdir()
     site.rename(stored / "kit/state")
     assert _run(["site", "restored", str(stored / "kit"), "--spent", "nothing"]) == 0

@@ -36,7 +36,7 @@ def rows(n: int, classes: int = 3, **more: Any) -> dict[str, Any]:
 def test_too_few_for_a_threshold_says_what_would_do(rule):
     few: dict[str, dict[str, Any]] = {
         "crossing": {"clients": 20, "epsilon": 0.1, "rows_per_client": 40.0},
-        "gaps": {"clients": 10, "epsilon": 0.1, "trust": "distributed", "rows_per_client": 40.0},
+        "gaps": {"clients": 10, "epsilon": 0.05, "trust": "distributed", "rows_per_client": 40.0},
         "exponential": {"clients": 20, "epsilon": 0.5},
         "prefix": {"clients": 20, "epsilon": 0.001, "unit": "example", "rows_per_client": 20.0},
         "exact": {"clients": 20, "alpha": 0.00001},

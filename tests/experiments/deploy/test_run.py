@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,15 +21,14 @@ from fedcal.core.shards import Shards
 from fedcal.experiments.cli.simulate import shown
 from fedcal.experiments.deploy import run as deploy
 from fedcal.experiments.report import terminal
-from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.config import STUDY, Config
 from fedcal.experiments.runs.engines import superlink
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.jobs import job_of
-from fedcal.secure_aggregation.committee import Committee
-from fedcal.secure_aggregation.keys import SigningKey
-from fedcal.secure_aggregation.roster import Member, Roster
+from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.strategies.server import participation, run_folder
 from fedcal.strategies.server.job import Job
+from fedcal.strategies.server.outcome import Outcome
 from fedcal.strategies.server.transport import ANSWER, RESULT
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -105,30 +104,27 @@ def link(tmp_path, monkeypatch, caplog):
     return found
 
 
-def config(folder: Path, **options: Any) -> Config:
+def config(**options: Any) -> Config:
     given = {"method": "fednewton", "rounds": 2, "epsilon": 4.0, "unit": "example", **options}
-    given |= {"clients": CLIENTS, "engine": "grpc", "control": "127.0.0.1:1", "grace": 0.2}
-    return Config(**given, root_certificates=str(folder / "ca.crt"))
+    given |= {"clients": CLIENTS, "engine": STUDY, "grace": 0.2, "class_names": "0,1,2"}
+    return Config(**given)
 
 
-def values(out: Path) -> list[Any]:
-    return [json.loads(line)["values"] for line in (out / "rounds.jsonl").read_text().splitlines()]
+def carried_out(folder: Path, out: Path, **options: Any) -> Outcome:
+    job = replace(job_of(config(**options), None), class_digest="")
+    return deploy.carried_out(job, out, "127.0.0.1:1", folder / "ca.crt")
 
 
-def test_another_run_takes_the_place_of_one_that_has_ended(link, tmp_path):
-    out = tmp_path / "out"
-    refused("no run to continue", deploy.deployed, config(tmp_path), out=out, resume=True)
+def values(outcome: Outcome) -> list[Any]:
+    return [one["values"] for one in outcome.records]
+
+
+def test_an_outcome_that_is_there_is_taken(link, tmp_path):
     link.before = lambda sites: setattr(sites, "leave", True)
     with pytest.warns(UserWarning, match="0 of 3 sites have the calibrator"):
-        first = deploy.deployed(config(tmp_path), out=out)
-    assert (out / "result.json").exists()
-    other = config(tmp_path, epsilon=2.0)
-    refused(r"holds a run over real sites: --over", deploy.deployed, other, out=out)
-    link.before = lambda sites: None
-    second = deploy.deployed(other, out=out, overwrite=True)
-    assert second.privacy["epsilon"] == 2.0
-    assert second.rounds != first.rounds
-    assert values(out) == [one["values"] for one in second.rounds]
+        first = carried_out(tmp_path, tmp_path / "out")
+    assert values(carried_out(tmp_path, tmp_path / "out")) == values(first)
+    assert link.runs == 1
 
 
 NAMES = ("Aachen", "Basel", "Celle")
@@ -149,13 +145,16 @@ def test_a_site_that_took_no_part_is_named_wherever_a_result_is(
 
         sites._deliver = fails
 
-    for module in (participation, deploy):
-        monkeypatch.setattr(module, "names_of", lambda roster, clients: NAMES)
+    monkeypatch.setattr(participation, "names_of", lambda roster, clients: NAMES)
     link.before, out = without_the_last, tmp_path / "out"
-    more = {"rows_per_client": 60} if method == "conformal" else {}
-    asked = config(tmp_path, method=method, rounds=None, set=more)
+    asked = {"method": method, "rounds": None}
+    asked["set"] = {"rows_per_client": 60} if method == "conformal" else {}
     with pytest.warns(UserWarning, match=r"2 of 3 .*, not .*"):
-        result = deploy.deployed(asked, out=out)
+        outcome = carried_out(tmp_path, tmp_path / "work", **asked)
+    known, privacy = recorded(config(**asked), job_of(config(**asked), None), outcome, tested=False)
+    more: dict[str, Any] = {"given": config(**asked), "test": None, "data": None}
+    result = result_of(outcome, known, privacy, **more)
+    result.save(out)
     told = json.loads((out / "result.json").read_text())
     assert told["sites"]["absent"] == ["Celle"]
     said = "2 of the 3 enrolled sites answered: Celle took no part."
@@ -167,8 +166,6 @@ def test_a_site_that_took_no_part_is_named_wherever_a_result_is(
     printed = " ".join(capsys.readouterr().out.split())
     assert f"{method} on 2 of 3 real sites (not Celle)" in printed
     assert said in printed
-    stands = deploy.standing(cast(Any, link), out)
-    assert stands.names == {str(70 + k): name for k, name in enumerate(NAMES)}
 
 
 def test_a_run_that_goes_on_is_followed_and_not_started_twice(link, tmp_path, monkeypatch):
@@ -183,12 +180,11 @@ def test_a_run_that_goes_on_is_followed_and_not_started_twice(link, tmp_path, mo
         for resume in (False, True):
             with pytest.raises(InputError, match="its run has not ended"):
                 server.serve(sites, {**link._fields, "resume": resume})
-        refused("has not ended", deploy.deployed, config(tmp_path), out=out)
         (out / deploy.STARTED).write_text('{"flower_run": 1}')  # the command is faster
         with monkeypatch.context() as patch:
             patch.setattr(deploy, "_follow", follow)
             with pytest.warns(UserWarning, match="followed"), pytest.raises(Interrupted):
-                deploy.deployed(config(tmp_path), out=out, resume=True)
+                carried_out(tmp_path, out)
 
     def in_mid_run(sites: Sites) -> None:
         original = sites.pull_messages
@@ -201,9 +197,9 @@ def test_a_run_that_goes_on_is_followed_and_not_started_twice(link, tmp_path, mo
         sites.pull_messages = pull
 
     link.before = in_mid_run
-    found = deploy.deployed(config(tmp_path), out=out)
+    found = carried_out(tmp_path, out)
     assert (followed, link.runs) == ([1], 1)
-    assert values(out) == [one["values"] for one in found.rounds]
+    assert len(values(found)) == 2
 
 
 def test_a_server_that_does_not_end_with_its_run_is_not_joined_by_another(
@@ -218,35 +214,41 @@ def test_a_server_that_does_not_end_with_its_run_is_not_joined_by_another(
     with monkeypatch.context() as patch:
         patch.setattr(deploy, "_follow", interrupted)
         with pytest.raises(Interrupted):
-            deploy.deployed(config(tmp_path), out=out)
-    found = deploy.deployed(deploy.asked_for(out, {}), out=out, resume=True)
+            carried_out(tmp_path, out)
+    carried_out(tmp_path, out)
     assert link.runs == 1
-    assert values(out) == [one["values"] for one in found.rounds]
     (out / "server" / "outcome.json").unlink()
     monkeypatch.setattr(deploy, "_ENDS_S", 0.5)
     with run_folder.alone(out / "server"), pytest.raises(FedcalError, match="end its process"):
-        deploy.deployed(config(tmp_path), out=out, resume=True)
+        carried_out(tmp_path, out)
     assert link.runs == 1
-    deploy.deployed(config(tmp_path), out=out, resume=True)
+    carried_out(tmp_path, out)
     assert link.runs == 2
+
+
+def test_another_roster_does_not_go_on_with_a_run(link, tmp_path):
+    out = tmp_path / "out"
+    carried_out(tmp_path, out)
+    job = replace(job_of(config(), None), roster="others")
+    ca = tmp_path / "ca.crt"
+    refused("federation of .* choose another name", deploy.carried_out, job, out, "h:1", ca)
 
 
 def test_a_superlink_that_is_gone_or_hangs_is_not_waited_for(link, tmp_path, monkeypatch):
     """It is killed in mid-run: the server's process dies with it, and writes no last word."""
     monkeypatch.setattr(deploy, "_GONE_S", 0.3)
-    for rounds, next_ in ((0, "start the run again"), (1, "fedcal deploy resume --out {} goes on")):
+    for rounds in (0, 1):
         out = tmp_path / f"out-{rounds}"
 
         def killed(out: Path = out, rounds: int = rounds) -> int:
             link.state = "unknown"
             if rounds:
-                (out / "server" / "checkpoint.json").touch()
                 run_folder.note_progress(out / "server", rounds, 2)
             return 1
 
         monkeypatch.setattr(link, "submit", killed)
-        said = f"has not reported the run for 0.3 s.*: once .*{next_.format(out)}"
-        refused(said, deploy.deployed, config(tmp_path), out=out, error=FedcalError)
+        said = "has not reported the release for 0.3 s.*: the same command"
+        refused(said, carried_out, tmp_path, out, error=FedcalError)
     hangs = tmp_path / "flwr"
     hangs.write_text("#!/bin/sh\nsleep 600\n")
     hangs.chmod(0o700)
@@ -255,30 +257,3 @@ def test_a_superlink_that_is_gone_or_hangs_is_not_waited_for(link, tmp_path, mon
     flower = superlink.FlowerRun(tmp_path / "run", tmp_path, {})
     assert flower.status(1) == superlink.UNKNOWN
     refused(r"did not take the run: no answer within 0.3 s", flower.submit, error=FedcalError)
-
-
-def test_a_federation_file_says_how_many_there_are(link, tmp_path):
-    """And what its sums cannot hide is said before anything is started."""
-    keys = [SigningKey(bytes([n]) * 32) for n in range(1, 4)]
-    sites = tuple(Member(f"site {n}", key.public) for n, key in enumerate(keys))
-    file = tmp_path / "federation.toml"
-    given = replace(config(tmp_path), federation=str(file), trust="distributed")
-    for threshold, changed, said in (
-        (2, {"clients": 4}, r"number of clients, by .*federation.toml, must be 3, got 4"),
-        (
-            2,
-            {"quorum": 0.3},
-            "a secure sum of 1 contributions, 0 of which .* leaves 1 honest",
-        ),
-        (
-            3,
-            {"colluding": 2},
-            "a secure sum of 3 contributions, 2 of which .* leaves 1 honest",
-        ),
-    ):
-        file.write_text(Roster("hearts", sites, Committee((0, 1, 2), threshold)).to_toml())
-        refused(said, deploy.deployed, replace(given, **changed), out=tmp_path / "out")
-    assert link.runs == 0
-    assert not (tmp_path / "out").exists()
-    job = job_of(replace(given, clients=3), None)
-    assert (job.federation.colluding, job.plan.quorum) == (1, 3)

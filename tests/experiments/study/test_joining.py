@@ -433,7 +433,7 @@ def test_a_question_of_a_larger_bound_or_none_is_refused_at_accept(there):
     bound = plain["plan"]["bound"]
     twice = bound | {"norms": [2 * norm for norm in bound["norms"]]}
     forge(Terms.from_plain(plain | {"plan": plain["plan"] | {"bound": twice}}))
-    refused("bound of what is asked", there.offer)
+    refused("bound.norms.0 of the plan that is asked", there.offer)
     name, parts = plain["plan"]["mechanism"]
     as_before = {"mechanism": [name, {key: 2 * value for key, value in parts.items()}]}
     forge(Terms.from_plain(plain | {"plan": plain["plan"] | {"bound": twice} | as_before}))
@@ -443,7 +443,7 @@ def test_a_question_of_a_larger_bound_or_none_is_refused_at_accept(there):
     (question,) = plain["questions"]
     wider = question | {"fixed": question["fixed"] | {"edges": [0.0, 0.3, 1.0]}}
     forge(Terms.from_plain(plain | {"questions": [wider]}))
-    refused("questions that are asked, by the study itself", there.offer)
+    refused("0.fixed.edges of the questions that is asked, by the study itself", there.offer)
 
 
 def test_a_sealed_study_without_what_is_asked_is_refused(there):

@@ -144,7 +144,6 @@ def test_the_words_tell_whatever_a_coordinator_may_exchange(there, call):
         "coordinator": {"signer": SigningKey.generate()},
         "keys": {"roster": roster, "asked": before.study.asked(roster)},
         "terms": {"study": dearer, "roster": by_dearer, "asked": dearer.asked(by_dearer)},
-        "asked": {"asked": replace(before.asked, result_bytes=1)},
         "server": {"study": elsewhere},
         "authority": {"authority": authority},
         "connections": {"connections": dict(before.connections) | {"birch": connection("birch")}},
@@ -161,6 +160,9 @@ def test_the_words_tell_whatever_a_coordinator_may_exchange(there, call):
         (there.own() / "study.sealed").write_text(good)
         said[name] = shown(call(*accept))
     assert len({*said.values()}) == len(said)
+    (there.kit() / "ca.crt").write_text(before.authority)
+    forged(there, text=good, revision=99, asked=replace(before.asked, result_bytes=1))
+    assert "the result_bytes that is asked, by the study itself, must be" in call(*accept, code=2)
 
 
 def test_seals_are_ordered_by_their_revision_and_not_by_a_date(there, call):

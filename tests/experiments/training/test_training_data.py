@@ -9,8 +9,8 @@ import pytest
 import torch
 from refusals import each_is_refused
 
-from fedcal.clients.site.sources import site_rows
 from fedcal.core.errors import InputError
+from fedcal.experiments.deploy.rows import read_rows
 from fedcal.experiments.runs.load import load_any
 from fedcal.experiments.runs.load import test_part as part_for_tests
 from fedcal.experiments.training.config import TrainConfig
@@ -159,11 +159,11 @@ def test_rows_in_memory_are_those_of_a_file(tmp_path, kind):
 def test_nothing_is_fitted_to_a_test_part(tmp_path, kind):
     data = _test_rows_of(kind, tmp_path)
     loaded = load_any(data).split(0)
-    at_site = site_rows(data, list("abcd"))
-    for logits in (loaded.scores, at_site.shards.logits):
+    at_site = read_rows(data, list("abcd"))[0]
+    for logits in (loaded.scores, at_site.logits):
         assert not (logits == MARK).any()
         assert len(logits) == 150
-    assert (at_site.test[0] == MARK).all()
+    assert (at_site.test_logits == MARK).all()
     assert (part_for_tests(loaded, 0).logits == MARK).all()
     assert (loaded.evaluated().scores == MARK).all()
 

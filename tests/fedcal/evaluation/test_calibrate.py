@@ -20,7 +20,7 @@ from fedcal.metrics.buckets import bucket_of, equal_width, scored
 from fedcal.metrics.encodings import decoder_of
 
 B = 240
-HOWS = ("binning", "isotonic", "bbq", "platt", "beta")
+HOWS = ("isotonic", "platt", "beta")
 
 
 SETS = ("imdb-binary", "game-forecasts", "resnet110-cifar10")

@@ -14,6 +14,7 @@ import pytest
 from refusals import each_is_refused
 from scipy import stats
 
+from fedcal.mechanisms import categorical as drawing
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.categorical import categorical
 from fedcal.mechanisms.samplers import (
@@ -289,7 +290,7 @@ def test_the_callers_decimal_context_does_not_matter():
             samplers._bell,
             samplers._parts,
             samplers._law,
-            samplers._factors,
+            drawing._factors,
         ):
             clear.cache_clear()
         return [
@@ -329,7 +330,7 @@ LOG_WEIGHTS = [0.0, -0.5, -1.25, -3.0, 0.7, -math.inf, -40.0]
     ],
 )
 def test_weights_are_exact_to_the_last_few_units(logs):
-    found = samplers._weights(np.array(logs))
+    found = drawing._weights(np.array(logs))
     with decimal.localcontext(decimal.Context(prec=400)):
         for value, weight in zip(logs, found, strict=True):
             want = (Decimal(value) - Decimal(max(logs))).exp() * UNIT
@@ -338,7 +339,7 @@ def test_weights_are_exact_to_the_last_few_units(logs):
 
 
 def test_an_index_lies_where_the_uniform_number_falls():
-    weights = samplers._weights(np.array(LOG_WEIGHTS))
+    weights = drawing._weights(np.array(LOG_WEIGHTS))
     total, below = sum(weights), 0
     for i, weight in enumerate(weights):
         for place in (below, below + weight - 1) if weight else ():

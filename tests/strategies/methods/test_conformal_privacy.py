@@ -159,8 +159,9 @@ def test_a_promise_that_clipping_may_break_says_so_at_once(quantile):
         "as long as clipping cuts off no misses; whatever the rows are, 0.577 is guaranteed if no "
         "client has more than 50."
     )
-    other = FedConformal(private, **settings, by="class").result().guarantee[0]
-    assert other.endswith("cuts off no misses; whatever the rows are, nothing is guaranteed.")
+    if quantile == "gaps":  # a crossing has one threshold
+        other = FedConformal(private, **settings, by="class").result().guarantee[0]
+        assert other.endswith("cuts off no misses; whatever the rows are, nothing is guaranteed.")
     free = FedConformal(Federation(100, 10, epsilon=1.0, unit="example"), rows_per_client=50.0)
     assert "clipping" not in free.result().guarantee[0]
 
