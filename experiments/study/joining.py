@@ -359,7 +359,7 @@ class Offer:
 
         def write(folder: Path) -> None:
             write_rules(folder, sealed)
-            check_federation(self.kit.folder / STATE, folder / FEDERATION)
+            check_federation(self.kit.folder / STATE, sealed.roster.digest)
             (folder / ACCEPTED).write_text(self.text, "utf-8")
 
         write_folder(self.kit.folder, write)
