@@ -15,6 +15,7 @@ from fedcal.clients.questions.scores import CountedRows, counted_words, group_of
 from fedcal.core.checks import interval, one_of, same
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Classes, Finite, NotNegative, Vector, increasing
+from fedcal.core.row_order import drawn
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics import encodings, score_table
@@ -110,7 +111,7 @@ class SetQuery(CountedRows):
         cells = (shards.owner * self.parts + part) * buckets + bucket
         shape = (shards.clients, self.parts, buckets)
         if self.once:
-            cells = cells[shards.drawn(self.seed ^ _APART)]
+            cells = cells[drawn(shards, self.seed ^ _APART)]
         return np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)
 
 

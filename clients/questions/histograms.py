@@ -244,8 +244,9 @@ class OutcomeCell(OneHotQuery):
         """Return the cell of `bin_outcomes` of one row of each client.
 
         For optimal unary encoding: whichever cell it is, the encoding hides it. The row is drawn
-        uniformly by a hash of `seed` and of the rows (`Shards.drawn`), so that the answer does not
-        depend on who else is asked, and anyone who knows only the seed does not know the row. No
+        uniformly by a hash of `seed` and of the rows (`fedcal.core.row_order.drawn`), so that the
+        answer does not depend on who else is asked, and anyone who knows only the seed does not
+        know the row. No
         guarantee rests on that, and no amplification by this sampling is claimed. It is no sum over
         rows: one row may move the 1 from any cell to any other.
 

@@ -1,23 +1,22 @@
-"""Questions of an evaluation: rows by score and outcome, for all rows or for groups."""
+"""Question of an evaluation: rows by score and outcome, for all rows or for groups."""
 
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 
-from fedcal.core import kinds, streams
-from fedcal.core.checks import needed, same, whole
+from fedcal.core import kinds
+from fedcal.core.checks import needed, same
 from fedcal.core.errors import InputError
-from fedcal.core.fields import Classes, Numbers, Positive, Seed, vector
+from fedcal.core.fields import Numbers, Positive, Seed, vector
 from fedcal.core.printable import look_of
 from fedcal.core.shards import Shards, on_grid
 from fedcal.core.types import Floats, Integers, Words, override
-from fedcal.metrics import encodings, score_table
+from fedcal.metrics import score_table
 from fedcal.metrics.buckets import Score, bucket_of, far_share, fine_tails, scored
-from fedcal.privacy.query import OneHotQuery, Order, Part, Summed, with_room
+from fedcal.privacy.query import Order, Part, Summed, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.units import Example, Subject, bounding
 
@@ -179,12 +178,14 @@ class ScoreCounts(score_table.ScoreTable, CountedRows):
     def _drawn(self, shards: Shards, sites: Integers | None) -> Integers:
         cells = _cells(shards, self)
         if self.seed:
+            from fedcal.core import row_order  # a draw of rows needs their order
+
             far = _far(shards, self, cells)
             rows = np.flatnonzero(far.any(axis=1))
             share, owner = far[rows], shards.owner[rows]
             key = owner * 0 if sites is None else sites[owner]
-            each = np.column_stack([shards.uniforms(self.seed)[rows], key])
-            drawn = streams.in_unit_interval(streams.row_hashes(each))
+            each = np.column_stack([row_order.uniforms(shards, self.seed)[rows], key])
+            drawn = row_order.in_unit_interval(row_order.row_hashes(each))
             cells[rows] += (np.sign(share) * (drawn[:, None] < np.abs(share))).astype(np.int64)
         return cells
 
@@ -219,84 +220,6 @@ class ScoreCounts(score_table.ScoreTable, CountedRows):
         for k, word in enumerate(halves_of(ring.encode(np.array([[self.weight * self.gain]])))):
             parts[k] = np.concatenate([parts[k], counts[:, size:] * word[0, 0]], axis=1)
         sums.add_halves(*parts)
-
-
-@dataclass(frozen=True, eq=False)
-class ScoreCell(OneHotQuery):
-    """Question for one row of each client as a node of one level of a tree, for unary encoding.
-
-    The numbers are the nodes of all levels for outcome 0, then for outcome 1, in the order of
-    `fedcal.metrics.encodings`; the answer is a single 1 among the nodes of `level`.
-
-    Each client is asked once, about one level: if half of the clients answer for each of two
-    levels, the estimates are better than if all clients answer for both with half of the budget
-    each.
-
-    Parameters
-    ----------
-    classes
-        of the model
-    edges
-        (buckets + 1,) of the buckets, from 0 to 1; one number = the number of buckets of equal
-        width
-    height
-        levels of the tree
-    level
-        level of the answer, from 0: the widest nodes
-    score
-        see `fedcal.metrics.buckets`; not "classes"
-    seed
-        of the draw of the row
-    """
-
-    kind = "score_cell"
-    asked_once = True
-    facts = ("classes",)
-    cuts = ("edges",)
-    examples = (
-        {"classes": 3, "edges": np.array([4.0]), "height": 1, "level": 0, "seed": 0},
-        {"classes": 3, "edges": np.array([9.0]), "height": 2, "level": 0, "seed": 7},
-        {"classes": 3, "edges": np.array([9.0]), "height": 2, "level": 1, "seed": 7},
-    )
-
-    classes: Classes
-    edges: Any
-    height: encodings.Height
-    level: int
-    seed: Seed
-    score: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        counts = self.as_counts
-        same("number of a row's cells, of which unary encoding hides one,", counts.ones, 1)
-        level = whole("level", self.level, 0, len(counts.levels) - 1)
-        self._set(edges=counts.edges, score=counts.score, level=level)
-
-    @cached_property
-    def as_counts(self) -> ScoreCounts:
-        """Question for the counts of all levels."""
-        return ScoreCounts(self.classes, self.edges, self.score, "tree", self.height)
-
-    @property
-    def nodes(self) -> slice:
-        """Numbers of the level's nodes, of one outcome."""
-        ends = np.cumsum((0, *self.as_counts.levels))
-        return slice(int(ends[self.level]), int(ends[self.level + 1]))
-
-    def lengths(self) -> tuple[int, ...]:
-        """Return one block with all nodes of both outcomes."""
-        return (2 * sum(self.as_counts.levels),)
-
-    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
-        """Return the node of one row of each client, drawn as of `OutcomeCell`.
-
-        Returns (clients, numbers): a single 1; zeros if the client has no rows.
-        """
-        asked = self.as_counts
-        outcome, bucket = np.divmod(asked.cells_of(shards)[:, 0], asked.buckets)
-        nodes = self.nodes.start + encodings.node_of(asked.buckets, asked.height, self.level)
-        return self.one_of_each(shards, outcome * sum(asked.levels) + nodes[bucket])
 
 
 def rows_in(part: Part, subject_rows: int) -> int:

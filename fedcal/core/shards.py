@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -16,8 +14,7 @@ from numpy.typing import NDArray
 from fedcal.core.checks import needed
 from fedcal.core.errors import InputError
 from fedcal.core.kinds import Kind, probs_of, refuse_probs
-from fedcal.core.streams import in_unit_interval, mixed, row_hashes
-from fedcal.core.types import Floats, Integers, Words
+from fedcal.core.types import Floats, Integers
 
 _WEIGHT_GRID = 2.0**-30
 """Grid of weights of rows: sums are exact, whatever their order."""
@@ -202,77 +199,13 @@ class Shards:
         It is by a hash of what a row says, then by what it says, then by subject. Whatever goes by
         places (batches of rows, sums of floats but `sum_rows`) is computed of these.
         """
-        return self._picked(self._order, self.offsets, slice(None))
+        from fedcal.core.row_order import order_of  # few questions go by places
 
-    def uniforms(self, seed: int) -> Floats:
-        """Return a number in [0, 1) for each row, a function of the multiset of rows, (n,).
-
-        It is a hash of the seed, of what the row says (scores with -0 as 0, label, the group's
-        name), and of its number among equal rows: of its subject, or of its client where subjects
-        are not known. So with one subject, or row, more or less all others keep theirs.
-        """
-        copy = self.derived("copy", lambda s: s._copies())
-        return in_unit_interval(mixed(self._words ^ mixed(mixed(np.array(seed, np.uint64)) ^ copy)))
-
-    def drawn(self, seed: int) -> NDArray[np.bool_]:
-        """Return which row of each client that has any is drawn, each equally probable, (n,).
-
-        It is the row of the least `uniforms`.
-        """
-        first, order = np.zeros(self.size, np.bool_), self._order
-        order = order[np.lexsort((self.uniforms(seed)[order], self.owner))]
-        first[order[self.offsets[:-1][self.rows > 0]]] = True
-        return first
-
-    @cached_property
-    def _columns(self) -> list[NDArray[Any]]:
-        """What each row says, (n, numbers) each, but its subject: a number that others set.
-
-        A group's number depends on the other groups, too; its name does not.
-        """
-        columns = [self.logits, self.labels, self.other, self.inputs]
-        if self.groups is not None:
-            names = [hashlib.blake2b(g.encode(), digest_size=8) for g in self.group_names]
-            digests = np.frombuffer(b"".join(name.digest() for name in names), "<u8")
-            columns.append(digests[self.groups])
-        given = [column for column in columns if column is not None]
-        return [column.reshape(self.size, math.prod(column.shape[1:])) for column in given]
-
-    @property
-    def _words(self) -> Words:
-        return self.derived("hash", lambda s: row_hashes(*s._columns))
+        return self._picked(order_of(self), self.offsets, slice(None))
 
     @property
     def _named_subjects(self) -> Integers:
         return needed("a column subject", self.subjects, NO_SUBJECTS)
-
-    @property
-    def _about(self) -> Integers:
-        return np.zeros(self.size, np.int64) if self.subjects is None else self.subjects
-
-    @cached_property
-    def _order(self) -> Integers:
-        """Rows in the order of `ordered`, (n,)."""
-        order = np.lexsort((self._about, self._words, self.owner))
-        if self._ties(order)[1].all():
-            return order
-        every = [key for x in self._columns for key in x.T]  # rows that differ have one hash
-        return np.lexsort((self._about, *every, self._words, self.owner))
-
-    def _ties(self, order: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-        """Return the places of rows with the hash of the row before, and which equal it."""
-        alike = (np.diff(self._words[order]) == 0) & (np.diff(self.owner[order]) == 0)
-        at = np.flatnonzero(alike)
-        pairs = [x[order[[at, at + 1]]] for x in self._columns]
-        return at + 1, np.all([(a == b).all(axis=1) for a, b in pairs], axis=0)
-
-    def _copies(self) -> Words:
-        """Return each row's number among equal ones of its client and subject, (n,)."""
-        tied, equal = self._ties(self._order)
-        first, copy = np.arange(self.size), np.empty(self.size, np.uint64)
-        first[tied[equal & (np.diff(self._about[self._order])[tied - 1] == 0)]] = 0
-        copy[self._order] = np.arange(self.size) - np.maximum.accumulate(first)
-        return copy
 
     def _picked(self, rows: slice | Integers, offsets: Integers, of: slice | Integers) -> Shards:
         """Return these rows with everything that belongs to them, for parts of the clients `of`."""

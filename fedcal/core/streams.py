@@ -11,13 +11,8 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcal.core.checks import whole
-from fedcal.core.parallel import by_rows
-from fedcal.core.types import Floats, Words
-
-_MIX = tuple(np.uint64(k) for k in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 class Purpose(IntEnum):
@@ -45,38 +40,6 @@ def stream(
     text = f"fedcal {check_seed(seed)} {int(purpose)} {round_number} {what}"
     key = np.frombuffer(hashlib.sha256(text.encode()).digest()[:16], "<u8")
     return np.random.Generator(np.random.Philox(key=key))
-
-
-def mixed(x: NDArray[Any]) -> Words:
-    """Mix the bits of 64-bit words with splitmix64 (Steele, Lea & Flood 2014), shape kept."""
-    with np.errstate(over="ignore"):
-        x = x + _MIX[0]
-        x = (x ^ (x >> np.uint64(30))) * _MIX[1]
-        x = (x ^ (x >> np.uint64(27))) * _MIX[2]
-    return np.asarray(x ^ (x >> np.uint64(31)))
-
-
-def in_unit_interval(words: Words) -> Floats:
-    """Return the numbers in [0, 1) that mixed words stand for, shape kept."""
-    return np.asarray((words >> np.uint64(11)) * 2.0**-53)
-
-
-def row_hashes(*columns: NDArray[Any]) -> Words:
-    """Return a hash of each row's numbers, (n, numbers) each -> (n,).
-
-    Numbers count by their values as float64, so -0 is 0; unsigned 64-bit words by their bits.
-    """
-    out = np.zeros(len(columns[0]), np.uint64)
-    for column in columns:
-        keys = mixed(np.arange(column.shape[1], dtype=np.uint64)) | np.uint64(1)
-
-        def fill(part: slice, column: NDArray[Any] = column, keys: Words = keys) -> None:
-            x = column[part]
-            bits = x if x.dtype == np.uint64 else (x.astype(np.float64) + 0.0).view(np.uint64)
-            out[part] = mixed(out[part] ^ ((bits ^ (bits >> np.uint64(32))) * keys).sum(axis=1))
-
-        by_rows(fill, *column.shape)
-    return out
 
 
 def key_of(*parts: Any) -> str:

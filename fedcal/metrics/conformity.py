@@ -20,7 +20,8 @@ from fedcal.core.numerics import label_entries
 from fedcal.core.parallel import by_rows
 from fedcal.core.registry import registry
 from fedcal.core.removed import check_kept
-from fedcal.core.streams import check_seed, in_unit_interval, mixed
+from fedcal.core.row_order import in_unit_interval, mixed
+from fedcal.core.streams import check_seed
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.buckets import DIGITS, arcsine_edges
 

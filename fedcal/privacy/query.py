@@ -218,8 +218,10 @@ class OneHotQuery(Query):
     seed: int
 
     def one_of_each(self, shards: Shards, cells: Integers) -> Floats:
-        """Return a 1 in the cell of one row of each client, drawn by `seed` (`Shards.drawn`)."""
-        out, first = np.zeros((shards.clients, sum(self.lengths()))), shards.drawn(self.seed)
+        """Return a 1 in the cell of one row of each client, drawn by `seed`."""
+        from fedcal.core.row_order import drawn
+
+        out, first = np.zeros((shards.clients, sum(self.lengths()))), drawn(shards, self.seed)
         out[shards.owner[first], cells[first]] = 1.0
         return out
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedcal.calibrators.histogram_binning import norm_sub
-from fedcal.clients.questions.scores import ScoreCell, ScoreCounts
+from fedcal.clients.questions.score_cell import ScoreCell
+from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.evaluation import findings, score_release

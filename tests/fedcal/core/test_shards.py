@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcal.core.row_order import uniforms
 from fedcal.core.shards import Shards
 
 CLIENTS = 9
@@ -160,12 +161,12 @@ def test_a_row_s_uniform_is_its_own_and_that_of_its_copies_is_not():
     logits = rng.integers(0, 2, (5000, 2)) * 1.0  # 8 different rows with labels, 80 copies each
     labels, subjects = rng.integers(0, 2, 5000), rng.integers(0, 8, 5000)
     shards = Shards(logits - 0.5, labels, np.array([0, 5000]), subjects=subjects)
-    u = shards.uniforms(7)
+    u = uniforms(shards, 7)
     own = np.concatenate([logits, labels[:, None], subjects[:, None]], axis=1)
     apart = len(np.unique(np.column_stack([own, u]), axis=0))
     assert apart == 5000  # of one subject, no two equal rows have one number
     assert abs(np.unique(u).mean() - 0.5) < 0.02
-    assert not np.isin(u, shards.uniforms(8)).any()
+    assert not np.isin(u, uniforms(shards, 8)).any()
     fewer = shards.keep(np.flatnonzero(subjects != 3))
     again = Shards(fewer.logits, fewer.labels, fewer.offsets, subjects=fewer.subjects)
-    assert np.array_equal(np.sort(again.uniforms(7)), np.sort(u[subjects != 3]))
+    assert np.array_equal(np.sort(uniforms(again, 7)), np.sort(u[subjects != 3]))

@@ -17,7 +17,8 @@ from functools import cache, lru_cache
 import numpy as np
 
 from fedcal import datasets
-from fedcal.clients.questions.scores import ScoreCell, ScoreCounts
+from fedcal.clients.questions.score_cell import ScoreCell
+from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import METRICS, Histogram
 from fedcal.evaluation.score_release import ScoreRelease
