@@ -30,7 +30,7 @@ FEDERATION, POLICY, TERMS = "federation.toml", "site.toml", "terms.json"
 WITH_POLICY = "secure aggregation needs --federation, --sign-key and --policy together"
 VERSION = 4
 OPTIONAL = ("subjects", "groups", "other", "inputs")
-ARRAYS = ("logits", "labels", *OPTIONAL, "test_logits", "test_labels", "test_inputs")
+ARRAYS = ("logits", "labels", *OPTIONAL, "test_logits", "test_labels")
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,6 @@ class Prepared:
         of one client
     test
         logits (m, c) and labels (m,) that a result is judged on; None = there are none
-    test_inputs
-        (m, ...), what a model reads of these rows; or None
     names
         of the classes
     number
@@ -66,7 +64,6 @@ class Prepared:
     folder: Path
     shards: Shards
     test: tuple[types.Floats, types.Integers] | None
-    test_inputs: NDArray[Any] | None
     names: tuple[str, ...]
     number: int | None
     simulated: bool = False
@@ -168,7 +165,6 @@ def prepared(folder: Path) -> Prepared:
             test=(arrays["test_logits"], arrays["test_labels"])
             if "test_logits" in arrays
             else None,
-            test_inputs=arrays.get("test_inputs"),
             names=tuple(site["names"]),
             number=site["number"],
             simulated=site["simulated"] is True,

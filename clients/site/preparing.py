@@ -41,7 +41,6 @@ def prepare(
     shards: Shards,
     *,
     test: tuple[types.Floats, types.Integers] | None = None,
-    test_inputs: NDArray[Any] | None = None,
     names: Sequence[str] | None = None,
     number: int | None = None,
     simulated: bool = False,
@@ -51,7 +50,6 @@ def prepare(
     policy: Path | None = None,
     terms: Terms | None = None,
     server: str = "",
-    count: Path | None = None,
 ) -> None:
     """Write a site's folder, which only this user can enter; an earlier site's rows are replaced.
 
@@ -63,8 +61,6 @@ def prepare(
         of one client
     test
         logits (m, c) and labels (m,) that a result is judged on
-    test_inputs
-        (m, ...), what a model reads of these rows
     names
         of the classes; None = their numbers
     number
@@ -83,9 +79,6 @@ def prepare(
         of the one job whose runs it answers, which are checked here; None = it answers nothing
     server
         who asks, in words: the site's records say so
-    count
-        the file that says which records are those of this site's key; None = `count_beside` of
-        `sign_key`, or in the folder in a simulation and where there is no such key
 
     Raises
     ------
@@ -99,8 +92,6 @@ def prepare(
             arrays[name] = column
     if test is not None:
         arrays |= {"test_logits": test[0], "test_labels": test[1]}
-        if test_inputs is not None:
-            arrays["test_inputs"] = test_inputs
     named = class_names(names, shards.classes)
     if federation is not None and sign_key is not None and not simulated:
         own, sites = read_key(sign_key).public, Roster.read(federation).sites
@@ -110,8 +101,9 @@ def prepare(
         check_terms(terms)
         _check_rows(terms, shards, digest_of(named), simulated)
         texts[TERMS] = json.dumps(terms.to_plain()).encode()
-    if count is None and sign_key is not None and not simulated:
-        count = count_beside(sign_key)
+    count = None  # the file that says which records are those of the key
+    if sign_key is not None and not simulated:
+        count = f"{sign_key.resolve()}.records"
     site = {
         "version": VERSION,
         "names": named,
@@ -124,7 +116,7 @@ def prepare(
         "sign_key": None if sign_key is None else str(sign_key.absolute()),
         "has_policy": policy is not None,
         "server": server,
-        "count_files": [count and str(count.absolute())],  # 0.2.0 knew two
+        "count_files": [count],  # 0.2.0 knew two
         "arrays": list(arrays),
     }
     _make_private(folder)
@@ -137,12 +129,6 @@ def prepare(
             with whole_file(folder / f"{name}.npy") as file:
                 np.save(file, array, allow_pickle=False)
         write_whole(folder / SITE, json.dumps(site))  # last: whoever reads it finds the arrays
-
-
-def count_beside(key: Path) -> Path:
-    """Return the file that says which records are those of a private key, beside it."""
-    file = key.resolve()
-    return file.with_name(f"{file.name}.records")
 
 
 def _check_rows(terms: Terms, shards: Shards, classes: str, simulated: bool) -> None:

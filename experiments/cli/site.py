@@ -32,7 +32,6 @@ def join(
     labels: str | None = None,
     drop_missing: bool = False,
     new_keys: bool = False,
-    made_here: bool = False,
 ) -> None:
     """Join a study at a site: check its rows, make its keys, write the file to send back.
 
@@ -58,8 +57,6 @@ def join(
     ----------------
     new_keys
         Make new keys, if the old ones are lost or known to others.
-    made_here
-        Take over what this site made in the folder: it asks first.
 
     Examples
     --------
@@ -73,7 +70,7 @@ def join(
     is_said = bool(columns or labels or drop_missing)
     reading = Reading.of(columns, labels, drop_missing) if is_said else None
     try:
-        rows, told, made = join(kit, data, reading, new_keys=new_keys, adopt=made_here)
+        rows, told, made = join(kit, data, reading, new_keys=new_keys)
     except KeyboardInterrupt:
         raise terminal.Stopped(
             "interrupted; the same command continues, with the keys made so far"

@@ -252,9 +252,8 @@ def run(
             )
     rows = [(site, one["words"]) for site, one in quarter["sites"].items()]
     verdicts = Table("", ("site", "verdict"), rows, left=(1,))
-    forecast = quarter.get("forecast", ())
     report = f"the report: {file.parent / name / 'report.html'}"
-    show([verdicts, *forecast, *quarter["next"], report], quarter, json=json, quiet=quiet)
+    show([verdicts, *quarter["next"], report], quarter, json=json, quiet=quiet)
 
 
 def status(file: Path, *, control: str | None = None, json: Json = False) -> None:

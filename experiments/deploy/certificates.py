@@ -1,15 +1,14 @@
-"""Keys and certificates of a deployment: `python -m fedcal.experiments.deploy.certificates`.
+"""Keys and certificates of real sites and their server.
 
 An authority of one's own signs the SuperLink's certificate; each site has a key by which the
 SuperLink knows it, and the SuperLink's executor a secret. Nothing but `cryptography` is needed.
 """
 
-import argparse
 import ipaddress
 import os
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -19,27 +18,24 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedcal.core.checks import like, needed, number_in, whole
-from fedcal.core.errors import InputError, damaged, system_errors
+from fedcal.core.checks import like, whole
+from fedcal.core.errors import damaged, system_errors
 from fedcal.storage.atomic import must_not_exist
 
 CA_LIVES = 10
 """Lifetimes of a server certificate; it can be renewed so often before sites need a new CA."""
 
 _HOST = re.compile(r"(?!.{254})(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
-_SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LONGEST = 3650
 _AUTHORITY, _SERVER = "fedcal deployment CA", "fedcal SuperLink"
 _SLOW_CLOCKS = timedelta(hours=1)
 
 
-def make_certificates(
-    folder: Path, *, names: Sequence[str], sites: Sequence[str], days: int = 365
-) -> None:
-    """Write `ca.crt ca.key server.crt server.key executor.key` and `sites/NAME.{key,pub}`.
+def make_certificates(folder: Path, names: Iterable[str], days: int = 365) -> None:
+    """Write `ca.crt ca.key server.crt server.key executor.key`.
 
-    Without names only the sites' keys are written. A `ca.crt` and `ca.key` that are there
-    already are kept, with `executor.key`, and sign the server's certificate.
+    A `ca.crt` and `ca.key` that are there already are kept, with `executor.key`, and sign the
+    server's certificate.
 
     Parameters
     ----------
@@ -47,8 +43,6 @@ def make_certificates(
         made if it is missing; key files are readable by their owner alone
     names
         of the SuperLink, as sites and operators call it: DNS names or IP addresses
-    sites
-        one key pair each, ECDSA P-384 in OpenSSH's format: Flower refuses others
     days
         that the server's certificate is valid; the authority's is `CA_LIVES` times that
 
@@ -58,22 +52,42 @@ def make_certificates(
         If a name cannot be one, a file is there already, or nothing can be written there.
     """
     whole("days", days, 1, _LONGEST)
-    for site in sites:
-        like("site", site, _SITE, "a name of letters, digits and . _ -")
     files: dict[str, bytes] = {}
-    if names:
-        files |= _server_files(folder, [_general_name(name) for name in names], days)
-    for site in dict.fromkeys(sites):
-        files |= _site_files(f"sites/{site}", site)
-    needed("a name of the SuperLink, or a site,", files or None, "nothing was given")
-    for name in files:
-        must_not_exist(folder / name, "it is not overwritten")
+    if any((folder / name).exists() for name in ("ca.crt", "ca.key")):
+        authority, authority_key = _read_authority(folder)
+    else:
+        authority_key = ec.generate_private_key(ec.SECP256R1())
+        extensions: dict[x509.ExtensionType, bool] = {
+            x509.BasicConstraints(ca=True, path_length=0): True,
+            _key_usage(key_cert_sign=True, crl_sign=True): True,
+        }
+        public, lives = authority_key.public_key(), CA_LIVES * days
+        authority = _certificate(_AUTHORITY, public, lives, None, authority_key, extensions)
+        files |= {"ca.crt": authority.public_bytes(Encoding.PEM), "ca.key": _pkcs8(authority_key)}
+        files |= {"executor.key": secrets.token_hex(32).encode()}
+    key = ec.generate_private_key(ec.SECP256R1())
+    extensions = {
+        x509.BasicConstraints(ca=False, path_length=None): True,
+        _key_usage(digital_signature=True): True,
+        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]): False,
+        x509.SubjectAlternativeName(map(_general_name, names)): False,
+    }
+    issuer = authority.subject
+    certificate = _certificate(_SERVER, key.public_key(), days, issuer, authority_key, extensions)
+    files |= {"server.crt": certificate.public_bytes(Encoding.PEM), "server.key": _pkcs8(key)}
     _write(folder, files)
 
 
 def make_site_key(folder: Path, stem: str, site: str) -> None:
-    """Write the key pair of a site, `STEM.key` and `STEM.pub`; InputError if one is there."""
-    _write(folder, _site_files(stem, site))
+    """Write a site's key pair, `STEM.key` and `STEM.pub`; InputError if one is there.
+
+    It is ECDSA P-384 in OpenSSH's format: Flower refuses others.
+    """
+    key = ec.generate_private_key(ec.SECP384R1())
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    form = serialization.PublicFormat.OpenSSH
+    public = key.public_key().public_bytes(Encoding.OpenSSH, form)
+    _write(folder, {f"{stem}.key": private, f"{stem}.pub": public + f" {site}\n".encode()})
 
 
 def is_certified(certificate: Path, name: str, until: date) -> bool:
@@ -91,32 +105,6 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(like("a name", name, _HOST, "a DNS name or an IP address"))
-
-
-def _server_files(folder: Path, names: list[x509.GeneralName], days: int) -> dict[str, bytes]:
-    files: dict[str, bytes] = {}
-    if any((folder / name).exists() for name in ("ca.crt", "ca.key")):
-        authority, authority_key = _read_authority(folder)
-    else:
-        authority_key = ec.generate_private_key(ec.SECP256R1())
-        extensions: dict[x509.ExtensionType, bool] = {
-            x509.BasicConstraints(ca=True, path_length=0): True,
-            _key_usage(key_cert_sign=True, crl_sign=True): True,
-        }
-        public, lives = authority_key.public_key(), CA_LIVES * days
-        authority = _certificate(_AUTHORITY, public, lives, None, authority_key, extensions)
-        files |= {"ca.crt": _pem(authority), "ca.key": _pkcs8(authority_key)}
-        files |= {"executor.key": secrets.token_hex(32).encode()}
-    key = ec.generate_private_key(ec.SECP256R1())
-    extensions = {
-        x509.BasicConstraints(ca=False, path_length=None): True,
-        _key_usage(digital_signature=True): True,
-        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]): False,
-        x509.SubjectAlternativeName(names): False,
-    }
-    issuer = authority.subject
-    certificate = _certificate(_SERVER, key.public_key(), days, issuer, authority_key, extensions)
-    return files | {"server.crt": _pem(certificate), "server.key": _pkcs8(key)}
 
 
 def _read_authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
@@ -162,23 +150,13 @@ def _key_usage(**allowed: bool) -> x509.KeyUsage:
     return x509.KeyUsage(**{use: allowed.get(use, False) for use in uses})
 
 
-def _site_files(stem: str, site: str) -> dict[str, bytes]:
-    key = ec.generate_private_key(ec.SECP384R1())
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-    form = serialization.PublicFormat.OpenSSH
-    public = key.public_key().public_bytes(Encoding.OpenSSH, form)
-    return {f"{stem}.key": private, f"{stem}.pub": public + f" {site}\n".encode()}
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(Encoding.PEM)
-
-
 def _pkcs8(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name in files:
+        must_not_exist(folder / name, "it is not overwritten")
     for name, content in files.items():
         path = folder / name
         with system_errors(f"cannot write {path}"):
@@ -187,38 +165,3 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
             # exclusive, and with its mode from the start: nobody reads a key in between
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
                 file.write(content)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write what the command line names."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fedcal.experiments.deploy.certificates",
-        description="Make an authority, the SuperLink's certificate and the sites' keys.",
-    )
-    parser.add_argument("--out", type=Path, required=True, help="folder for the files")
-    parser.add_argument(
-        "--name",
-        action="append",
-        default=[],
-        help="of the SuperLink, a DNS name or an IP address; repeatable. Without: sites' keys only",
-    )
-    parser.add_argument(
-        "--site", action="append", default=[], help="gets its own key pair; repeatable"
-    )
-    parser.add_argument(
-        "--days",
-        type=lambda text: number_in(text, int),
-        default=365,
-        help="that the server's certificate is valid",
-    )
-    options = parser.parse_args(arguments)
-    try:
-        make_certificates(options.out, names=options.name, sites=options.site, days=options.days)
-    except InputError as e:
-        parser.error(str(e))
-    print(f"written to {options.out}; keep the .key files to yourself")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -16,18 +16,17 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from fedcal.clients.site.policy import CPU_SECONDS
-from fedcal.clients.site.prepared import FEDERATION, prepared
-from fedcal.clients.site.preparing import count_beside, prepare
+from fedcal.clients.site.policy import CPU_SECONDS, Policy
+from fedcal.clients.site.prepared import FEDERATION
+from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
 from fedcal.core import flower_internals
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
+from fedcal.experiments.deploy.fleet import Address, check_fleet, trusted
 from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
 from fedcal.experiments.report.terminal import Stopped, console
-from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation.roster import Roster
 
 NO_CONNECTION = 305
@@ -53,15 +52,13 @@ def run_site(
     root_certificates: Path,
     key: Path,
     state: Path,
-    wait: float,
-    policy: Path | None = None,
-    terms: Terms | None = None,
-    federation: Path | None = None,
-    sign_key: Path | None = None,
-    key_records: Path | None = None,
-    watched: Path | None = None,
+    watched: Path,
+    **rules: Any,
 ) -> None:
     """Prepare the rows, start a SuperNode over them and keep it running until a signal comes.
+
+    It waits for a SuperLink that is not up yet, does not know this site's key yet, or whose clock
+    differs.
 
     Parameters
     ----------
@@ -73,51 +70,47 @@ def run_site(
         files: what the SuperLink's certificate is verified by, and what this site signs with
     state
         the site's folder
-    wait
-        seconds to wait for a SuperLink that is not up yet; infinite = until it is, and until it
-        knows this site's key and its clock is right, too
-    policy, terms, federation, sign_key
-        as `prepare` takes them
-    key_records
-        the file that says which records are those of the site's key; None = beside `sign_key`, or
-        beside `key` where there is none
     watched
-        a file: once it has changed, and no run is under way, the rows are read anew
+        once this file has changed, and no run is under way, the rows are read anew
+    rules
+        `policy`, `terms`, `federation` and `sign_key`, as `prepare` takes them
 
     Raises
     ------
     InputError
         If sites do not run with this Flower, or an argument is not allowed.
     FedcalError
-        If there is no SuperLink to be trusted, or it does not know the key.
+        If what listens there is no SuperLink to be trusted, or Flower ends again and again.
     Stopped
         Ctrl-C. SIGTERM just ends it.
     """
     flower_internals.check_flower()
-    own, context = public_key(key), trusted(root_certificates)
-    check_federation(state, federation)
-    rules: dict[str, Any] = {"federation": federation, "sign_key": sign_key}
-    rules |= {"policy": policy, "terms": terms}
-    count = key_records or count_beside(sign_key or key)
-    reader = _Rows(state, read, watched, {**rules, "server": str(fleet), "count": count})
+    context, roster = trusted(root_certificates), Roster.read(rules["federation"])
+    check_federation(state, roster.digest)
+    reader = _Rows(state, read, watched, {**rules, "server": str(fleet)})
     rows, screen = read(), sys.stdout.isatty()
     # what goes into a file or a container's log tells of no rows
     doubts = rows.doubts()
     console().print("\n".join([rows.described(counts=screen), *(doubts if screen else ())]))
     reader.prepare(rows)
     del rows
-    check_records(state)
+    with records_in(state) as records:
+        if (why := records.refusal) not in ("", PUT_BACK):
+            raise InputError(f"{state / RECORDS} {why}")
     log_to(state / LOG)
     try:
         with until_terminated(), _Echo(state / LOG) as echo:
-            _log_rules(state)
-            if waits := math.isinf(wait):
-                log.info("looking for %s, until it listens", fleet)
+            log.info("a site of the federation %s, digest %s", roster.name, roster.digest)
+            for line in Policy.read(rules["policy"]).described():
+                log.info(line)
+            if why:
+                log.warning("the records of this site %s", why)
+            log.info("looking for %s, until it listens", fleet)
             echo.show()
-            check_fleet(fleet, context, wait)
+            check_fleet(fleet, context, math.inf)
             node = partial(supernode, state, fleet=str(fleet), key=key)
             node = partial(node, root_certificates=root_certificates)
-            _Running(node, state, fleet, own, waits, reader, echo).keep()
+            _Running(node, state, fleet, reader, echo).keep()
     except Terminated:
         log.info("stopped")
     except KeyboardInterrupt:
@@ -125,17 +118,17 @@ def run_site(
         raise Stopped("the site is stopped; the same command starts it again") from None
 
 
-def check_federation(state: Path, federation: Path | None) -> None:
+def check_federation(state: Path, digest: str | None) -> None:
     """InputError if a site with unfinished jobs is started in another federation than theirs.
 
     These jobs have keys, answers and signatures among the sites of a roster. Under another one
-    the site would have other partners for them.
+    the site would have other partners for them. `digest` is the new one's; None = new keys.
     """
     before, records = state / FEDERATION, state / RECORDS
     if not before.exists() or not records.exists():
         return
     old = Roster.read(before).digest
-    if federation is not None and Roster.read(federation).digest == old:
+    if digest == old:
         return
     with records_in(state) as open_records:
         unfinished = open_records.unfinished
@@ -147,37 +140,13 @@ def check_federation(state: Path, federation: Path | None) -> None:
         )
 
 
-def check_records(state: Path) -> None:
-    """Raise InputError if the key of a prepared site has other records than its folder."""
-    with records_in(state) as records:
-        if (why := records.refusal) not in ("", PUT_BACK):
-            raise InputError(f"{state / RECORDS} {why}")
-
-
-def _log_rules(state: Path) -> None:
-    """Say at the start what this site takes part in."""
-    site = prepared(state)
-    if (roster := site.roster) is not None:
-        log.info("site %d of the federation %s, digest %s", site.place, roster.name, roster.digest)
-    for line in () if site.policy is None else site.policy.described():
-        log.info(line)
-    with records_in(state) as records:
-        if why := records.refusal:
-            log.warning("the records of this site %s", why)
-
-
 @dataclass(frozen=True)
 class _Running:
-    """A site that runs SuperNodes, as `node_of` starts them, one after the other.
-
-    With `waits` others may fix what ends one, too: a clock, a key that the SuperLink must know.
-    """
+    """A site that runs SuperNodes, as `node_of` starts them, one after the other."""
 
     node_of: Callable[[], contextlib.AbstractContextManager[SuperNode]]
     state: Path
     fleet: Address
-    own: str
-    waits: bool
     rows: _Rows
     echo: _Echo
 
@@ -234,18 +203,13 @@ class _Running:
         elif ended.code == NO_CONNECTION and time.time() - seen <= LEASE_S:
             known = "the SuperLink counts this site as connected still, it seems"
             return f"{known}: trying for two minutes"
-        elif ended.code == NO_CONNECTION and self.waits:
-            words = f"{at} does not know this site's key yet, or no longer: ask the coordinator"
         elif ended.code == NO_CONNECTION:
-            words = f"{at} does not know this site's key, or another process is connected by it: "
-            words += f"send the SuperLink's operator this public key to register: {self.own}"
+            words = f"{at} does not know this site's key yet, or no longer: ask the coordinator"
         elif quick >= _QUICK_ENDS:
             why = f"{ended.words[:200]}; its log is {self.state / FLOWER_LOG}"
             raise FedcalError(f"the SuperNode ends again and again: {why}")
         else:
             return f"the connection to {at} has ended: connecting again"
-        if not self.waits:
-            raise FedcalError(f"the SuperLink at {words}")
         return f"the SuperLink at {words}. Trying again"
 
 
@@ -253,7 +217,7 @@ class _Rows:
     """The rows of a site, and others once a file has changed; `rules` are those of `prepare`."""
 
     def __init__(
-        self, state: Path, read: Callable[[], SiteRows], file: Path | None, rules: dict[str, Any]
+        self, state: Path, read: Callable[[], SiteRows], file: Path, rules: dict[str, Any]
     ) -> None:
         self._state, self._read, self._file, self._rules = state, read, file, rules
         self._known = self._seen = self._stamp()
@@ -284,7 +248,7 @@ class _Rows:
             return None
 
     def _stamp(self) -> tuple[int, ...] | None:
-        if self._file is None or not self._file.is_file():
+        if not self._file.is_file():
             return None
         try:
             status = self._file.stat()

@@ -1,9 +1,7 @@
 """The hospital's side of a study before it runs: its kit, its rows, its keys, what it accepts."""
 
-import filecmp
 import json
 import os
-import shutil
 import sys
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
@@ -17,7 +15,6 @@ from scipy.special import log_softmax
 
 from fedcal import datasets
 from fedcal.clients.site.policy import Policy
-from fedcal.clients.site.prepared import SITE, alone
 from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import needed, one_of, same, whole
 from fedcal.core.errors import InputError, located, system_errors
@@ -228,12 +225,10 @@ def join(
     reading: Reading | None = None,
     *,
     new_keys: bool = False,
-    adopt: bool = False,
 ) -> tuple[SiteRows, list[str], Path]:
     """Check a site's kit and rows, make its keys and its `.join` file in the working folder.
 
-    A person is asked about rows whose scores run against their outcomes, and with `adopt` whether
-    this site itself made what no kit brings: keys among it are moved to the site's own folder.
+    A person is asked about rows whose scores run against their outcomes.
 
     Parameters
     ----------
@@ -261,24 +256,18 @@ def join(
     signing, connection = own / SIGNING, own / CONNECTION
     made = {STATE, HOME, FEDERATION, POLICY, TERMS, ACCEPTED, ROWS, f"{kit.site}{JOIN}"}
     known = {*files(), kits.AUTHORITY} | (made if kit.has_joined else set())
-    check_kit(folder, known | made | {KEYS} if adopt else known)
+    check_kit(folder, known)
     data = os.path.abspath(data) if Path(data).exists() else data
     if reading is None:
         reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else AS_IT_IS
     rows, warnings = rows_of(kit.study, data, kit.site, reading)
-    stays = f"{folder} stays as it is"
     if reversed_order := against_outcomes(rows.shards):
-        must_agree(f"{reversed_order} This site's results would be wrong. Go on?", stays)
-    if adopt and (strange := sorted({path.name for path in folder.iterdir()} - known)):
-        what = f"{folder} holds {named(strange)}, which no kit brings. Whoever made these could"
-        what += " read what this site sends. Did this site itself, by fedcal 0.2 or elsewhere"
-        must_agree(f"{what}? Its keys then move to {own}.", stays)
+        question = f"{reversed_order} This site's results would be wrong. Go on?"
+        must_agree(question, f"{folder} stays as it is")
     with system_errors(f"cannot write {own}"):
         for place in (*reversed(own.parents[:3]), own):
             place.mkdir(0o700, parents=True, exist_ok=True)
         own.chmod(0o700)
-        if (folder / KEYS).exists():
-            move_keys(folder, own)
         has_keys = signing.exists() and connection.exists()
         if kit.has_joined and not (has_keys or new_keys):
             raise InputError(f"{own} has lost a key of this site: --new-keys makes others")
@@ -370,7 +359,7 @@ class Offer:
 
         def write(folder: Path) -> None:
             write_rules(folder, sealed)
-            check_federation(self.kit.folder / STATE, folder / FEDERATION)
+            check_federation(self.kit.folder / STATE, sealed.roster.digest)
             (folder / ACCEPTED).write_text(self.text, "utf-8")
 
         write_folder(self.kit.folder, write)
@@ -402,7 +391,7 @@ ACCEPTED, ROWS, MADE_IN = "study.sealed", "rows.json", "made-in"
 """In the site's own folder: its keys, what it has accepted, where its rows are, and its kit."""
 
 STATE, HOME, KEYS = "state", "home", "keys"
-"""Folders in a kit: of the running site, of its pages, and of keys, where fedcal 0.2 made them."""
+"""Folders in a kit: of the running site, of its pages, and of keys, which no kit may have."""
 
 
 def own_folder(study: str, site: str) -> Path:
@@ -431,32 +420,11 @@ def check_kit(folder: Path, known: Collection[str] | None = None) -> None:
         if known is None:
             is_kit &= top != KEYS
         elif path.is_dir():
-            is_kit &= top in known and top in (STATE, HOME, KEYS)
+            is_kit &= top in known and top in (STATE, HOME)
         else:
             is_kit &= top in known and path.is_file() and path.stat().st_nlink == 1
         if not is_kit:
             raise InputError(
-                f"{path} is not part of a kit. If it is yours, move it away; if this site made it "
-                "by fedcal 0.2 or elsewhere, fedcal site join --made-here; else delete the folder, "
-                "and ask for the kit again"
+                f"{path} is not part of a kit. If it is yours, move it away; else delete the "
+                "folder, and ask for the kit again"
             )
-
-
-def move_keys(folder: Path, own: Path) -> None:
-    """Move a site's keys out of a kit; OSError if that cannot be, InputError if it has others."""
-    old, state = folder / KEYS, folder / STATE
-    names = (CONNECTION, "connection.pub", f"{SIGNING}.records", SIGNING)
-    for path in old.iterdir():
-        one_of(f"key of this site in {old} (take it out first)", path.name, names)
-    with alone(state) if state.is_dir() else nullcontext():
-        both = (own / SIGNING).exists() and (old / SIGNING).exists()
-        if both and not filecmp.cmp(own / SIGNING, old / SIGNING, False):
-            raise InputError(f"{own} holds other keys: delete those that are not this site's")
-        for name in names:
-            if (old / name).exists():
-                shutil.move(old / name, own / name)
-        if (state / SITE).exists():  # the site's records know the file of their key by its path
-            before, after = (json.dumps(str(path.resolve()))[1:-1] for path in (old, own))
-            told = (state / SITE).read_text("utf-8").replace(before, after)
-            (state / SITE).write_text(told, "utf-8")
-        old.rmdir()

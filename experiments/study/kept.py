@@ -52,7 +52,7 @@ def _judged(site: Prepared, run: str, artifact: Artifact) -> str:
     """
     logits, labels = site.test or (site.shards.logits, site.shards.labels)
     rows = "test" if site.test else "calibration"
-    inputs = site.test_inputs if site.test else site.shards.inputs
+    inputs = None if site.test else site.shards.inputs
     test = Holdout(logits, numerics.softmax(logits), labels, inputs=inputs)
     judged = artifact.judge(test) if len(labels) else {}
     content: dict[str, Any] = {"run": run, "rows": rows, "class_names": list(site.names), **judged}

@@ -85,7 +85,7 @@ def make_kits(path: Path) -> list[str]:
             left = (study.until - datetime.datetime.now(datetime.UTC).date()).days
             days = min(max(left, 0) + _SPARE, _LONGEST)
             names = list(dict.fromkeys((host, "localhost", "127.0.0.1")))
-            certificates.make_certificates(own, names=names, sites=[], days=days)
+            certificates.make_certificates(own, names, days)
         for name in _SERVED:
             shutil.copy(own / name, server / name)  # with its mode
     for site in study.sites:

@@ -166,7 +166,7 @@ def release(
         study = Study.read(path)  # the question's words and contributors are not sealed
     same(f"terms of {path} (seal them anew)", study.digest, sealed.study.digest)
     key = kits.folder_of(path, study.study, "coordinator") / kits.KEY
-    if sealed.one_machine is False:
+    if not sealed.one_machine:
         why = f"by {sealed_path} it is not on the server's machine. Move it to another one"
         must_not_exist(key, f"{why}, and sign there (fedcal study verify --key)")
     home = kits.folder_of(path, study.study, "server").resolve()
@@ -201,8 +201,7 @@ def release(
     made = (work / SERVER / OUTCOME).stat().st_mtime
     with Ledger(ledger) as book:
         entries = book.entries()
-    ours = key.exists() if sealed.one_machine is None else sealed.one_machine
-    facts = _facts(name, result, study, entries, outcome.run, ours, made)
+    facts = _facts(name, result, study, entries, outcome.run, sealed.one_machine, made)
     signer = read_key(key) if key.exists() else None
     return _written(out, study, sealed_path.read_text("utf-8"), result, facts, signer)
 

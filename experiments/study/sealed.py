@@ -84,7 +84,6 @@ class Sealed:
     holds. By `authority`, PEM, the server's certificate is verified. `coordinator` is the Ed25519
     public key of who sealed it, 32 bytes, and `when` that was: ISO 8601, UTC. A site accepts no
     lower `revision` than it has accepted. `one_machine`: the coordinator's machine runs the server.
-    What fedcal 0.2 sealed has revision 0, and does not say this (None).
     """
 
     study: Study
@@ -94,8 +93,8 @@ class Sealed:
     authority: str
     coordinator: bytes
     when: str
-    revision: int = 0
-    one_machine: bool | None = None
+    revision: int = 1
+    one_machine: bool = False
 
     def __post_init__(self) -> None:
         sites: dict[bytes, str] = {}
@@ -122,8 +121,7 @@ class Sealed:
         connections = {name: joins_by_site[name].connection for name in study.sites}
         when = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
         asked = study.asked(roster)
-        facts = (authority, signer.public, when, 1, False)
-        return cls(study, roster, connections, asked, *facts)
+        return cls(study, roster, connections, asked, authority, signer.public, when)
 
     def to_text(self, signer: SigningKey) -> str:
         """Return the file's text, signed."""
@@ -169,9 +167,8 @@ class Sealed:
             authority, when = str(fields["authority"]), str(fields["when"])
             with damaged(f"{path} says no date in 'when'"):
                 datetime.datetime.fromisoformat(when)
-            revision = whole(f"revision of {path}", fields.get("revision", 0), 0, 2**53)
-            is_one = fields["one_machine"] is True if revision else None
-            facts = (authority, coordinator, when, revision, is_one)
+            revision = whole(f"revision of {path}", fields["revision"], 1, 2**53)
+            facts = (authority, coordinator, when, revision, fields["one_machine"] is True)
             sealed = cls(study, roster, connections, asked, *facts)
         own = study.roster({site.name: site.key for site in roster.sites})
         same(f"roster of {path}", roster.to_text(), own.to_text())

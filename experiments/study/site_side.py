@@ -64,7 +64,6 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
         root_certificates=folder / kits.AUTHORITY,
         key=kit.own / joining.CONNECTION,
         state=folder / joining.STATE,
-        wait=math.inf,
         policy=folder / joining.POLICY,
         terms=sealed.asked,
         federation=folder / joining.FEDERATION,

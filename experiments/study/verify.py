@@ -161,7 +161,7 @@ def _agreed(
     yield "number of releases paid for", f"{paid:.6f}", f"{least:.6f}"
     ours, roster = (False, "") if sealed is None else (sealed.one_machine, sealed.roster.digest)
     yield "digest of the roster", facts.roster, roster
-    yield "word on one machine", facts.one_machine, facts.one_machine if ours is None else ours
+    yield "word on one machine", facts.one_machine, ours
     if sealed is not None:
         study.year(day)
         yield "digest of the terms", study.digest, sealed.study.digest

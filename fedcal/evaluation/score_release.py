@@ -204,7 +204,7 @@ class ScoreRelease(Artifact):
         if len(counts) < 3:
             return {}
         every = np.array([*counts.values()])
-        return effects.next_site(every, asked.edges_read, root, [*counts])
+        return effects.next_site(every, asked.edges_read, root)
 
     def page(self) -> list[Part]:
         """Return tables and figures of metrics, curves and groups."""

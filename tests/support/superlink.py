@@ -14,7 +14,7 @@ from typing import Any
 
 import tomli_w
 
-from fedcal.experiments.deploy.certificates import make_certificates
+from fedcal.experiments.deploy.certificates import make_certificates, make_site_key
 from fedcal.experiments.runs.engines import superlink
 from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.engines.ray import ray_environment
@@ -31,7 +31,9 @@ class SuperLink:
         self.folder, self.home = folder, folder / "home"
         self.home.mkdir()
         self.certificates = folder / "certificates"
-        make_certificates(self.certificates, names=["127.0.0.1", "localhost"], sites=sites)
+        make_certificates(self.certificates, ["127.0.0.1", "localhost"])
+        for site in sites:
+            make_site_key(self.certificates / "sites", site, site)
         self.control = free_port()
         self.fleet = f"127.0.0.1:{free_port()}"
         self.log = folder / "superlink.log"

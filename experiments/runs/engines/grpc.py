@@ -15,7 +15,7 @@ from fedcal.clients.site.prepared import FEDERATION
 from fedcal.clients.site.preparing import prepare
 from fedcal.core.checks import whole
 from fedcal.core.shards import Shards
-from fedcal.experiments.deploy.certificates import make_certificates
+from fedcal.experiments.deploy.certificates import make_certificates, make_site_key
 from fedcal.experiments.deploy.supernode import SuperNode, supernode
 from fedcal.experiments.runs.engines import superlink
 from fedcal.secure_aggregation.committee import Committee
@@ -77,7 +77,9 @@ def run_grpc(
     with superlink.run_folder() as folder, contextlib.ExitStack() as running:
         keys, out = folder / "keys", folder / "out"
         names = [f"site-{k}" for k in range(shards.clients)]
-        make_certificates(keys, names=["127.0.0.1", "localhost"], sites=names)
+        make_certificates(keys, ["127.0.0.1", "localhost"])
+        for name in names:
+            make_site_key(keys, name, name)
         out.mkdir()
         signing: list[SigningKey] = []
         if job.plan.committee is not None:
@@ -96,7 +98,7 @@ def run_grpc(
             return [*secured(keys), "--fleet-api-address", fleet]
 
         running.enter_context(run.superlink(options, keys / "ca.crt"))
-        public = [str(keys / "sites" / f"{name}.pub") for name in names]
+        public = [str(keys / f"{name}.pub") for name in names]
         run.flwr_many([["supernode", "register", key, superlink.CONNECTION] for key in public])
         terms = job.terms()
         for k, name in enumerate(names):
@@ -110,7 +112,7 @@ def run_grpc(
                 place["sign_key"].touch(0o600)
                 place["sign_key"].write_bytes(signing[k].to_pem())
             prepare(site, own, number=k, simulated=True, terms=terms, **place)
-            key = keys / "sites" / f"{name}.key"
+            key = keys / f"{name}.key"
             node = supernode(site, fleet=fleet, root_certificates=keys / "ca.crt", key=key)
             started = running.enter_context(node)
             if nodes is not None:

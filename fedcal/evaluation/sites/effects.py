@@ -19,7 +19,7 @@ Estimates are scores about the pooled value, weights and variances those of the 
 they are linear in the counts, their noise is known, and no weight goes with a site's luck.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -343,7 +343,7 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
     return dict(zip(METRICS, (large, slope, ranking, observed), strict=True))
 
 
-def next_site(counts: Floats, edges: Floats, root: Floats, names: Sequence[str]) -> dict[str, Any]:
+def next_site(counts: Floats, edges: Floats, root: Floats) -> dict[str, Any]:
     """Return predictions for a new site, in plain values; parameters as in `site_metrics`.
 
     Returns
@@ -351,24 +351,17 @@ def next_site(counts: Floats, edges: Floats, root: Floats, names: Sequence[str])
     dict
         `sites`, their number; `verified`, whether they are `FEWEST` at least; and for each of
         `metrics` its `mean` and prediction interval `low` to `high` at a new site, `tau` with
-        `tau_low` and `tau_high`, `i_squared`, and the sites `outside` the interval that the
-        other sites predict for them, their own variance added (with at most 100 sites: None = not
-        computed). Slope, AUC and ratio are on their own scales, slope and ratio clipped at 1/1000
-        and 1000; tau is on the scale of the logarithm or the logit
+        `tau_low` and `tau_high`, and `i_squared`. Slope, AUC and ratio are on their own scales,
+        slope and ratio clipped at 1/1000 and 1000; tau is on the scale of the logarithm or the
+        logit
     """
-    metrics, sites = {}, len(names)
+    metrics, sites = {}, counts.shape[-3]
     for metric, (values, variances) in site_metrics(counts, edges, root).items():
         each = predicted(values, variances)
-        outside = None
-        if 2 < sites <= _LOOKED_AT:
-            rest = np.array([np.delete(np.arange(sites), k) for k in range(sites)])
-            left = predicted(values[rest], variances[rest], variances)
-            off = (values < left.low) | (values > left.high)
-            outside = [names[int(k)] for k in np.flatnonzero(off)]
         name, _, shown, _ = _SHOWN[metric]
         ends = {k: float(shown(getattr(each, k))) for k in ("mean", "low", "high")}
         taus = {k: float(getattr(each, k)) for k in ("tau", "tau_low", "tau_high", "i_squared")}
-        metrics[name] = {**ends, **taus, "outside": outside}
+        metrics[name] = {**ends, **taus}
     return {"sites": sites, "verified": sites >= FEWEST, "metrics": metrics}
 
 
@@ -392,23 +385,17 @@ def next_site_sentence(prediction: Mapping[str, Any]) -> str:
 def next_site_table(prediction: Mapping[str, Any]) -> Table:
     """Return the result of `next_site` as a table."""
     rows = [
-        (
-            name,
-            *(f"{one[key]:.2f}" for key in ("mean", "low", "high")),
-            "not computed" if one["outside"] is None else ", ".join(one["outside"]) or "none",
-        )
+        (name, *(f"{prediction['metrics'][metric][key]:.2f}" for key in ("mean", "low", "high")))
         for metric, name, _, _ in _SHOWN.values()
-        for one in [prediction["metrics"][metric]]
     ]
     note = (
         "95 % prediction intervals by random effects, integrated over the variance between sites. "
         "The offset is calibration in the large, the term to add to the log odds; above 0 the "
-        "model predicts too low. Outside are sites whose value the other sites would not have "
-        "predicted."
+        "model predicts too low."
     )
     if not prediction["verified"]:
         note += f" With fewer than {FEWEST} sites this cannot be verified."
-    columns = ("", "mean", "low", "high", "outside")
+    columns = ("", "mean", "low", "high")
     return Table(f"At a new site, from {prediction['sites']} sites", columns, tuple(rows), note)
 
 
@@ -430,7 +417,6 @@ def spread_table(prediction: Mapping[str, Any]) -> Table:
     return Table("How much sites differ", ("", "tau (95 %)", "I^2, %"), tuple(rows), note)
 
 
-_LOOKED_AT = 100
 _FURTHEST = 1000.0
 
 
@@ -475,16 +461,8 @@ class Predicted:
     i_squared: Floats
 
 
-def predicted(values: Floats, variances: Floats, own: Floats | None = None) -> Predicted:
-    """Integrate over mean and tau.
-
-    Parameters
-    ----------
-    values, variances
-        (..., S) of the sites
-    own
-        (...) variance of the new site's own estimate, where that is what is predicted
-    """
+def predicted(values: Floats, variances: Floats) -> Predicted:
+    """Integrate over mean and tau, by the values and variances (..., S) of the sites."""
     typical = np.exp(np.log(variances).mean(axis=-1, keepdims=True))
     scale = np.minimum(RELATIVE * np.sqrt(typical), MOST)
     grid = np.concatenate([[0.0], np.geomspace(0.03, 30.0, _POINTS)])
@@ -498,7 +476,7 @@ def predicted(values: Floats, variances: Floats, own: Floats | None = None) -> P
     log = log + np.log(width) - (_DEGREES + 1) / 2 * np.log1p(grid**2 / _DEGREES)
     p = np.exp(log - log.max(axis=-1, keepdims=True))
     p /= p.sum(axis=-1, keepdims=True)
-    spread = np.sqrt(1 / total + tau**2 + (0.0 if own is None else own[..., None]))
+    spread = np.sqrt(1 / total + tau**2)
     low, high = (_quantile(p, mean, spread, q) for q in (0.025, 0.975))
     places = ((np.cumsum(p, axis=-1) >= q).argmax(axis=-1) for q in (0.5, 0.025, 0.975))
     middle, least, greatest = (np.take_along_axis(tau, k[..., None], -1)[..., 0] for k in places)

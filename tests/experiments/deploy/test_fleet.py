@@ -5,8 +5,6 @@ import json
 import socket
 import ssl
 import stat
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -19,7 +17,7 @@ from flwr.cli.supernode.register import try_load_public_key
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.experiments.deploy.certificates import CA_LIVES, main, make_certificates
+from fedcal.experiments.deploy.certificates import CA_LIVES, make_certificates, make_site_key
 from fedcal.experiments.deploy.fleet import (
     Address,
     check_fleet,
@@ -33,8 +31,10 @@ NAMES = ("superlink", "localhost", "calibration.example.org", "127.0.0.1", "::1"
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("certificates")
-    make_certificates(folder / "ours", names=NAMES, sites=("a", "b"), days=30)
-    make_certificates(folder / "named", names=["hub.example"], sites=[])
+    make_certificates(folder / "ours", NAMES, 30)
+    for site in ("a", "b"):
+        make_site_key(folder / "ours/sites", site, site)
+    make_certificates(folder / "named", ["hub.example"])
     return folder
 
 
@@ -105,44 +105,41 @@ def handshake(folder: Path, name: str, authority: Path | None = None) -> str:
 def test_the_server_is_trusted_by_its_names_and_authority_and_by_no_other(made, tmp_path):
     for name in NAMES:
         assert "fedcal SuperLink" in handshake(made / "ours", name), name
-    make_certificates(tmp_path, names=["localhost"], sites=[])
+    make_certificates(tmp_path, ["localhost"])
     for name, authority in (("elsewhere", None), ("localhost", tmp_path / "ca.crt")):
         with pytest.raises(ssl.SSLCertVerificationError):
             handshake(made / "ours", name, authority)
 
 
-def test_nothing_is_overwritten_and_nothing_half_written(tmp_path, capsys):
-    words = ["--out", str(tmp_path), "--site", "b"]
-    module = "fedcal.experiments.deploy.certificates"
-    done = subprocess.run([sys.executable, "-m", module, *words], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    before = (tmp_path / "sites/b.key").read_bytes()
-    with pytest.raises(InputError, match=r"sites/b\.key is there: it is not"):
-        make_certificates(tmp_path, names=["localhost"], sites=["a", "b"])
-    with pytest.raises(SystemExit) as left:
-        main(words)
-    assert left.value.code == 2
-    assert "is there: it is not" in capsys.readouterr().err.splitlines()[-1]
-    assert sorted(p.name for p in tmp_path.rglob("*.*")) == ["b.key", "b.pub"]
-    assert (tmp_path / "sites/b.key").read_bytes() == before
+def test_nothing_is_overwritten_and_nothing_half_written(tmp_path):
+    make_site_key(tmp_path, "b", "b")
+    before = (tmp_path / "b.key").read_bytes()
+    (tmp_path / "b.pub").unlink()
+    with pytest.raises(InputError, match=r"b\.key is there: it is not"):
+        make_site_key(tmp_path, "b", "b")
+    assert (tmp_path / "b.key").read_bytes() == before
+    (tmp_path / "server.key").touch()
+    with pytest.raises(InputError, match=r"server\.key is there: it is not"):
+        make_certificates(tmp_path, ["localhost"])
+    assert sorted(p.name for p in tmp_path.rglob("*.*")) == ["b.key", "server.key"]
 
 
 def test_the_server_s_certificate_is_renewed_under_the_same_authority(tmp_path):
-    make_certificates(tmp_path, names=["old.example.org"], sites=["a"], days=10)
+    make_certificates(tmp_path, ["old.example.org"], 10)
     authority = x509.load_pem_x509_certificate((tmp_path / "ca.crt").read_bytes())
     life = authority.not_valid_after_utc - authority.not_valid_before_utc
     assert life.days == 10 * CA_LIVES
     with pytest.raises(InputError, match=r"server\.crt is there: it is not"):
-        make_certificates(tmp_path, names=["new.example.org"], sites=[])
+        make_certificates(tmp_path, ["new.example.org"])
     for name in ("server.crt", "server.key"):
         (tmp_path / name).unlink()
-    make_certificates(tmp_path, names=["new.example.org"], sites=[])
+    make_certificates(tmp_path, ["new.example.org"])
     assert x509.load_pem_x509_certificate((tmp_path / "ca.crt").read_bytes()) == authority
     assert "new.example.org" in handshake(tmp_path, "new.example.org")
     (tmp_path / "ca.key").write_bytes((tmp_path / "server.key").read_bytes())
     (tmp_path / "server.crt").unlink()
     with pytest.raises(InputError, match=r"ca\.key cannot be read, or do not go together"):
-        make_certificates(tmp_path, names=["new.example.org"], sites=[])
+        make_certificates(tmp_path, ["new.example.org"])
 
 
 def test_flower_reads_the_keys_and_of_people_only_the_owner(made):

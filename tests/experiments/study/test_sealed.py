@@ -225,20 +225,6 @@ def test_two_sites_with_one_connection_key_are_refused(there, call):
     assert not (there.kit() / "site.toml").exists()
 
 
-def test_what_fedcal_02_has_sealed_is_read_until_it_is_sealed_anew(there, call):
-    fields = json.loads(there.sealed.read_text())
-    del fields["revision"], fields["one_machine"]
-    there.sealed.write_text(signed_text(fields, "study-sealed", key_of(there)))
-    accept = ["site", "accept", there.kit(), there.sealed, "--yes"]
-    old = shown(call(*accept))
-    fields["connections"]["birch"] = connection("birch")
-    there.sealed.write_text(signed_text(fields, "study-sealed", key_of(there)))
-    assert "must be a whole number >= 1, got 0" in call(*accept, code=2)
-    (there.folder / "sepsis-coordinator" / "sepsis.sealed").unlink()
-    assert shown(seal(there, call)) != old
-    call(*accept)
-
-
 def test_twelve_words_are_132_bits():
     """Each of these bits is in one word, all 2,048 words are used, and no two look alike."""
     seen = set()

@@ -1,6 +1,5 @@
 """Attacks by mail: what a coordinator puts into a kit, and what a site makes of it, by command."""
 
-import io
 import json
 import os
 import shutil
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 from hospitals import SITES, Hospitals, write_rows
 
-from fedcal.clients.site.store import records_in
 from fedcal.core.errors import FedcalError
 from fedcal.experiments.deploy import site
 from fedcal.experiments.deploy.certificates import make_site_key
@@ -109,8 +107,8 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("joined", ["new", "joined elsewhere", "its key lost", "asks"])
-def test_a_kit_with_more_than_a_kit_is_refused_always(there, call, joined, monkeypatch):
+@pytest.mark.parametrize("joined", ["new", "joined elsewhere", "its key lost"])
+def test_a_kit_with_more_than_a_kit_is_refused_always(there, call, joined):
     """And nothing is written, here or where a link leads to."""
     first, words = there.folder / "first" / "alder", []
     if joined != "new":
@@ -120,9 +118,6 @@ def test_a_kit_with_more_than_a_kit_is_refused_always(there, call, joined, monke
     if joined == "its key lost":
         (there.own() / "signing.pem").unlink()
         words = ["--new-keys"]
-    if joined == "asks":  # nobody is here to say yes
-        words = ["--made-here"]
-        monkeypatch.setattr("sys.stdin", io.StringIO(""))
     clean = there.folder / "clean"
     shutil.copytree(there.kit(), clean)
     for name, plant in PLANTED.items():
@@ -132,7 +127,7 @@ def test_a_kit_with_more_than_a_kit_is_refused_always(there, call, joined, monke
         before = tree(there.folder)
         line = call("site", "join", there.kit(), "rows.csv", *words, code=2)
         assert tree(there.folder) == before, name
-        assert "is not part of a kit" in line or joined == "asks", (name, line)
+        assert "is not part of a kit" in line, (name, line)
         assert str(there.kit()) in line
 
 
@@ -212,54 +207,7 @@ def test_what_is_put_over_the_folder_of_a_site_is_not_what_it_has_accepted(
     assert (there.folder / "elsewhere" / "result.json").read_text() == "mine"
 
 
-def made_by_fedcal_02(there, call):
-    """A site whose keys lie in its kit: what it has answered, too."""
-    all_joined(there, call)
-    call("site", "accept", there.kit(), there.sealed, "--yes")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(site, "check_fleet", lambda *_: (_ for _ in ()).throw(FedcalError("away")))
-        call("site", "start", there.kit(), code=1)
-    own, keys = there.own(), there.kit() / "keys"
-    shutil.copy(own / "rows.json", there.kit())
-    shutil.move(own, keys)
-    for name in ("rows.json", "earlier-rows.json", "study.sealed", "made-in"):
-        (keys / name).unlink()
-    told = there.kit() / "state" / "site.json"
-    told.write_text(told.read_text("utf-8").replace(str(own), str(keys)), "utf-8")
-
-
-def test_a_site_of_an_earlier_fedcal_moves_its_keys_after_a_question(there, call, monkeypatch):
-    made_by_fedcal_02(there, call)
-    joined = (there.folder / "alder.join").read_bytes()
-    before = tree(there.folder)
-    for command in (
-        ["status", there.kit()],
-        ["start", there.kit()],
-        ["accept", there.kit(), there.sealed, "--yes"],
-        ["join", there.kit(), "rows.csv"],
-        ["join", there.kit(), "rows.csv", "--new-keys"],
-    ):
-        line = call("site", *command, code=2)
-        assert "is not part of a kit" in line
-        assert "fedcal site join --made-here" in line
-    for answer in ("", "no\n", "y\n"):
-        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
-        line = call("site", "join", there.kit(), "rows.csv", "--made-here", code=2)
-        assert "a person must type yes" in line
-        assert tree(there.folder) == before
-    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
-    said = call("site", "join", there.kit(), "rows.csv", "--made-here")
-    assert "keys" in said.splitlines()[0]
-    assert (there.folder / "alder.join").read_bytes() == joined
-    assert not (there.kit() / "keys").exists()
-    with records_in(there.kit() / "state") as records:
-        assert not records.refusal  # the account is that of the key still
-    call("site", "accept", there.kit(), there.sealed, "--yes")
-    assert json.loads(call("site", "status", there.kit(), "--json"))["records"] is None
-    call("site", "join", there.kit(), "rows.csv")
-
-
-def test_a_folder_may_be_moved_and_a_copy_is_taken_over_after_a_question(there, call, monkeypatch):
+def test_a_folder_may_be_moved_and_a_copy_of_it_is_refused(there, call):
     all_joined(there, call)
     joined, moved, copied = (there.folder / "alder.join").read_bytes(), Path("moved"), Path("copy")
     shutil.move(there.kit(), moved)
@@ -267,10 +215,8 @@ def test_a_folder_may_be_moved_and_a_copy_is_taken_over_after_a_question(there, 
     shutil.copytree(moved, copied)
     for command in (["accept", there.sealed, "--yes"], ["start"]):
         assert "has not joined" in call("site", command[0], copied, *command[1:], code=2)
-    assert "--made-here" in call("site", "join", copied, "rows.csv", code=2)
-    monkeypatch.setattr("sys.stdin", io.StringIO("yes"))
-    call("site", "join", copied, "rows.csv", "--made-here")
-    call("site", "join", copied, "rows.csv")
+    assert "is not part of a kit" in call("site", "join", copied, "rows.csv", code=2)
+    call("site", "join", moved, "rows.csv")
     assert (there.folder / "alder.join").read_bytes() == joined
 
 
@@ -286,19 +232,3 @@ def test_a_link_inside_a_joined_folder_is_refused_and_no_other_user_reaches_the_
     link = there.kit() / "home" / "site.log"
     link.symlink_to(there.folder / "elsewhere" / "result.json")
     assert f"{link.name} is not part of a kit" in call("site", "status", there.kit(), code=2)
-
-
-def test_moving_the_keys_of_an_earlier_fedcal_is_refused_before_it_begins(there, call, monkeypatch):
-    keys = there.kit() / "keys"
-    keys.mkdir()
-    make_key(keys / "signing.pem")
-    make_site_key(keys, "connection", "alder")
-    (keys / "README").touch()
-    words = ("site", "join", there.kit(), "rows.csv", "--made-here")
-    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
-    assert "(take it out first) 'README'" in call(*words, code=2)
-    assert (keys / "signing.pem").exists()
-    (keys / "README").unlink()
-    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
-    call(*words)
-    assert not keys.exists()

@@ -317,12 +317,6 @@ def sealed_with(**more):
     return alter
 
 
-def test_a_seal_of_before_says_nothing_of_machines(folder):
-    """Revision 0, of fedcal 0.2: whatever the quarter says of them stands."""
-    sealed_with(revision=0)(folder)
-    assert verify(folder)
-
-
 def signature_with_more(folder):
     fields = json.loads((folder / "signature.json").read_text()) | {"note": "exact counts"}
     (folder / "signature.json").write_text(signed_text(fields, "study-quarter", KEY))
