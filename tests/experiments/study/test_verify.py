@@ -196,7 +196,7 @@ def test_only_the_coordinator_signs_and_only_what_holds(tmp_path, capsys):
     quarter(folder, STUDY, key)
     refused("not signed. fedcal study verify", verify, folder)
     refused("by the coordinator that sealed", sign, folder, KEY)
-    assert "is signed" in command(capsys, "study", "sign", folder, "--key", path)
+    assert "is signed" in command(capsys, "study", "verify", folder, "--key", path)
     assert "Not checked: the coordinator's key" in command(capsys, "study", "verify", folder)
     command(capsys, "report", folder)
     assert verify(folder)  # the page that was written again is the same
