@@ -86,8 +86,7 @@ class Sites(InProcessGrid):
         shards = shards or rows()
         test = shards.block(0, 1)
         job = Job.from_fields(fields, sites, shards.classes, shards.input)
-        judged = {} if shards.inputs is None else {"test_inputs": test.inputs}
-        judged |= {"test": (test.logits, test.labels)} if judged else {}
+        judged = {} if shards.inputs is None else {"test": (test.logits, test.labels)}
         for k in range(sites):
             mine = shards.block(k % CLIENTS, k % CLIENTS + 1)
             known: Any = {"number": k if seeded else None, "simulated": seeded, **judged}
