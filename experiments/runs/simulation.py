@@ -281,7 +281,6 @@ def evaluate(
     threshold: float | None = None,
     score: str | None = None,
     bins: int | None = None,
-    estimand: str | None = None,
     rows_per_subject: int | None = None,
     config: Config | str | Path | None = None,
     **options: Any,
@@ -307,8 +306,6 @@ def evaluate(
         "positive" (two classes), "confidence" or "classes"; None = the first that the model has
     bins
         buckets of the score; None = 240
-    estimand
-        what intervals are for: "rows" (new rows like these; the default), or "these" rows
     rows_per_subject
         of unit `subject`: 1 = each subject counts once (the default); R = each row does, up to R
         rows of a subject, for R times the noise
@@ -327,7 +324,7 @@ def evaluate(
     InputError
         Anything the user gave that is not allowed; nothing was released.
     """
-    wanted = {"threshold": threshold, "score": score, "bins": bins, "estimand": estimand}
+    wanted = {"threshold": threshold, "score": score, "bins": bins}
     wanted |= {"only": only, "rows_per_subject": rows_per_subject}
     asked = jobs.settings(by, calibrator, **wanted)
     return simulate(data, config=config, **_run(jobs.METHOD, asked, config, options))

@@ -1,7 +1,6 @@
 """Accuracy and calibration of models, from released counts of rows by score."""
 
 from fedcal.calibrators.score_map import calibrator_from
-from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.estimates import METRICS, compare, evaluate, evaluate_classes
 from fedcal.evaluation.estimators.calibration import CalibrationTest, cox, groups_test
 from fedcal.evaluation.estimators.curves import (
@@ -19,7 +18,6 @@ from fedcal.evaluation.thresholds import Threshold, choose_threshold
 __all__ = [
     "METRICS",
     "CalibrationTest",
-    "Change",
     "Curve",
     "Estimate",
     "Histogram",
@@ -29,7 +27,6 @@ __all__ = [
     "compare",
     "cox",
     "decision_curve",
-    "drift_between",
     "evaluate",
     "evaluate_classes",
     "groups_test",

@@ -224,7 +224,7 @@ def _summary(
     note = (
         (f"Hidden by noise: {'; '.join(unknown)}. " if unknown else "")
         + _ABOUT.get(findings.score, "").format(called(names, 1))
-        + f"{of.words.capitalize()}. Intervals are for {of.intervals(findings.estimand)}. "
+        + f"{of.words.capitalize()}. Intervals are for {of.intervals}. "
         f"{counted_rows}. Half-widths of an interval by cause: sampling of {of.counted}, the noise "
         "of the release, and buckets of the score; the first two add in quadrature, the last "
         f"linearly.{beyond(findings.excluded)}"

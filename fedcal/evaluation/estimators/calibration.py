@@ -81,19 +81,15 @@ class Ece(Metric):
         if h.rows <= 0 or not (weights := self.gaps(h).T.astype(np.float32)).any():
             return self.no_span()
         by_noise, by_rows = (draws @ weights for draws in simulate(h, asked.seed, asked.what))
-        value, noise, sampling, hidden = self.value(h), 0.0, 0.0, False
-        low = high = value
+        value, noise, hidden = self.value(h), 0.0, False
         if h.noisy:
             inverted = self.inverted(h, by_noise, asked.level)
             value, noise = inverted.corrected, float(np.std(inverted.replicates))
-            low, high = inverted.low, inverted.limit
-            hidden = low <= 0 and high > HIDDEN * self.scale
-        if asked.rows == "new":
-            both = self.inverted(h, by_rows + by_noise, asked.level)
-            low, high = both.low, both.limit
-            sampling = math.sqrt(max(float(np.var(both.replicates)) - noise**2, 0.0))
-        firm = h.rows > FIRM * h.rows_std
-        return Span(value, min(low, value), max(high, value), sampling, noise, firm, hidden)
+            hidden = inverted.low <= 0 and inverted.limit > HIDDEN * self.scale
+        both = self.inverted(h, by_rows + by_noise, asked.level)
+        sampling = math.sqrt(max(float(np.var(both.replicates)) - noise**2, 0.0))
+        low, high = min(both.low, value), max(both.limit, value)
+        return Span(value, low, high, sampling, noise, h.rows > FIRM * h.rows_std, hidden)
 
     def inverted(self, h: Histogram, deviations: NDArray[np.float32], level: float) -> Inverted:
         """Return high end and limit for spread-out true gaps, low end for concentrated ones.
@@ -330,8 +326,7 @@ class Recalibration(SmoothMetric):
                     break
             lever = own - rest * float(weight @ (own * rest)) / max(float(weight @ rest**2), 1e-12)
             weights = np.stack([-p * lever, (1 - p) * lever])
-            new = asked.rows == "new"
-            by_rows = float((counts * weights**2).sum()) if new else h.drawn_variance(weights)
+            by_rows = float((counts * weights**2).sum())
             observed = float((h.counts * weights).sum())
             return (
                 observed,

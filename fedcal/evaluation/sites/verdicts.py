@@ -18,7 +18,7 @@ import numpy as np
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
-from fedcal.evaluation.drift import few
+from fedcal.evaluation.findings import few
 from fedcal.evaluation.intervals import FIRM
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import site_tests
