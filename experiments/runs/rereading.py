@@ -10,7 +10,7 @@ import numpy as np
 from fedcal.calibrators.score_map import How, OfScore, calibrator_from
 from fedcal.core import checks, classes, errors, pages
 from fedcal.datasets import is_shipped
-from fedcal.evaluation import by_group, intervals, page, thresholds
+from fedcal.evaluation import intervals, page, thresholds
 from fedcal.evaluation.estimates import METRICS
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.score_release import ScoreRelease
@@ -64,7 +64,6 @@ class Reading:
         return [
             *(self.asked or ()),
             *page.parts(self.found, release.histograms, release.class_names),
-            *by_group.group_parts(self.found, release.histograms),
         ]
 
     @property

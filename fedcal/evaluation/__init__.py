@@ -2,7 +2,7 @@
 
 from fedcal.calibrators.score_map import calibrator_from
 from fedcal.evaluation.estimates import METRICS, compare, evaluate, evaluate_classes
-from fedcal.evaluation.estimators.calibration import CalibrationTest, cox, groups_test
+from fedcal.evaluation.estimators.calibration import CalibrationTest, cox
 from fedcal.evaluation.estimators.curves import (
     Curve,
     decision_curve,
@@ -29,7 +29,6 @@ __all__ = [
     "decision_curve",
     "evaluate",
     "evaluate_classes",
-    "groups_test",
     "monotone_counts",
     "precision_recall_curve",
     "reliability",

@@ -130,8 +130,6 @@ class Findings:
         sources of error that no interval contains, in words
     weighting
         unit that counts once
-    single
-        view -> group -> p-value that it is calibrated in the large, corrected for their number
     """
 
     score: str
@@ -145,7 +143,6 @@ class Findings:
     cox: Mapping[str, Mapping[str, CalibrationTest]] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
     weighting: Weighting = ROWS
-    single: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the keys that `result.json` gains."""
@@ -164,9 +161,7 @@ class Findings:
         }
         record |= {KEYS[view]: _plain(metrics) for view, metrics in self.metrics.items()}
         for view, tests in self.tests.items():
-            made: dict[str, Any] = {name: _test(test) for name, test in tests.items()}
-            if view in self.single:
-                made["groups"]["by_group"] = dict(self.single[view])
+            made = {name: _test(test) for name, test in tests.items()}
             record.setdefault("tests", {})[KEYS[view]] = made
         if self.difference:
             record["metrics_difference"] = _plain(self.difference)
@@ -263,16 +258,14 @@ def findings(
     for view in views:  # the second has the metrics of the first, of cut scores or not
         metrics[view] = read(view, "", metrics[views[0]] if metrics else ())
     difference: Metrics = {}
-    tests, single, cox_of = {}, dict[str, dict[str, float]](), {}
+    tests, cox_of = dict[str, dict[str, CalibrationTest]](), {}
     if score != "classes":
         whole = {view: histograms[view, "", ""] for view in views}
         tests = {view: {"cox": calibration.cox(h).bounded()} for view, h in whole.items()}
         if groups:
             for view in views:
-                gaps = {group: own[view]["gap"] for group, own in groups.items() if own}
-                tests[view]["groups"] = calibration.groups_test(gaps.values())
-                single[view] = calibration.single_groups(gaps)
-                cox_of[view] = {g: calibration.cox(histograms[view, g, ""]) for g in gaps}
+                shown = [group for group, own in groups.items() if own]
+                cox_of[view] = {g: calibration.cox(histograms[view, g, ""]) for g in shown}
                 tests[view]["groups_cox"] = calibration.together(cox_of[view].values())
         if len(views) == 2:
             at_half = agreement is not None and (threshold == 0.5 or score != "positive")
@@ -303,7 +296,6 @@ def findings(
         cox_of,
         excluded,
         weighting,
-        single,
     )
 
 

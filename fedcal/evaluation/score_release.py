@@ -19,7 +19,6 @@ from fedcal.core.pages import Part
 from fedcal.core.printable import listed
 from fedcal.core.types import Floats
 from fedcal.evaluation import findings
-from fedcal.evaluation.by_group import group_parts
 from fedcal.evaluation.findings import Counted, Findings, Key
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.page import parts
@@ -172,7 +171,7 @@ class ScoreRelease(Artifact):
         )
         if self.known:
             return result
-        return replace(result, rows=(math.nan, math.nan), tests={}, single={})
+        return replace(result, rows=(math.nan, math.nan), tests={}, cox={})
 
     @cached_property
     def found(self) -> Findings:
@@ -201,9 +200,7 @@ class ScoreRelease(Artifact):
     def page(self) -> list[Part]:
         """Return tables and figures of metrics, curves and groups."""
         shown = parts(self.found, self.histograms, self.class_names)
-        shown += group_parts(self.found, self.histograms)
-        tables = (effects.next_site_table, effects.spread_table)
-        return [*shown, *(table(self._next_site) for table in tables if self._next_site)]
+        return shown + ([effects.next_site_table(self._next_site)] if self._next_site else [])
 
     # -- what is read from it -------------------------------------------------------------
 

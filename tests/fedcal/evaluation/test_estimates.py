@@ -19,7 +19,6 @@ from fedcal.evaluation import (
     decision_curve,
     evaluate,
     evaluate_classes,
-    groups_test,
     precision_recall_curve,
     roc_curve,
 )
@@ -297,18 +296,6 @@ def test_a_test_of_calibration_keeps_its_level_and_has_power():
     for root in (np.zeros((BUCKETS, 0)), toeplitz(5)):
         assert rejected(1.0, root) <= 0.17  # 3 standard errors above 5 %
     assert rejected(0.6, np.zeros((BUCKETS, 0))) > 0.9
-
-
-@pytest.mark.parametrize("root", [np.zeros((BUCKETS, 0)), toeplitz(5)])
-def test_groups_whose_gaps_cancel_are_found_together(root):
-    def rejected(shift: float) -> float:
-        halves = [releases(truth(1, 1, 1, s), 400, root, 4 * 40) for s in (-shift, shift)]
-        gaps = [[evaluate(h, "positive", only=("gap",))["gap"] for h in half] for half in halves]
-        both = np.concatenate(np.reshape(np.array(gaps, object), (2, 40, 4)), axis=1)
-        return float(np.mean([groups_test(each).p_value <= 0.05 for each in both]))
-
-    assert rejected(0.0) <= 0.15
-    assert rejected(0.5) > 0.9
 
 
 def test_paired_differences():
