@@ -67,7 +67,7 @@ def command(
     at
         Find the threshold with 'recall>=SHARE' or 'precision>=SHARE'.
     calibrate
-        Fit a calibrator, written to --out: isotonic | platt | beta.
+        Fit a calibrator, written to --out: platt | beta.
     since
         Test for changes since this earlier release.npz.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.calibrators.score_map import How, OfScore, calibrator_from
+from fedcal.calibrators.score_map import Curve, ScoreLogistic, calibrator_from
 from fedcal.core import checks, naming, pages
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import by_group, drift, intervals, page, thresholds
@@ -59,7 +59,7 @@ class Reading:
     found: Findings
     threshold: float | None
     chosen: thresholds.Threshold | None
-    calibrator: OfScore | None
+    calibrator: ScoreLogistic | None
     changes: Mapping[str, drift.Change]
     unknown: tuple[str, ...] = ()
 
@@ -166,7 +166,7 @@ def reread(
     *,
     threshold: float | None = None,
     at: str | None = None,
-    calibrate: How | None = None,
+    calibrate: Curve | None = None,
     since: str | Path | None = None,
 ) -> Reading:
     """Read a release again.
@@ -180,7 +180,7 @@ def reread(
     at
         what is wanted of a threshold, such as "recall>=0.95" or "precision>=0.9"
     calibrate
-        "isotonic", "platt" or "beta": make such a calibrator
+        "platt" or "beta": make such a calibrator
     since
         an earlier release of the same score: test whether anything has changed
 
