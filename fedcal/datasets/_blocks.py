@@ -165,11 +165,7 @@ class BlockRows:
             first, unit = end, unit + 1
         of = f"in its rows {ends[0]:,} to {ends[1] - 1:,}, counted anew from 0"
         with located(f"{self.name}: {of}"):
-            own = _joined(parts)
-            text = np.asarray(own["labels"]).dtype.kind in "USO"
-            if text and self.order["classes"] is None:
-                needed("class_names", own.get("class_names"), "labels are names, not guessed here")
-            return from_arrays(**own, name=self.name, **self.order)
+            return from_arrays(**_joined(parts), name=self.name, **self.order)
 
 
 Population: TypeAlias = Shards | BlockRows

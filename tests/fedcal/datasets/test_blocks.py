@@ -73,7 +73,7 @@ ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("form", ["npz", "parquet"])
 def test_the_bits_are_those_of_rows_in_memory(form, tmp_path, monkeypatch):
-    monkeypatch.setattr(inline.parallel, "MANY", 1)  # and those of several threads
+    monkeypatch.setattr(inline.numerics, "MANY", 1)  # and those of several threads
     given = rows()
     data = datasets.from_arrays(**given)
     assert data.client is not None
