@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.calibrators.score_map import How, OfScore, calibrator_from
-from fedcal.core import checks, classes, errors, pages
+from fedcal.calibrators.score_map import Curve, ScoreLogistic, calibrator_from
+from fedcal.core import checks, naming, pages
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import intervals, page, thresholds
 from fedcal.evaluation.estimates import METRICS
@@ -47,7 +47,7 @@ class Reading:
     found: Findings
     threshold: float | None
     chosen: thresholds.Threshold | None
-    calibrator: OfScore | None
+    calibrator: ScoreLogistic | None
 
     def to_json(self) -> dict[str, Any]:
         """Return metrics in the form of `result.json`, and the chosen threshold."""
@@ -97,7 +97,7 @@ class Reading:
         """Metrics with their intervals at a threshold."""
         of = "confidence"
         if self.found.score == "positive":
-            of = f"probability of {classes.called(self.release.class_names, 1)}"
+            of = f"probability of {naming.called(self.release.class_names, 1)}"
         rows = [(heading(name, "positive"), *page.texts(name, e)) for name, e in estimates.items()]
         heads = ("metric", "value", "95 % interval")
         return pages.Table(f"Threshold {threshold:.6g} of the {of}{which}", heads, rows, note)
@@ -120,9 +120,9 @@ def read_release(path: str | Path) -> ScoreRelease:
     path = path_of(path)
     release = ScoreRelease.read(path.parent, path.name.removesuffix(".npz"))
     if not isinstance(release, ScoreRelease):
-        raise errors.InputError(f"{path} holds no release of an evaluation")
+        raise checks.InputError(f"{path} holds no release of an evaluation")
     if not release.known:
-        raise errors.InputError(
+        raise checks.InputError(
             f"{path} contains no counts: no client was contacted in a round of that evaluation"
         )
     return release
@@ -133,7 +133,7 @@ def reread(
     *,
     threshold: float | None = None,
     at: str | None = None,
-    calibrate: How | None = None,
+    calibrate: Curve | None = None,
 ) -> Reading:
     """Read a release again.
 
@@ -146,7 +146,7 @@ def reread(
     at
         what is wanted of a threshold, such as "recall>=0.95" or "precision>=0.9"
     calibrate
-        "isotonic", "platt" or "beta": make such a calibrator
+        "platt" or "beta": make such a calibrator
 
     Raises
     ------
@@ -212,7 +212,7 @@ def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
     elif before != now and (is_shipped(before) or is_shipped(now)):  # else two quarters
         differences.append(f"data set ({before}, now {now})")
     if differences:
-        raise errors.InputError(
+        raise checks.InputError(
             f"these releases cannot be compared, they differ in: {'; '.join(differences)}"
         )
     checks.one_of("score of releases to compare", one.score, _WHOLE)

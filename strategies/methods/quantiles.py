@@ -12,8 +12,8 @@ from fedcal.calibrators.base import text_of
 from fedcal.clients.questions.conformal import SetGaps, SetQuery
 from fedcal.conformal import coverage, page, set_release, sets
 from fedcal.conformal.levels import OF_CLIENTS, OF_ROWS, Draw, client_clip, sure_coverage
-from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, override
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats, override
 from fedcal.mechanisms import Exponential, Gaussian, Mechanism
 from fedcal.metrics import score_table
 from fedcal.metrics.conformity import BY, Conformity

@@ -21,8 +21,7 @@ from functools import cache
 import numpy as np
 
 from fedcal.core.checks import fraction
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers, Purpose, stream
 
 LEAST_GAMMA = 1e-12
 """Candidate of equation (10) that remains if both roots lie outside (0, 1)."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers
 from fedcal.experiments.research.studies.angelopoulos.algorithms import (
     best_gamma,
     binned,

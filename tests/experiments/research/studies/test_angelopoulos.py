@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.experiments.research.studies.angelopoulos import algorithms as paper
 from fedcal.experiments.research.studies.angelopoulos import draws
 
