@@ -51,7 +51,7 @@ def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
         "rounds": 0 if baseline else c.rounds,
         "sampling_rate": None if baseline else c.sampling_rate,
         "epsilon": c.epsilon,
-        "delta": None if math.isinf(c.epsilon) else cell.delta,
+        "delta": None if math.isinf(c.epsilon) else c.delta,
         "unit": None if baseline else c.unit,
         "trust": None if baseline else c.trust,
         "mechanism": None if baseline else first["privacy"].get("mechanism"),
