@@ -18,7 +18,6 @@ import hashlib
 import json
 import multiprocessing
 import os
-import pickle
 import shutil
 import signal
 import sys
@@ -166,12 +165,15 @@ def _alone_on_a_thread() -> Iterator[None]:
         os.environ.update(before)
 
 
-def hand_over(folder: Path, sources: Sources) -> bytes:
-    """Pickle the data, with each array in a file beside it that workers can map."""
-    arrays: list[pickle.PickleBuffer] = []
-    told = pickle.dumps(dict(sources), 5, buffer_callback=arrays.append)
-    for k, array in enumerate(arrays):
-        (folder / f"{k:04}").write_bytes(array.raw())
+def hand_over(folder: Path, sources: Sources) -> dict[str, dict[str, Any]]:
+    """Write each array into a file that workers can map; data by name, paths for arrays."""
+    told: dict[str, dict[str, Any]] = {}
+    for k, (name, data) in enumerate(sources.items()):
+        told[name] = known = {f.name: getattr(data, f.name) for f in fields(data)}
+        for key, value in known.items():
+            if isinstance(value, np.ndarray):
+                known[key] = folder / f"{k}-{key}.npy"
+                np.save(known[key], np.ascontiguousarray(value), allow_pickle=False)
     return told
 
 
@@ -179,13 +181,16 @@ _held: dict[str, Dataset] = {}
 """In a worker, its data."""
 
 
-def _begin(folder: str, told: bytes, line: Connection) -> None:
+def _begin(folder: str, told: Mapping[str, Mapping[str, Any]], line: Connection) -> None:
     """Begin a worker, on data of `hand_over`; it ends once nobody holds the other end of a line."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us
     os.dup2(2, 1)  # what a package prints is no result
-    paths = sorted(Path(folder).iterdir())
-    maps = (np.memmap(path, mode="r") if path.stat().st_size else b"" for path in paths)
-    _held.update(pickle.loads(told, buffers=maps))
+    for name, known in told.items():
+        values = {
+            key: np.asarray(np.load(value, mmap_mode="r")) if isinstance(value, Path) else value
+            for key, value in known.items()
+        }
+        _held[name] = Dataset(**values)
 
     def end() -> None:
         with contextlib.suppress(EOFError):
