@@ -14,7 +14,7 @@ from fedcal.experiments.cli import parameters
 from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.comparison import Comparison, compare, grid
 from fedcal.experiments.runs.comparison.run import FORMS
-from fedcal.experiments.runs.comparison.table import as_table, harmed
+from fedcal.experiments.runs.comparison.table import as_table
 from fedcal.experiments.runs.config import Config
 
 
@@ -89,7 +89,6 @@ def command(
 def shown(comparison: Comparison, out: Path | None) -> Iterator[str | pages.Part]:
     """Yield the table and its statement."""
     yield comparison.verdict
-    yield from filter(None, [harmed(comparison.cells)])
     yield as_table(comparison.cells, comparison.metrics)
     yield pages.Text("", tuple(comparison.statement))
     if out is not None:
