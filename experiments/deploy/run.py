@@ -17,8 +17,8 @@ from typing import Any
 
 from fedcal.core import errors
 from fedcal.core.checks import same
-from fedcal.experiments.deploy.fleet import check_control, plain_key, read_address, trusted
 from fedcal.experiments.runs.engines import superlink as flower
+from fedcal.experiments.runs.engines.tls import check_control, plain_key, read_address, trusted
 from fedcal.storage.atomic import path_of, write_whole
 from fedcal.strategies.server import run_folder
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint

@@ -26,9 +26,9 @@ from fedcal.core.classes import class_names, digest_of
 from fedcal.core.errors import InputError
 from fedcal.core.printable import plain_names
 from fedcal.evaluation.sites.effects import FINE
-from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.report.page import render
 from fedcal.experiments.runs.config import STUDY, Config
+from fedcal.experiments.runs.engines.tls import read_address
 from fedcal.experiments.runs.jobs import METHOD, is_personal, job_of
 from fedcal.metrics import buckets, encodings
 from fedcal.privacy import AUTO

@@ -24,8 +24,8 @@ from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.parallel import usable_cores
 from fedcal.core.shards import Shards
 from fedcal.datasets import Population
-from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.runs.engines import inline, superlink
+from fedcal.experiments.runs.engines.tls import read_address
 from fedcal.partition import DEALT
 from fedcal.privacy import curator, query
 from fedcal.privacy.request import Request

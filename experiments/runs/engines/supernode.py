@@ -24,7 +24,7 @@ from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.engines.superlink import free_port, quiet_environment, scripts
 
 FLOWER_LOG = "flower.log"
-NODE, WORKER = "fedcal.experiments.deploy.node", "fedcal.clients.site.process.runtime"
+NODE, WORKER = "fedcal.experiments.runs.engines.node", "fedcal.clients.site.process.runtime"
 """What looks for messages, and what answers one."""
 POLL_S = 0.2
 """Seconds between a site's looks for a message that its SuperNode has received."""
