@@ -16,7 +16,7 @@ import numpy as np
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError, PrivacyError
 from fedcal.core.types import Floats, Integers, Words
-from fedcal.privacy import Federation, Ledger, Plan, Query, Question, Range, declared
+from fedcal.privacy import Federation, Ledger, Plan, Query, Question, Range, declared, wire
 from fedcal.privacy.curator import Curator, OpenRound, Release
 from fedcal.secure_aggregation import SECURE_AGGREGATION, messages
 from fedcal.secure_aggregation.committee import Committee
@@ -177,7 +177,7 @@ class Method(ABC):
         if committee is not None:
             size = messages.message_bytes(Committee.of_first(*committee), numbers)[0]
         self.bytes_up += share * size
-        self.bytes_down += share * asked.request.payload_bytes
+        self.bytes_down += share * wire.payload_bytes(asked.request)
         return asked
 
     def charge_round(self, asked: OpenRound, repliers: int) -> None:

@@ -26,7 +26,7 @@ import numpy as np
 import tomli_w
 
 from fedcal import __version__
-from fedcal.core import checks, flower_internals
+from fedcal.core import checks, flower_internals_site
 from fedcal.core.errors import FedcalError, InputError, system_errors
 from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
 from fedcal.experiments.deploy.run import Control, control
@@ -249,7 +249,7 @@ def serve(
     FedcalError
         A port is taken, or Flower's processes ended.
     """
-    flower_internals.check_flower()
+    flower_internals_site.check_flower()
     sealed = Sealed.read(path)
     home = folder_of(path, sealed.study.study, "server").resolve()
     files = {name: home / name for name in ("ca.crt", "server.crt", "server.key", "executor.key")}

@@ -14,7 +14,7 @@ from fedcal.core import flower_internals, printable
 from fedcal.core.checks import same
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.core.types import Words
-from fedcal.privacy import Plan
+from fedcal.privacy import Plan, wire
 from fedcal.privacy.curator import OpenRound
 from fedcal.privacy.request import Asked
 from fedcal.secure_aggregation import messages
@@ -145,8 +145,8 @@ class FlowerTransport(Method, Strategy):
             flower_internals.limit_pulls(WHOLE_S + 8 * asked.request.bound.length / SLOWEST)
         self.discover_nodes(grid)
         content = {
-            "query": ConfigRecord(asked.request.to_fields()),
-            "context": ConfigRecord(asked.request.context_fields()),
+            "query": ConfigRecord(wire.to_fields(asked.request)),
+            "context": ConfigRecord(wire.context_fields(asked.request)),
         }
         question = Asked(asked.request.query, asked.round, self.run, self.terms)
         guarded = {name: ConfigRecord(of) for name, of in question.to_records().items()}

@@ -19,7 +19,8 @@ from typing import NamedTuple
 from fedcal.clients.site import prepared, site_log
 from fedcal.clients.site.process import handover
 from fedcal.clients.site.process.runtime import SITE, self_test
-from fedcal.core.flower_internals import TASK_TYPE_TO_COMMAND, check_flower
+from fedcal.core.flower_internals import TASK_TYPE_TO_COMMAND
+from fedcal.core.flower_internals_site import check_flower
 from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.engines.superlink import free_port, quiet_environment, scripts
 
