@@ -254,11 +254,6 @@ class Method(ABC):
         """Return a sentence where what was learned is at an end of the range that was searched."""
         return self.result().at_limits()
 
-    @property
-    def reads(self) -> tuple[int, ...] | None:
-        """Shape of the inputs of the network that it trains; None = it is about scores."""
-        return None
-
     def divisor(self, release: Release) -> float:
         """Return the number that turns a released sum into a mean; with privacy the public q K.
 

@@ -16,8 +16,6 @@ _NAMES = {
     "ErrorCode": "flwr.common.constant:ErrorCode",
     # a message can be made inside one of Flower's tasks alone: what has none says it is one
     "TaskIdentity": "flwr.supercore.task_identity:TaskIdentity",
-    # the parts of a message as they are sent, for their sizes
-    "get_all_nested_objects": "flwr.supercore.inflatable.inflatable_object:get_all_nested_objects",
     # how long a server waits for the parts of a message is a default there, a module
     "inflatable_utils": "flwr.supercore.inflatable.inflatable_utils",
     # has a SuperNode send a reply that no process made

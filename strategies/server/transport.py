@@ -22,8 +22,7 @@ from fedcal.secure_aggregation.masking import unmask
 from fedcal.strategies.method import Method
 from fedcal.strategies.server import participation
 from fedcal.strategies.server.collector import Collector, Content, SecureRounds
-from fedcal.strategies.server.exchange import message
-from fedcal.training.networks import text_of
+from fedcal.strategies.server.participation import message
 
 ANSWER, RESULT = "query.answer", "query.result"
 """Flower message types: a contribution; what the run has learned, for a site to keep."""
@@ -295,7 +294,7 @@ class FlowerTransport(Method, Strategy):
         new = {node: site for site, node in self._sites.items() if node in self._unsure}
         if not new:
             return
-        names = {node: self._name(site) for node, site in new.items()}
+        names = {node: self._called(site) for node, site in new.items()}
         late = self.tolerant and self.released > 0
         stop = not (late or self.without_unready)
         ready = participation.ask_ready(grid, names, content, number, self._timeout, stop=stop)
@@ -304,11 +303,6 @@ class FlowerTransport(Method, Strategy):
             if not ready.get(node, False):
                 del self._sites[site]
         self._passed |= {node for node, can in ready.items() if not can}
-
-    def _name(self, site: int) -> str:
-        """Return what the operator calls a site: its name in the federation, or Flower's node."""
-        called = self._called(site)
-        return called if self.secure is not None else f"{called} (node {self._sites[site]})"
 
     def _called(self, site: int) -> str:
         """Return a site's name in the federation, or its number."""
@@ -381,12 +375,6 @@ class FlowerTransport(Method, Strategy):
         self.class_digest = self.class_digest or who.digest
         what = f"digest of the classes of {self._called(site)} (all need the same --class-names)"
         same(what, who.digest, self.class_digest)
-        reads, own = self.reads, who.inputs
-        if own is not None if reads is None else reads != (own or (who.classes,)):
-            has = "scores" if own is None else f"rows of shape {text_of(own)}, to train on"
-            shape = f"inputs of shape {text_of(reads or ())} (--set shape, the same at all sites)"
-            needs = "scores" if reads is None else shape
-            raise InputError(f"{self._called(site)} has {has}, and {self.name} needs {needs}")
 
     def _answers(self, replies: Iterable[Message]) -> Iterable[tuple[int, Message]]:
         """Yield replies by site.
