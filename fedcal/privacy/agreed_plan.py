@@ -17,8 +17,7 @@ import numpy as np
 
 from fedcal.core.checks import InputError, one_of, unused
 from fedcal.core.fields import strict
-from fedcal.core.numerics import Floats
-from fedcal.core.streams import key_of
+from fedcal.core.numerics import Floats, key_of
 from fedcal.mechanisms import MECHANISMS, Mechanism, Noise
 from fedcal.privacy.federation import Federation
 from fedcal.secure_aggregation import Ring
