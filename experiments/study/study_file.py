@@ -407,7 +407,6 @@ class Study:
         federation
             digest of the roster, which the site has compared
         """
-        committee = self.committee
         return {
             "federation": federation,
             "begins": self.since,
@@ -418,7 +417,6 @@ class Study:
             "delta-total": self.delta_release * self.per_year * self.years,
             "answers": self.quorum,
             "colluding": self.colluding,
-            "committee": [[len(committee.members), committee.threshold]],
         }
 
 
