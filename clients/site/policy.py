@@ -38,6 +38,7 @@ MOST_BYTES = 1 << 20
 CPU_SECONDS = 600
 """That an answer may take where no policy says less."""
 
+_DAYS, _EPOCH = 365.25, datetime.date(1970, 1, 1)  # of a year; where no first day is said
 _LEAST = {"answers": 1, "colluding": 0, "cpu_seconds": 1, "memory_mib": LEAST_MIB}
 
 
@@ -145,6 +146,22 @@ class Policy:
         _at_least("fewest contributions in a sum", plan.quorum, self.answers)
         _at_most("epsilon", plan.epsilon, min(self.epsilon_total, self.epsilon_a_year))
         _at_most("delta", plan.delta, min(self.delta_total, self.delta_a_year))
+
+    def year(self, when: float) -> int:
+        """Return the number of the year, from 1, in which a unix time lies; < 1 = before them.
+
+        Years have 365.25 days, from `begins` on; the last one ends with `expires`.
+        """
+        day = datetime.datetime.fromtimestamp(when, datetime.UTC).date()
+        day = min(day, self.expires - datetime.timedelta(days=1))  # the last day is no new year
+        return math.floor((day - (self.begins or _EPOCH)).days / _DAYS) + 1
+
+    def in_words(self, year: int) -> str:
+        """Return the number of a year, and when the next one begins."""
+        start = self.begins or _EPOCH
+        following = start + datetime.timedelta(days=math.ceil(_DAYS * year))
+        after = f"the next begins on {following}" if following < self.expires else "the last one"
+        return f"year {year} ({after})"
 
     def described(self) -> list[str]:
         """Return lines for the log at start: what is allowed, and what cannot be verified here."""

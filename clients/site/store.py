@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedcal.clients.site import account
-from fedcal.clients.site.account import BudgetCaps, JobFacts
+from fedcal.clients.site.account import JobFacts
+from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.prepared import Prepared, count_file
 from fedcal.core.checks import needed, same, whole
 from fedcal.core.errors import InputError, damaged, system_errors
@@ -140,7 +141,7 @@ class SiteRecords(Database):
     """
 
     def __init__(
-        self, path: Path | None, *, limits: BudgetCaps | None = None, count: Path | None = None
+        self, path: Path | None, *, limits: Policy | None = None, count: Path | None = None
     ) -> None:
         self.limits, self._path, self._keyed, self._cut_off = limits, path, bool(count), False
         if path is not None:
@@ -426,8 +427,10 @@ class SiteRecords(Database):
         years = (limits.year(one.booked or 0.0) for one in others)
         of_year = [cost for cost, its in zip(spent, years, strict=True) if its == year]
         name, in_year = f"{self.name}, unit {unit}", limits.in_words(year)
-        check_caps(name, job.job[:12], asked, spent, limits.total)
-        check_caps(f"{name}, {in_year}", job.job[:12], asked, of_year, limits.a_year)
+        total = limits.epsilon_total, limits.delta_total
+        a_year = limits.epsilon_a_year, limits.delta_a_year
+        check_caps(name, job.job[:12], asked, spent, total)
+        check_caps(f"{name}, {in_year}", job.job[:12], asked, of_year, a_year)
 
     def _add(self, job: JobFacts, **more: object) -> None:
         """Write a new job down; the oldest of too many without an answer are closed, forgotten."""
@@ -560,14 +563,14 @@ class SiteRecords(Database):
                     os.fsync(self._count)
 
 
-def records_in(folder: Path, limits: BudgetCaps | None = None) -> SiteRecords:
+def records_in(folder: Path, limits: Policy | None = None) -> SiteRecords:
     """Open the records in a site's folder, by the file of its key that `prepare` wrote down."""
     return SiteRecords(folder / RECORDS, limits=limits, count=count_file(folder))
 
 
 def records_of(site: Prepared) -> SiteRecords:
     """Return the site's records, within its policy's limits."""
-    return records_in(site.folder, None if site.policy is None else BudgetCaps.of(site.policy))
+    return records_in(site.folder, site.policy)
 
 
 def answer_once(

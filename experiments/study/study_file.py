@@ -21,6 +21,7 @@ import tomli_w
 from scipy.special import expit, logit
 
 from fedcal import mechanisms, trust, units
+from fedcal.clients.site.policy import Policy
 from fedcal.core.checks import interval, like, needed, one_of, positive, unused, whole
 from fedcal.core.classes import class_names, digest_of
 from fedcal.core.errors import InputError
@@ -399,25 +400,25 @@ class Study:
         """Return what each site of a roster is asked to agree to."""
         return self.job(roster).terms()
 
-    def policy(self, federation: str) -> dict[str, Any]:
-        """Return the tables of a site's `site.toml`: for how long, with whom, how much in all.
+    def policy(self, federation: str = "0" * 64) -> Policy:
+        """Return a site's policy: for how long, with whom, how much in all.
 
         Parameters
         ----------
         federation
             digest of the roster, which the site has compared
         """
-        return {
-            "federation": federation,
-            "begins": self.since,
-            "expires": self.until,
-            "epsilon-a-year": self.epsilon,
-            "epsilon-total": self.epsilon_total,
-            "delta-a-year": self.delta_release * self.per_year,
-            "delta-total": self.delta_release * self.per_year * self.years,
-            "answers": self.quorum,
-            "colluding": self.colluding,
-        }
+        return Policy(
+            federation,
+            begins=self.since,
+            expires=self.until,
+            epsilon_a_year=self.epsilon,
+            epsilon_total=self.epsilon_total,
+            delta_a_year=self.delta_release * self.per_year,
+            delta_total=self.delta_release * self.per_year * self.years,
+            answers=self.quorum,
+            colluding=self.colluding or 0,
+        )
 
 
 _TERMS = (

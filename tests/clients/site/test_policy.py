@@ -135,7 +135,7 @@ def test_the_edge_is_taken_and_what_is_beyond_it_refused(rule):
 
 MORE: list[tuple[Policy, Asked, str]] = [
     (ANY_SUM, Asked(EXACT), "sums: asked is trust secagg, allowed with noise of each site's own"),
-    (ANY_SUM, Asked(CENTRAL), "sums: asked is trust central, allowed with noise of each site's own"),
+    (ANY_SUM, Asked(CENTRAL), "sums: asked is trust central, allowed with noise of each"),
     (POLICY, Asked(NOBODY), "secure aggregation: asked is none, allowed protocol"),
     (POLICY, Asked(facts={"committee": 0, "threshold": 0, "colluding": 0}), "allowed protocol"),
     (POLICY, Asked(roster=None), "federation: asked is none"),
