@@ -1,8 +1,7 @@
 """Request from the server to a client: a question, its bound and its context.
 
-The question and its bound are one record of a message, the context another: a client needs the
-first to answer, and the second to decide whether to answer. The context, and the versions in its
-record, are in no noise key and do not count as payload.
+The question and its bound are one record of a message. The versions and public facts in the other
+are in no noise key and do not count as payload.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import fraction, interval, one_of, same, whole
-from fedcal.core.errors import InputError, damaged, located
-from fedcal.core.fields import Count, Param, Scalar, set_checked, shaped
+from fedcal.core.checks import fraction, one_of, same, whole
+from fedcal.core.errors import InputError, damaged
+from fedcal.core.fields import Param, Scalar, set_checked, shaped
 from fedcal.core.streams import check_seed, key_of
-from fedcal.mechanisms import FORMER, MECHANISMS, Noise
+from fedcal.mechanisms import MECHANISMS, Noise
 from fedcal.privacy.query import QUERIES, Query
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
@@ -31,42 +30,6 @@ VERSION = 1
 
 RUN = re.compile(r"[\w.:-]{1,64}")
 """Form of a run's name."""
-
-Name = Annotated[str, shaped(re.compile("[a-z-]{1,32}"))]
-
-
-@dataclass(frozen=True)
-class Context:
-    """Purpose of a question: a site checks and books it; nothing is computed from it.
-
-    Attributes
-    ----------
-    run
-        name of the run
-    plan
-        digest of the plan, without the seed (`Plan.key`)
-    round, rounds
-        number of this round, from 1, and number of rounds
-    unit, trust, mechanism
-        as in the plan
-    epsilon, delta
-        budget of the complete run; (inf, 0) without privacy
-    """
-
-    run: Annotated[str, shaped(RUN)]
-    plan: Annotated[str, shaped(re.compile("[0-9a-f]{64}"))]
-    round: Count
-    rounds: Count
-    unit: Name
-    trust: Name
-    mechanism: Name
-    epsilon: Annotated[float, interval("(0, inf]")]
-    delta: Annotated[float, interval("[0, 1)")]
-
-    def __post_init__(self) -> None:
-        with located("the context of a request"):
-            set_checked(self)
-            whole("round", self.round, 1, self.rounds)
 
 
 @dataclass(frozen=True)
@@ -126,8 +89,6 @@ class Request:
         each client's rows take part with this probability, by its own coin (`distributed`)
     seed
         of a simulated client's noise and coins; a real site accepts none from a message
-    context
-        purpose of the question; None = not stated
     row_rate
         each row takes part with this probability, by a coin of its client
     """
@@ -139,7 +100,6 @@ class Request:
     noise: Noise | None = None
     rate: float = 1.0
     seed: int | None = None
-    context: Context | None = None
     row_rate: float = 1.0
 
     def __post_init__(self) -> None:
@@ -151,12 +111,6 @@ class Request:
         same("length of the answer", sum(self.query.lengths()), length)
         if self.noise is not None:
             same("length of the noise", sum(self.noise.lengths), length)
-        if (context := self.context) is None:
-            return
-        same("round of the context", context.round, self.round)
-        if self.noise is not None:
-            mechanism = FORMER.get(context.mechanism, context.mechanism)
-            same("mechanism of the noise", self.noise.mechanism.name, mechanism)
 
     def to_fields(self) -> dict[str, Field]:
         """Return flat scalars and lists for a Flower `ConfigRecord`, for `from_fields`."""
@@ -190,11 +144,8 @@ class Request:
         return fields | _params(self.query)
 
     def context_fields(self) -> dict[str, Field]:
-        """Return the record beside it: versions, public facts of the question, and the context."""
-        fields = _facts(self.query)
-        if self.context is not None:
-            fields |= vars(self.context)
-        return fields
+        """Return the record beside it: versions, and public facts of the question."""
+        return _facts(self.query)
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], context: Mapping[str, Any]) -> Request:
@@ -219,7 +170,6 @@ class Request:
                 rate=float(fields.get("rate", 1.0)),
                 row_rate=float(fields.get("row-rate", 1.0)),
                 seed=int(fields["seed"]) if "seed" in fields else None,
-                context=_context(context),
             )
 
     @property
@@ -242,13 +192,12 @@ class Request:
 
     @property
     def digest(self) -> str:
-        """Digest, in hex, of the complete question, of all that is in `key`, and of its context.
+        """Digest, in hex, of the complete question, of all that is in `key`, and of its round.
 
-        A site answers only one digest in a round, ever.
+        A site answers only one digest in a round of a job, ever.
         """
-        context = None if self.context is None else vars(self.context)
         whole = self._key(self.query.key)
-        return hashlib.sha256(key_of(whole, self.round, context).encode()).hexdigest()
+        return hashlib.sha256(key_of(whole, self.round).encode()).hexdigest()
 
     @property
     def payload_bytes(self) -> int:
@@ -283,21 +232,11 @@ def _query(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
     return query.read(params, facts)
 
 
-def _context(fields: Mapping[str, Any]) -> Context | None:
-    """Return the context, or None if no field is there; if one is there, all must be."""
-    names = tuple(Context.__dataclass_fields__)
-    if not any(name in fields for name in names):
-        return None
-    return Context(**{name: fields[name] for name in names})
-
-
 def _noise(fields: Mapping[str, Any]) -> Noise | None:
     if "noise" not in fields:
         return None
-    name = fields["noise"]
-    now = FORMER.get(name, name) if isinstance(name, str) else name
     return Noise(
-        MECHANISMS[one_of("noise", now, MECHANISMS)],
+        MECHANISMS[one_of("noise", fields["noise"], MECHANISMS)],
         tuple(int(n) for n in fields["noise-lengths"]),
         tuple(float(s) for s in fields["noise-scales"]),
         int(fields["noise-shares"]),

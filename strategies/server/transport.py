@@ -146,7 +146,9 @@ class FlowerTransport(Method, Strategy):
         self.discover_nodes(grid)
         content = {
             "query": ConfigRecord(asked.request.to_fields()),
-            "context": ConfigRecord(asked.request.context_fields()),
+            "context": ConfigRecord(
+                asked.request.context_fields() | {"private": self.plan.private}
+            ),
         }
         question = Asked(asked.request.query, asked.round, self.run, self.terms)
         guarded = {name: ConfigRecord(of) for name, of in question.to_records().items()}

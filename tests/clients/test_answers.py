@@ -43,7 +43,7 @@ def plan_of(length: int = 2, **change: Any) -> Plan:
 def asked_of(plan: Plan) -> Request:
     temperatures = np.linspace(0.5, 2.0, plan.bound.length)
     request = Curator(plan).open(1, ClippedNLL(temperatures, 10.0)).request
-    return replace(request, context=None)  # it would not go with another round
+    return request
 
 
 def noise_in(sent: np.ndarray, request: Request, shards: Shards) -> np.ndarray:

@@ -813,8 +813,7 @@ def test_a_round_is_answered_once_and_charged(make):
         words, again = run.answer(site)
         assert again
         assert (words.tolist(), words.dtype) == (first.tolist(), np.uint64)
-    softer = replace(run.request.context, epsilon=2.0)
-    other = replace(run.request, context=softer)
+    other = replace(run.request, rate=0.5)
     refused("a round that was asked before must be", run.answer, site, other)
     assert run.drawn == 1
     with records_of(site) as records:
