@@ -48,8 +48,6 @@ class JobFacts:
         None = it was not charged
     closed
         why nothing of it is answered any more; None = it is open
-    answered
-        numbers of the rounds that were answered
     """
 
     job: str
@@ -66,7 +64,6 @@ class JobFacts:
     expires: float
     booked: float | None = None
     closed: str | None = None
-    answered: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, terms: Terms, run: str, server: str) -> Self:

@@ -17,7 +17,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,7 +60,7 @@ _LAST = 2**62  # a round that no job has
 _PUSHED_OUT = f"{KEPT_JOBS} later jobs"
 _TOO_MANY = f"ORDER BY used DESC LIMIT -1 OFFSET {KEPT_JOBS}"
 
-_FACTS = [field.name for field in fields(JobFacts)][:-1]  # columns; rounds have a table
+_FACTS = [field.name for field in fields(JobFacts)]  # columns
 _AGREED = _FACTS[1 : _FACTS.index("server")]  # the job's digest stands for these
 
 _APPLICATION, _VERSION = 0x6663_7372, 2  # "fcsr" in SQLite's application_id
@@ -161,10 +161,7 @@ class SiteRecords(Database):
                     self.rows(f"PRAGMA {pragma}")
                 with super().transaction():
                     version = self.make(_APPLICATION, _VERSION, _TABLES) or _VERSION
-                what = (
-                    f"version of {self.name} (fedcal 0.2.0 makes 2 of version 1 if it opens them)"
-                )
-                same(what, version, _VERSION)
+                same(f"version of {self.name} (fedcal 0.2.0 makes 2 of 1)", version, _VERSION)
                 if not (refused := self._refusal()):
                     self._leave(self._changed)
             if not refused:
@@ -366,12 +363,8 @@ class SiteRecords(Database):
 
     def booked(self) -> tuple[JobFacts, ...]:
         """All jobs that were charged, oldest first."""
-        rounds: dict[str, tuple[int, ...]] = {}
         with self._lock:
-            for job, round in self.rows("SELECT job, round FROM answers ORDER BY round"):
-                rounds[job] = (*rounds.get(job, ()), round)
-            jobs = self._jobs("booked IS NOT NULL ORDER BY rowid")
-        return tuple(replace(one, answered=rounds.get(one.job, ())) for one in jobs)
+            return tuple(self._jobs("booked IS NOT NULL ORDER BY rowid"))
 
     def missing(self, spent: str = "nothing") -> str:
         """Return the charges that are not in these records, nor in `spent`; "" = there are none.

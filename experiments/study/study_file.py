@@ -7,7 +7,6 @@ whatever changes in its terms has another digest.
 
 import datetime
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -183,19 +182,12 @@ class Study:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read the study of a file; InputError, one line that names the file and the mistake."""
-        return read_as(path, MOST_BYTES, cls.of)
+        return read_as(path, MOST_BYTES, lambda table: record_of(cls, table, "a study"))
 
     @classmethod
     def from_text(cls, text: str) -> Self:
         """Return the study of such a file's text; InputError if it is not one."""
-        return cls.of(parse_toml(text.encode(), "the text of the study"))
-
-    @classmethod
-    def of(cls, table: Mapping[str, Any]) -> Self:
-        """Return the study of the tables of a file; fedcal 0.2 had a text as the question."""
-        if isinstance(text := table.get("question"), str):
-            table = {**table, "question": {"text": text}}
-        return record_of(cls, table, "a study")
+        return record_of(cls, parse_toml(text.encode(), "the text of the study"), "a study")
 
     def to_toml(self) -> str:
         """Return the text of a file that `read` takes, with comments."""
@@ -274,10 +266,6 @@ class Study:
     def until(self) -> datetime.date:
         """The last day, in UTC, on which sites answer."""
         return self.since + datetime.timedelta(days=round(365.25 * self.years))
-
-    def begins(self, year: int) -> datetime.date:
-        """Return the first day of a year of the study."""
-        return self.since + datetime.timedelta(days=math.ceil(365.25 * (year - 1)))
 
     def must_go_on(self) -> None:
         """InputError once the study is over."""

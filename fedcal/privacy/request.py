@@ -124,24 +124,17 @@ class Request:
             "grid": self.ring.grid,
             "headroom": self.ring.headroom,
         }
-        if self.bound.order != 2:
-            fields["order"] = self.bound.order
-        if self.bound.per != "client":
-            fields["per"] = self.bound.per
-        if self.bound.whole:
-            fields["whole"] = True
+        usual = {"order": 2, "per": "client", "whole": False, "rate": 1.0, "row-rate": 1.0}
+        more = {"order": self.bound.order, "per": self.bound.per, "whole": self.bound.whole}
+        more |= {"rate": self.rate, "row-rate": self.row_rate}
         if self.noise is not None:
             fields["noise"] = self.noise.mechanism.name
             fields["noise-lengths"] = list(self.noise.lengths)
             fields["noise-scales"] = list(self.noise.scales)
             fields["noise-shares"] = self.noise.shares
-        if self.rate < 1:
-            fields["rate"] = self.rate
-        if self.row_rate < 1:
-            fields["row-rate"] = self.row_rate
         if self.seed is not None:
             fields["seed"] = self.seed
-        return fields | _params(self.query)
+        return fields | {k: v for k, v in more.items() if v != usual[k]} | _params(self.query)
 
     def context_fields(self) -> dict[str, Field]:
         """Return the record beside it: versions, and public facts of the question."""

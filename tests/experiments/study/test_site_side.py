@@ -153,8 +153,7 @@ def test_a_year_whose_budget_is_spent_says_when_the_next_one_begins(tmp_path, mo
     found, study = status(kit), Kit.read(kit).study
     spent = {"spent this year": 4.0, "left this year": 0.0, "spent in all": 4.0, "left in all": 4.0}
     assert found["epsilon"] == spent | {"a release": 1.0}
-    year = f"year 1 (the next begins on {study.begins(2)})"
-    assert found["next"] == f"nothing: the budget of {year} is spent"
+    assert found["next"] == f"nothing: the budget of {study.policy().in_words(1)} is spent"
     caps = Policy.read(kit / "site.toml")
     assert (caps.epsilon_a_year, caps.delta_a_year) == (study.epsilon, caps.delta_total / 2)
     days = (study.since + timedelta(day) for day in range((study.until - study.since).days + 1))
