@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.calibrators.score_map import How, OfScore, calibrator_from
-from fedcal.core import checks, classes, errors, pages
+from fedcal.core import checks, naming, pages
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import by_group, drift, intervals, page, thresholds
 from fedcal.evaluation.estimates import METRICS
@@ -123,7 +123,7 @@ class Reading:
         """Metrics with their intervals at a threshold."""
         of = "confidence"
         if self.found.score == "positive":
-            of = f"probability of {classes.called(self.release.class_names, 1)}"
+            of = f"probability of {naming.called(self.release.class_names, 1)}"
         rows = [(heading(name, "positive"), *page.texts(name, e)) for name, e in estimates.items()]
         heads = ("metric", "value", "95 % interval")
         return pages.Table(f"Threshold {threshold:.6g} of the {of}{which}", heads, rows, note)
@@ -153,9 +153,9 @@ def read_release(path: str | Path) -> ScoreRelease:
     path = path_of(path)
     release = ScoreRelease.read(path.parent, path.name.removesuffix(".npz"))
     if not isinstance(release, ScoreRelease):
-        raise errors.InputError(f"{path} holds no release of an evaluation")
+        raise checks.InputError(f"{path} holds no release of an evaluation")
     if not release.known:
-        raise errors.InputError(
+        raise checks.InputError(
             f"{path} contains no counts: no client was contacted in a round of that evaluation"
         )
     return release
@@ -254,7 +254,7 @@ def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
     elif before != now and (is_shipped(before) or is_shipped(now)):  # else two quarters
         differences.append(f"data set ({before}, now {now})")
     if differences:
-        raise errors.InputError(
+        raise checks.InputError(
             f"these releases cannot be compared, they differ in: {'; '.join(differences)}"
         )
     checks.one_of("score of releases to compare", one.score, _WHOLE)

@@ -20,8 +20,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.numerics import product, row_max, row_sum
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers, product, row_max, row_sum
 
 MEMORY = 10
 """Pairs of step and change of gradient that are remembered for each problem."""

@@ -32,10 +32,8 @@ from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.minimisers import MEMORY, dot_rows, fit_in_span, minimize, residuals
 from fedcal.core.checks import whole
 from fedcal.core.fields import array
-from fedcal.core.kinds import Kind
-from fedcal.core.numerics import INNER, LARGEST_LOGIT, softmax
+from fedcal.core.numerics import INNER, LARGEST_LOGIT, Floats, Integers, Kind, softmax
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
 
 
 def class_triangle(probs: Floats, factors: Floats, rows: int) -> Floats:

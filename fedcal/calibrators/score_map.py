@@ -43,14 +43,10 @@ from numpy.typing import ArrayLike
 
 from fedcal.calibrators import histogram_binning
 from fedcal.calibrators.base import Calibrator
-from fedcal.core.checks import one_of, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, check_kept, one_of, whole
 from fedcal.core.fields import array, increasing
-from fedcal.core.kinds import KINDS, Kind, probs_of
-from fedcal.core.numerics import row_max, sigmoid
-from fedcal.core.removed import check_kept
-from fedcal.core.types import Floats, Integers, override
-from fedcal.metrics import buckets
+from fedcal.core.numerics import KINDS, Floats, Integers, Kind, override, probs_of, row_max, sigmoid
+from fedcal.metrics import binning
 
 if TYPE_CHECKING:
     from fedcal.evaluation.histogram import Histogram
@@ -178,7 +174,7 @@ def _sums(counts: Floats, starts: Integers) -> Floats:
 
 
 SCORES = ("positive", "confidence")
-"""Scores of `fedcal.metrics.buckets` with a single histogram."""
+"""Scores of `fedcal.metrics.binning` with a single histogram."""
 
 BUCKETS = 240
 """Number of buckets of the histogram of pooled rows."""
@@ -202,7 +198,7 @@ class OfScore(Calibrator):
 
     def _set_score(self, score: str, classes: int) -> None:
         self.classes = whole("classes", classes, 2)
-        self.score = buckets.check_score(one_of("score", score, SCORES), classes)
+        self.score = binning.check_score(one_of("score", score, SCORES), classes)
 
     @abstractmethod
     def value(self, scores: Floats) -> Floats:
@@ -217,9 +213,9 @@ class OfScore(Calibrator):
         """Count the pooled rows in 240 buckets of equal width, by their default score."""
         from fedcal.evaluation.histogram import Histogram  # the room may import calibrators
 
-        score, edges = buckets.check_score("", z.shape[1]), buckets.equal_width(BUCKETS)
-        scores, outcomes = buckets.scored(probs_of(self.input, z), y, score)
-        cells = (buckets.bucket_of(scores, edges) + BUCKETS * outcomes).ravel()
+        score, edges = binning.check_score("", z.shape[1]), binning.equal_width(BUCKETS)
+        scores, outcomes = binning.scored(probs_of(self.input, z), y, score)
+        cells = (binning.bucket_of(scores, edges) + BUCKETS * outcomes).ravel()
         counts = np.bincount(cells, minlength=2 * BUCKETS).reshape(2, BUCKETS)
         h = Histogram.exact(edges, counts.astype(np.float64))
         made = self.from_histogram(h, self.how, score, z.shape[1])
@@ -232,8 +228,8 @@ class OfScore(Calibrator):
         if self.score == "confidence":
             return histogram_binning.with_confidence(logits, probs, self.value(row_max(probs)))
         s = probs[:, 1]  # 1/2 is counted below it, as `scored` does
-        low = np.round(s, buckets.DIGITS) <= 0.5
-        v = self.value(np.where(low, np.minimum(s, buckets.BELOW_HALF), s))
+        low = np.round(s, binning.DIGITS) <= 0.5
+        v = self.value(np.where(low, np.minimum(s, binning.BELOW_HALF), s))
         return np.stack([1.0 - v, v], axis=1)
 
 
@@ -284,7 +280,7 @@ class ScoreMap(OfScore):
 
     @override
     def value(self, scores: Floats) -> Floats:
-        bucket = buckets.bucket_of(np.round(scores, buckets.DIGITS), self.edges)
+        bucket = binning.bucket_of(np.round(scores, binning.DIGITS), self.edges)
         return np.asarray(self.values[bucket])
 
 
@@ -346,7 +342,7 @@ How = Literal["isotonic", "platt", "beta"]
 
 
 def calibrator_from(
-    h: Histogram, score: buckets.Score, how: How, classes: int, input: Kind
+    h: Histogram, score: binning.Score, how: How, classes: int, input: Kind
 ) -> ScoreMap | ScoreLogistic:
     """Return a calibrator of the score that was binned.
 

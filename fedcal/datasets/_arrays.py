@@ -13,15 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedcal.core.checks import needed, one_of, same, unused
-from fedcal.core.classes import class_names as checked_names
-from fedcal.core.classes import quoted
-from fedcal.core.errors import InputError
-from fedcal.core.kinds import Kind
-from fedcal.core.labels import MISSING, ids_of, per_row, places_of, words_among
-from fedcal.core.printable import plain_name
-from fedcal.core.scores import check_scores, own_names
-from fedcal.core.types import Floats, Integers
+from fedcal.core.checks import InputError, needed, one_of, same, unused
+from fedcal.core.naming import class_names as checked_names
+from fedcal.core.naming import plain_name, quoted
+from fedcal.core.numerics import Floats, Integers, Kind
+from fedcal.core.scores import (
+    MISSING,
+    check_scores,
+    ids_of,
+    own_names,
+    per_row,
+    places_of,
+    words_among,
+)
 from fedcal.datasets._dataset import Dataset
 from fedcal.datasets.plausible_rows import check_rows
 
@@ -60,11 +64,11 @@ def from_arrays(
         of class 1.
     labels
         (n,) or (n, 1): integers in [0, c), of any numeric type, or the names of the classes (see
-        `classes`, and `fedcal.core.labels.places_of` for names that are numbers). None only if
+        `classes`, and `fedcal.core.scores.places_of` for names that are numbers). None only if
         `labels_required` is False (rows that are to be calibrated, not learnt from).
     client
         (n,) or (n, 1): integers or strings, numbered in sorted order; none may be missing, see
-        `fedcal.core.labels.ids_of`.
+        `fedcal.core.scores.ids_of`.
     subject
         Like `client`: the subject of the row, for the unit of privacy of that name.
     group

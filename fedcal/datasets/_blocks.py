@@ -15,16 +15,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import needed, one_of, same, unused, whole
-from fedcal.core.errors import InputError, located
-from fedcal.core.kinds import Kind
-from fedcal.core.labels import ids_of
-from fedcal.core.optional import need
-from fedcal.core.parallel import in_threads, usable_cores
-from fedcal.core.printable import plain_names
-from fedcal.core.removed import check_kept
+from fedcal.core.checks import InputError, check_kept, located, needed, one_of, same, unused, whole
+from fedcal.core.imports import need
+from fedcal.core.naming import plain_names
+from fedcal.core.numerics import Integers, Kind, in_threads, usable_cores
+from fedcal.core.scores import ids_of
 from fedcal.core.shards import Shards, Task
-from fedcal.core.types import Integers
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._dataset import IDS, KEYS, Dataset
 from fedcal.datasets._tables import Columns, arguments, damage, find_columns, read_batches

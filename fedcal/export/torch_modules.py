@@ -32,10 +32,9 @@ from fedcal.calibrators.scaling import MIDDLE
 from fedcal.calibrators.score_map import OfScore
 from fedcal.conformal import PredictionSets
 from fedcal.core.checks import same
-from fedcal.core.kinds import Kind
-from fedcal.core.numerics import FLOOR, LOG_A_LIMIT
-from fedcal.core.optional import need
-from fedcal.metrics.buckets import BELOW_HALF, DIGITS
+from fedcal.core.imports import need
+from fedcal.core.numerics import FLOOR, LOG_A_LIMIT, Kind
+from fedcal.metrics.binning import BELOW_HALF, DIGITS
 from fedcal.metrics.conformity import SPLIT
 
 if TYPE_CHECKING:

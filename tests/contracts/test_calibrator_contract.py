@@ -19,7 +19,7 @@ from fedcal import calibrators
 from fedcal.calibrators.base import kinds
 from fedcal.calibrators.order_preserving import OrderPreserving
 from fedcal.calibrators.parametric import ParametricScaling
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.core.numerics import softmax
 
 Make = Callable[[], calibrators.Calibrator]

@@ -10,7 +10,7 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal import datasets
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.datasets import _blocks, in_blocks
 from fedcal.experiments.runs.engines import inline, run
 from fedcal.privacy.noise_plan import Federation

@@ -13,7 +13,7 @@ import pytest
 from refusals import each_is_refused, refused
 
 import fedcal.datasets as datasets
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.datasets import Dataset, catalogue, feature_sets, from_arrays, load
 from fedcal.storage import npz
 

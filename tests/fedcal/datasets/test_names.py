@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.datasets import from_arrays, load
 
 Z = np.array([[2.0, 1.0, -1.0], [0.0, 3.0, 0.5], [1.0, -2.0, 4.0], [0.5, 0.5, -0.5]])

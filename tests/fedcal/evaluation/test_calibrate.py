@@ -16,8 +16,8 @@ from fedcal.calibrators.score_map import (
     probability,
 )
 from fedcal.evaluation import Histogram
-from fedcal.metrics.buckets import bucket_of, equal_width, scored
-from fedcal.metrics.encodings import decoder_of
+from fedcal.metrics.binning import bucket_of, equal_width, scored
+from fedcal.metrics.score_table import decoder_of
 
 B = 240
 HOWS = ("isotonic", "platt", "beta")
