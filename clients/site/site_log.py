@@ -6,8 +6,8 @@ from contextlib import suppress
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
-from fedcal.core import printable
-from fedcal.core.errors import InputError
+from fedcal.core import naming
+from fedcal.core.checks import InputError
 from fedcal.storage.atomic import locked
 
 LOGGER = "fedcal.site"

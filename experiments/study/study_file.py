@@ -21,10 +21,8 @@ from scipy.special import expit, logit
 
 from fedcal import mechanisms, trust, units
 from fedcal.clients.site.policy import Policy
-from fedcal.core.checks import interval, like, needed, one_of, positive, unused, whole
-from fedcal.core.classes import class_names, digest_of
-from fedcal.core.errors import InputError
-from fedcal.core.printable import plain_names
+from fedcal.core.checks import InputError, interval, like, needed, one_of, positive, unused, whole
+from fedcal.core.naming import class_names, digest_of, plain_names
 from fedcal.evaluation.sites.effects import FINE
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.report.page import render

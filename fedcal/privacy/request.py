@@ -14,10 +14,10 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import fraction, one_of, same, whole
-from fedcal.core.errors import InputError, damaged
+from fedcal.core.checks import InputError, damaged, fraction, one_of, same, whole
 from fedcal.core.fields import Param, Scalar, set_checked, shaped
-from fedcal.core.streams import check_seed, key_of
+from fedcal.core.numerics import check_seed
+from fedcal.core.streams import key_of
 from fedcal.mechanisms import MECHANISMS, Noise
 from fedcal.privacy.query import QUERIES, Query
 from fedcal.secure_aggregation import Ring
