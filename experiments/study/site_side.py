@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.clients.site import prepared, results, site_log
-from fedcal.clients.site.account import BudgetCaps, account
-from fedcal.clients.site.policy import Policy
+from fedcal.clients.site.account import account
 from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import InputError, needed
-from fedcal.experiments.deploy import fleet, site
+from fedcal.experiments.deploy import site
 from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.report.page import said
+from fedcal.experiments.runs.engines.tls import read_address
 from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study import joining, kept, kits
-from fedcal.storage.toml_files import record_of
 
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")
 
@@ -59,7 +58,7 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
     write_folder(folder, lambda draft: joining.write_rules(draft, sealed))
     site.run_site(
         read,
-        fleet=fleet.read_address("server", sealed.study.server),
+        fleet=read_address("server", sealed.study.server),
         root_certificates=folder / kits.AUTHORITY,
         key=kit.own / joining.CONNECTION,
         state=folder / joining.STATE,
@@ -79,7 +78,7 @@ def status(folder: Path) -> dict[str, Any]:
     kit, state = joining.Kit.read(folder), folder / joining.STATE
     study = kit.study if kit.accepted is None else kit.accepted.study
     jobs, costs, refusal = [], [], ""
-    caps = BudgetCaps.of(record_of(Policy, study.policy("0" * 64), "a site's policy"))
+    caps = study.policy()
     year = caps.year(time.time())
     if (state / RECORDS).exists():
         with records_in(state) as records:
