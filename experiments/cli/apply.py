@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedcal import calibrators, datasets
 from fedcal.conformal import PredictionSets, load
-from fedcal.core import checks, classes, errors, optional, removed, types
+from fedcal.core import checks, imports, naming, numerics
 from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet
 from fedcal.experiments.report.terminal import show
@@ -59,15 +59,15 @@ def command(
     fedcal apply --calibrator run/sets.npz --data new.csv --out sets.csv
     """
     if not out.name.lower().endswith(FORMATS):
-        raise errors.InputError(f"--out {out}: allowed are {', '.join(FORMATS)}")
+        raise checks.InputError(f"--out {out}: allowed are {', '.join(FORMATS)}")
     if Path(data).exists() and out.exists() and out.samefile(data):
-        raise errors.InputError(f"--out {out} is the data file itself")
+        raise checks.InputError(f"--out {out} is the data file itself")
     folders.claim_file(out, overwrite=overwrite)
-    removed.check_kept(f"applying a {artifact.form_of(calibrator)}.npz")
+    checks.check_kept(f"applying a {artifact.form_of(calibrator)}.npz")
     fitted = fitted_in(calibrator)
     if alpha is not None:
         if not isinstance(fitted, PredictionSets):
-            raise errors.InputError("--alpha is for prediction sets, and this is a calibrator")
+            raise checks.InputError("--alpha is for prediction sets, and this is a calibrator")
         fitted = fitted.at(alpha)
     loaded = datasets.load(data, labels_required=False, classes=fitted.class_names, csv=csv)
     checks.same(
@@ -122,9 +122,9 @@ class Rows:
         (c,) the column here of each column of the file
     """
 
-    logits: types.Floats
-    probs: types.Floats
-    labels: types.Integers | None
+    logits: numerics.Floats
+    probs: numerics.Floats
+    labels: numerics.Integers | None
     judged: NDArray[np.bool_]
     ids: Mapping[str, NDArray[Any]]
     names: tuple[str, ...] | None
@@ -168,7 +168,7 @@ class Rows:
     @property
     def called(self) -> tuple[str, ...]:
         """Names of the classes in the order of the file's columns."""
-        names = classes.class_names(self.names, len(self.place))
+        names = naming.class_names(self.names, len(self.place))
         return tuple(names[j] for j in self.place)
 
     @property
@@ -192,7 +192,7 @@ def _calibrated(fitted: calibrators.Calibrator, rows: Rows) -> tuple[Arrays, Rec
     content, lines = dict[str, Any](), list[str]()
     if (test := rows.test()) is not None:
         content = fitted.judge(test)
-        about = content["score"], classes.called(fitted.class_names, 1)
+        about = content["score"], naming.called(fitted.class_names, 1)
         lines = [f"{name}: {names.line(content[name], *about)}" for name in ("before", "after")]
         lines.append(names.floored(content["rows_below_floor"]))
     probs = fitted.calibrated(rows.logits, fitted.input)[:, rows.place]
@@ -237,8 +237,8 @@ def _write(out: Path, rows: Rows, made: Arrays) -> None:
             table |= {"set": np.array([comma.join(called[s].tolist()) for s in array])}
         plain = {key: column.tolist() for key, column in table.items()}
         if out.suffix == ".parquet":
-            parquet = optional.need("pyarrow.parquet", "parquet", "writing a .parquet file")
-            pyarrow = optional.need("pyarrow", "parquet", "writing a .parquet file")
+            parquet = imports.need("pyarrow.parquet", "parquet", "writing a .parquet file")
+            pyarrow = imports.need("pyarrow", "parquet", "writing a .parquet file")
             parquet.write_table(pyarrow.table(plain), f)
             return
         with io.TextIOWrapper(f, "utf-8", newline="", write_through=True) as text:

@@ -15,11 +15,11 @@ import numpy as np
 from fedcal.calibrators.base import text_of
 from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core import checks, fields
-from fedcal.core.errors import InputError
-from fedcal.core.types import override
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import override
 from fedcal.evaluation import findings, histogram, score_release
 from fedcal.evaluation.estimators.metrics import edge_index
-from fedcal.metrics import buckets, encodings, score_table
+from fedcal.metrics import binning, score_table
 from fedcal.privacy import AUTO, Federation, Plan, Query, Question, Release
 from fedcal.strategies import base
 from fedcal.strategies.base import FederatedStrategy, Names, Positive, Settings
@@ -37,7 +37,7 @@ class EvaluationSettings(Settings):
     score: str = ""
     bins: Annotated[int, base.integer(2)] = BUCKETS
     edges: Edges = "fine-tails"
-    encoding: Annotated[str, base.among((AUTO, *encodings.ENCODINGS))] = AUTO
+    encoding: Annotated[str, base.among((AUTO, *score_table.ENCODINGS))] = AUTO
     height: Annotated[int, base.integer(0)] = 0
     other: bool = False
     calibrator: str = ""
@@ -64,7 +64,7 @@ class EvaluationSettings(Settings):
             cuts = (checks.fraction("each number of cuts", at) for at in self.cuts)
             edges = np.array([0.0, *cuts, 1.0])
         elif self.edges == "fine-tails":
-            edges = buckets.fine_tails(self.bins, nodes=self.score != "classes" and not encodes(f))
+            edges = binning.fine_tails(self.bins, nodes=self.score != "classes" and not encodes(f))
         return ScoreCounts(
             classes=f.classes,
             edges=edges,
@@ -129,7 +129,7 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
     federation
         public facts and budget
     score
-        see `fedcal.metrics.buckets`; "" = positive for two classes, else confidence
+        see `fedcal.metrics.binning`; "" = positive for two classes, else confidence
     bins
         buckets of the score
     edges
@@ -137,7 +137,7 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
         its end, where the scores of good models crowd; "equal-width"; or "equi-depth": a first
         round finds edges with about as many rows between each two; half of the budget is for it
     encoding, height
-        see `fedcal.metrics.encodings`; "auto" and 0 = as said above
+        see `fedcal.metrics.score_table`; "auto" and 0 = as said above
     other
         count a second model's scores beside the model's, too
     calibrator
