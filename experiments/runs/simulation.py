@@ -279,7 +279,6 @@ def evaluate(
     threshold: float | None = None,
     score: str | None = None,
     bins: int | None = None,
-    estimand: str | None = None,
     rows_per_subject: int | None = None,
     config: Config | str | Path | None = None,
     **options: Any,
@@ -303,8 +302,6 @@ def evaluate(
         "positive" (two classes), "confidence" or "classes"; None = the first that the model has
     bins
         buckets of the score; None = 240
-    estimand
-        what intervals are for: "rows" (new rows like these; the default), or "these" rows
     rows_per_subject
         of unit `subject`: 1 = each subject counts once (the default); R = each row does, up to R
         rows of a subject, for R times the noise
@@ -323,8 +320,8 @@ def evaluate(
     InputError
         Anything the user gave that is not allowed; nothing was released.
     """
-    wanted = {"threshold": threshold, "score": score, "bins": bins, "estimand": estimand}
-    wanted |= {"rows_per_subject": rows_per_subject}
+    wanted = {"threshold": threshold, "score": score, "bins": bins}
+    wanted["rows_per_subject"] = rows_per_subject
     asked = jobs.settings(by, calibrator, **wanted)
     return simulate(data, config=config, **_run(jobs.METHOD, asked, config, options))
 

@@ -152,7 +152,6 @@ def quarter_page(quarter: Told, *where: Path) -> page.Page:
             pages.Text("Methods, to paste", told["methods"], "plain"),
             page.Section("Privacy", privacy),
             page.Section("Items of reporting guidelines", [guides], "items"),
-            *([effects.spread_table(quarter["next_site"])] if quarter["next_site"] else []),
         ],
         versions=quarter["versions"],
         banner=" ".join(told["banner"]),

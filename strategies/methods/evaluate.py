@@ -46,7 +46,6 @@ class EvaluationSettings(Settings):
     within: Names = ()
     cuts: base.Numbers = ()
     threshold: fields.Finite = 0.5
-    estimand: findings.Estimand = "rows"
     rows_per_client: Positive | None = None
     rows_per_subject: base.Count | None = None
 
@@ -153,8 +152,6 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
         scores between buckets, increasing, in place of `bins` and `edges`
     threshold
         an edge: a row is predicted positive from this score on (score `positive`)
-    estimand
-        what intervals are for: new "rows" like these, each drawn by itself, or "these" rows
     rows_per_client
         m, the public nominal number of rows of a client; needed with privacy for unit `user`
     rows_per_subject
@@ -168,7 +165,6 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
         {"bins": 12},
         {"bins": 8, "edges": "equi-depth"},
         {"cuts": (0.1, 0.5, 0.9)},
-        {"bins": 8, "estimand": "these"},
     )
 
     def prepare(self) -> Plan:
@@ -216,7 +212,6 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
         return replace(
             self._read,
             threshold=self.threshold,
-            estimand=self.estimand,
             unit=self.plan.unit if self.plan.private else "",
             counted=self._counted,
             excluded=excluded(self.plan),

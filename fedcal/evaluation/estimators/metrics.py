@@ -84,10 +84,9 @@ class SmoothMetric(Metric):
     def span_of_rows(self, h: Histogram, value: float, asked: IntervalOptions) -> Span:
         """Return the interval of a finite value, to first order by the gradient."""
         gradient, firm = self.gradient(h), self.firm(h)
-        noise, sampling = float(h.noise_std(gradient)), 0.0
+        noise = float(h.noise_std(gradient))
         widened = noise * h.widening(gradient, asked.level)
-        if asked.rows == "new":
-            sampling = math.sqrt(float((monotone_counts(h) * gradient**2).sum()))
+        sampling = math.sqrt(float((monotone_counts(h) * gradient**2).sum()))
         half = asked.z * math.hypot(sampling, widened) if firm else math.inf
         span = Span(value, value - half, value + half, sampling, noise, firm)
         return self.for_few_rows(span, h, asked)
@@ -103,14 +102,14 @@ class SmoothMetric(Metric):
         share = (span.value - lowest) / reach
         misplaced = self.ranking and (1 - share) * least < FEW_MISRANKED_ROWS
         enough = least >= FEW and not misplaced
-        if not self.skewed or asked.rows != "new" or not span.firm or enough:
+        if not self.skewed or not span.firm or enough:
             return span
         trials = max(least if self.ranking else total, 1.0)
         inner = (min(max(share, 0.0), 1.0) * trials + 0.5) / (trials + 1)
         variance = max((span.sampling**2 + span.noise**2) / reach**2, 1e-12)
         most = 4 * trials if self.ranking else trials
         count = trials if misplaced else min(inner * (1 - inner) / variance, most)
-        low, high = intervals.of_share(inner * count, count, np.zeros(3), asked.z, asked.rows)
+        low, high = intervals.of_share(inner * count, count, np.zeros(3), asked.z)
         return replace(
             span,
             low=min(float(low) * reach + lowest, span.low),
@@ -164,19 +163,17 @@ class RatioMetric(SmoothMetric):
         noise = _coefficients(through @ through.T) - self.excess(h)
         widening = h.law.widening(through[0] - value * through[1], asked.level)
         sampling, trials = np.zeros(3), self.trials(h)
-        if asked.rows == "new" and trials is not None:
+        if trials is not None:
             sampling[1:] = -trials / 2, -trials
-        elif asked.rows == "new":
+        else:
             flat = np.stack(gradients).reshape(2, -1)
             counts = monotone_counts(h) if h.nodes else h.counts  # of nodes noise would be all
             sampling = _coefficients((flat * counts.ravel()) @ flat.T)
             sampling[0] += self.unseen(h)
-        else:
-            sampling[0] = h.drawn_variance(gradients[0])
         wide = noise * widening**2
         if trials is not None:
             unit = float(gradients[0].max())
-            low, high = intervals.of_share(top, bottom, wide, asked.z, asked.rows, trials, unit)
+            low, high = intervals.of_share(top, bottom, wide, asked.z, trials, unit)
         else:
             low, high = fieller(top, bottom, wide + sampling, asked.z, self.bounds)
         inside = float(np.clip(value, *self.bounds))

@@ -53,7 +53,7 @@ def told(**options: Any) -> dict[str, Any]:
         {},
         {**CLEAR, "score": "confidence", "by": "group", "set": {**FEWER, "encoding": "flat"}},
         {**CLEAR, "by": "site", "set": {**FEWER, "encoding": "tree", "height": 2}},
-        {**CLEAR, "estimand": "these", "trust": "distributed"},
+        {**CLEAR, "trust": "distributed"},
         {**CLEAR, "mechanism": "gaussian", "set": {"encoding": "prefix"}},
         {**CLEAR, "set": {"edges": "equi-depth", "bins": 16}},
     ],

@@ -50,7 +50,8 @@ def test_data_that_are_no_longer_read_say_what_to_use(tmp_path):
 
 
 EVALUATE = {
-    "--estimand clients --data heart-disease": "estimand=clients",
+    "--estimand clients --data heart-disease": "fedcal evaluate --estimand",
+    "--release r.npz --since r.npz": "fedcal evaluate --since",
     "--release r.npz --recall 0.9": "fedcal evaluate --recall",
     "--release r.npz --confident": "fedcal evaluate --confident",
     "--only accuracy --data heart-disease": "fedcal evaluate --only",
