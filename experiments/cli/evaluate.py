@@ -19,7 +19,6 @@ from fedcal.experiments.runs.config import Config, load_config, merge
 def command(
     *,
     calibrator: Path | None = None,
-    only: str | None = None,
     by: str = "none",
     threshold: float | None = None,
     score: str | None = None,
@@ -42,8 +41,6 @@ def command(
     -----------------
     calibrator
         Evaluate the model before and after this calibrator.npz.
-    only
-        accuracy: spend the complete budget on this metric, for more exact values.
     by
         none | site | group: evaluate by client, or by the column group.
     threshold
@@ -77,7 +74,7 @@ def command(
     fedcal evaluate --calibrator run/calibrator.npz --epsilon 1
     fedcal evaluate --release run/release.npz --at 'recall>=0.95'
     """
-    of_runs: dict[str, Any] = {"calibrator": calibrator, "score": score, "bins": bins, "only": only}
+    of_runs: dict[str, Any] = {"calibrator": calibrator, "score": score, "bins": bins}
     of_runs["rows_per_subject"] = rows_per_subject
     if release is not None:
         given = {**options, **of_runs, "by": None if by == "none" else by}

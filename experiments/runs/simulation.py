@@ -274,7 +274,6 @@ def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> 
 def evaluate(
     data: Any = None,
     *,
-    only: str | None = None,
     calibrator: str | Path | None = None,
     by: str = "none",
     threshold: float | None = None,
@@ -293,8 +292,6 @@ def evaluate(
     ----------
     data
         as `simulate` takes them
-    only
-        "accuracy": this metric for the whole budget; None = all metrics
     calibrator
         a `calibrator.npz`: evaluate the model before and after it
     by
@@ -324,7 +321,7 @@ def evaluate(
         Anything the user gave that is not allowed; nothing was released.
     """
     wanted = {"threshold": threshold, "score": score, "bins": bins}
-    wanted |= {"only": only, "rows_per_subject": rows_per_subject}
+    wanted["rows_per_subject"] = rows_per_subject
     asked = jobs.settings(by, calibrator, **wanted)
     return simulate(data, config=config, **_run(jobs.METHOD, asked, config, options))
 

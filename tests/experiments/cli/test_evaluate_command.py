@@ -42,15 +42,6 @@ def file(tmp_path):
     return path
 
 
-def test_one_metric_alone_has_the_whole_budget(tmp_path):
-    given, run = arrays(), {"partition": "natural", "epsilon": 8.0}
-    alone = evaluate(given, only="accuracy", out=tmp_path, report=False, **run)
-    same = simulate(given, method="evaluate", set={"only": "accuracy"}, **run)
-    again = evaluate(given, config=tmp_path / "config.toml")
-    assert alone.metrics == same.metrics == again.metrics
-    assert list(alone.metrics) == ["accuracy"]
-
-
 def test_a_result_holds_metrics_and_groups(tmp_path):
     exact = evaluate(arrays(), by="site", partition="natural").judged["groups"]
     result = evaluate(arrays(), by="site", out=tmp_path, **PRIVATE)

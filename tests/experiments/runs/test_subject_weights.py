@@ -87,10 +87,3 @@ def test_rows_count_where_they_are_asked_for_at_their_price():
         evaluate(arrays(), rows_per_subject=2)
     with pytest.raises(InputError, match="rows_per_subject"):
         evaluate(arrays(), rows_per_subject=0, **run)
-
-
-def test_one_metric_alone_counts_patients_as_all_metrics_do():
-    run: dict[str, Any] = {"partition": "natural", "unit": "subject"}
-    whole = told()["metrics"]
-    ((name, estimate),) = evaluate(arrays(), only="accuracy", **run).judged["metrics"].items()
-    assert abs(estimate["value"] - whole[name]["value"]) <= 0.01

@@ -54,7 +54,7 @@ EVALUATE = {
     "--release r.npz --since r.npz": "fedcal evaluate --since",
     "--release r.npz --recall 0.9": "fedcal evaluate --recall",
     "--release r.npz --confident": "fedcal evaluate --confident",
-    "--only mcc --data heart-disease": "mcc",
+    "--only accuracy --data heart-disease": "fedcal evaluate --only",
     "--set confusion=true --data heart-disease": "confusion",
 }
 SETTINGS = ("guarantee", "confidence", "costs", "among", "weigh", "report")
