@@ -58,7 +58,8 @@ def read_rows(
                 rows, told = datasets.load(data, classes=names, labels_required=False), []
     except UserWarning:
         raise errors.InputError(
-            f"the labels of {data} are names: give --class-names, in the order of the columns"
+            f"the labels of {data} are names, and nobody has named the columns: give numbers from "
+            "0 on, or name the columns by the classes (prob_NAME)"
         ) from None
     checks.needed(f"labels of {data}", rows.labelled or None, "scores are compared with them")
     if alone:

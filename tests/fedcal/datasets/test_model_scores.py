@@ -89,7 +89,7 @@ def test_what_does_not_go_together_is_refused():
         ((FITTED, {"rows": X, "label": Y}), "unknown key 'label'; did you mean 'labels'"),
         (
             (FITTED, FRAME),
-            r"data in Python must be \(rows, labels\), or a mapping .*; got DataFrame",
+            r"data in Python must be \(rows, labels\), or .*; got DataFrame",
         ),
         ((net, (X[:, :2], Y)), "model Net, on these rows, fails: RuntimeError"),
         ((net, (gaps, Y)), "logits: nan at row"),
