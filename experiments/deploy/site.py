@@ -10,9 +10,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from contextlib import AbstractContextManager
 from pathlib import Path
+from stat import S_ISREG
 from types import FrameType
 from typing import Any
 
@@ -32,11 +32,6 @@ from fedcal.secure_aggregation.roster import Roster
 NO_CONNECTION = 305
 """Flower's exit code where the SuperLink does not take a node."""
 
-LEASE_S = 120.0
-"""Seconds after its last sign of life in which a SuperLink may refuse a node because it counts it
-as connected still; Flower's lease is some 60 s."""
-
-_LEASE = "lease"
 _TICK, _PAUSE_S, _LATER_S, _SOON = 0.2, 5.0, 30.0, 12  # after so many pauses longer ones
 _QUICK_S, _QUICK_ENDS = 10.0, 3
 _STEADY_S = 5.0  # in which a file, and the site's log, has not changed before rows are read anew
@@ -87,12 +82,12 @@ def run_site(
     flower_internals.check_flower()
     context, roster = trusted(root_certificates), Roster.read(rules["federation"])
     check_federation(state, roster.digest)
-    reader = _Rows(state, read, watched, {**rules, "server": str(fleet)})
+    site = _Site(state, read, watched, {**rules, "server": str(fleet)})
     rows, screen = read(), sys.stdout.isatty()
     # what goes into a file or a container's log tells of no rows
     doubts = rows.doubts()
     console().print("\n".join([rows.described(counts=screen), *(doubts if screen else ())]))
-    reader.prepare(rows)
+    site.prepare(rows)
     del rows
     with records_in(state) as records:
         if (why := records.refusal) not in ("", PUT_BACK):
@@ -108,9 +103,8 @@ def run_site(
             log.info("looking for %s, until it listens", fleet)
             echo.show()
             check_fleet(fleet, context, math.inf)
-            node = partial(supernode, state, fleet=str(fleet), key=key)
-            node = partial(node, root_certificates=root_certificates)
-            _Running(node, state, fleet, reader, echo).keep()
+            of = {"root_certificates": root_certificates, "key": key}
+            site.keep(lambda: supernode(state, fleet=str(fleet), **of), echo)
     except Terminated:
         log.info("stopped")
     except KeyboardInterrupt:
@@ -140,81 +134,11 @@ def check_federation(state: Path, digest: str | None) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Running:
-    """A site that runs SuperNodes, as `node_of` starts them, one after the other."""
+class _Site:
+    """A site that runs SuperNodes, as `node_of` starts them, over rows that may change.
 
-    node_of: Callable[[], contextlib.AbstractContextManager[SuperNode]]
-    state: Path
-    fleet: Address
-    rows: _Rows
-    echo: _Echo
-
-    def keep(self) -> None:
-        """Run a SuperNode, and another whenever it ends and may come back; never returns."""
-        quick, message, again = 0, "", 0
-        while True:
-            began = time.monotonic()
-            with self.node_of() as node:
-                rows = self._watch(node)
-                ended = node.ended()
-            if rows is not None:
-                self.rows.prepare(rows)
-                log.info("the file of rows has changed: it was read anew")
-                continue
-            turned_away = ended.denied or ended.code == NO_CONNECTION
-            quick = quick + 1 if time.monotonic() - began < _QUICK_S and not turned_away else 0
-            words = self._may_come_back(ended, quick)
-            again = again + 1 if words == message else 0
-            if not again:
-                log.info(words)
-                self.echo.show()
-            message = words
-            time.sleep(_LATER_S if again > _SOON else _PAUSE_S)
-
-    def _watch(self, node: SuperNode) -> SiteRows | None:
-        """Show the site's log while the node runs; remember when it was last connected.
-
-        Returns rows that take the place of the node's, or None once it has ended.
-        """
-        connected = False
-        while node.poll() is None:
-            if connected:
-                (self.state / _LEASE).touch()
-            elif node.connected():
-                connected = True
-                log.info("connected to %s: waiting for questions", self.fleet)
-            if node.stuck():
-                return None
-            if (rows := self.rows.renewed()) is not None:
-                return rows
-            node.bound_log()
-            self.echo.show()
-            time.sleep(_TICK)
-        return None
-
-    def _may_come_back(self, ended: Ended, quick: int) -> str:
-        """Return what the site waits for now; FedcalError if waiting will not help."""
-        lease, at = self.state / _LEASE, self.fleet
-        seen = lease.stat().st_mtime if lease.exists() else 0.0
-        if ended.denied:
-            words = f"{at} does not accept this site's signature: most likely the clocks of the two"
-            words += " machines differ (5 s ahead or 305 s behind is too much)"
-        elif ended.code == NO_CONNECTION and time.time() - seen <= LEASE_S:
-            known = "the SuperLink counts this site as connected still, it seems"
-            return f"{known}: trying for two minutes"
-        elif ended.code == NO_CONNECTION:
-            words = f"{at} does not know this site's key yet, or no longer: ask the coordinator"
-        elif quick >= _QUICK_ENDS:
-            why = f"{ended.words[:200]}; its log is {self.state / FLOWER_LOG}"
-            raise FedcalError(f"the SuperNode ends again and again: {why}")
-        else:
-            return f"the connection to {at} has ended: connecting again"
-        return f"the SuperLink at {words}. Trying again"
-
-
-class _Rows:
-    """The rows of a site, and others once a file has changed; `rules` are those of `prepare`."""
+    `rules` are those of `prepare`.
+    """
 
     def __init__(
         self, state: Path, read: Callable[[], SiteRows], file: Path, rules: dict[str, Any]
@@ -227,7 +151,48 @@ class _Rows:
         """Write rows where messages are answered."""
         prepare(self._state, rows.shards, names=rows.names, test=rows.test, **self._rules)
 
-    def renewed(self) -> SiteRows | None:
+    def keep(self, node_of: Callable[[], AbstractContextManager[SuperNode]], echo: _Echo) -> None:
+        """Run a SuperNode, and another whenever it ends and may come back; never returns."""
+        quick, message, again = 0, "", 0
+        while True:
+            began = time.monotonic()
+            with node_of() as node:
+                rows = self._watch(node, echo)
+                ended = node.ended()
+            if rows is not None:
+                self.prepare(rows)
+                log.info("the file of rows has changed: it was read anew")
+                continue
+            turned_away = ended.denied or ended.code == NO_CONNECTION
+            quick = quick + 1 if time.monotonic() - began < _QUICK_S and not turned_away else 0
+            if quick >= _QUICK_ENDS:
+                why = f"{ended.words[:200]}; its log is {self._state / FLOWER_LOG}"
+                raise FedcalError(f"the SuperNode ends again and again: {why}")
+            words = _why(ended).format(self._rules["server"])
+            again = again + 1 if words == message else 0
+            if not again:
+                log.info(words)
+                echo.show()
+            message = words
+            time.sleep(_LATER_S if again > _SOON else _PAUSE_S)
+
+    def _watch(self, node: SuperNode, echo: _Echo) -> SiteRows | None:
+        """Show the site's log while the node runs.
+
+        Returns rows that take the place of the node's, or None once it has ended.
+        """
+        connected = False
+        while node.poll() is None and not node.stuck():
+            if not connected and (connected := node.connected()):
+                log.info("connected to %s: waiting for questions", self._rules["server"])
+            if (rows := self._renewed()) is not None:
+                return rows
+            node.bound_log()
+            echo.show()
+            time.sleep(_TICK)
+        return None
+
+    def _renewed(self) -> SiteRows | None:
         """Return the rows of a file that has changed, once it is steady and nobody asks for rows.
 
         Of rows that cannot be used the log says nothing but that: those of before stay.
@@ -248,13 +213,10 @@ class _Rows:
             return None
 
     def _stamp(self) -> tuple[int, ...] | None:
-        if not self._file.is_file():
-            return None
-        try:
-            status = self._file.stat()
-        except OSError:  # it is replaced right now
-            return None
-        return status.st_mtime_ns, status.st_size, status.st_ino
+        with contextlib.suppress(OSError):  # there is none, or it is replaced right now
+            if S_ISREG((status := self._file.stat()).st_mode):
+                return status.st_mtime_ns, status.st_size, status.st_ino
+        return None
 
     def _idle(self) -> bool:
         """Return whether no run is under way here, or none that was heard of for long."""
@@ -268,7 +230,22 @@ class _Rows:
             return False
 
 
-class _Echo(contextlib.AbstractContextManager["_Echo"]):
+def _why(ended: Ended) -> str:
+    """Return what the site waits for now; {} stands for the server."""
+    if ended.denied:
+        return (
+            "the SuperLink at {} does not accept this site's signature: most likely the clocks of "
+            "the two machines differ (5 s ahead or 305 s behind is too much). Trying again"
+        )
+    if ended.code == NO_CONNECTION:
+        return (
+            "the SuperLink at {} does not take this site: it counts it as connected still, for two "
+            "minutes at most, or it does not know its key (ask the coordinator). Trying again"
+        )
+    return "the connection to {} has ended: connecting again"
+
+
+class _Echo(AbstractContextManager["_Echo"]):
     """Shows on stdout what the site's log gains; other processes write to it and rotate it."""
 
     def __init__(self, path: Path) -> None:
