@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from fedcal import calibrators, mechanisms
-from fedcal.core import checks, numerics, pages, types
-from fedcal.core.errors import InputError
+from fedcal.core import checks, numerics, pages
+from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards
 from fedcal.datasets.site_csv import AS_IT_IS, Reading
 from fedcal.evaluation import histogram, page
@@ -25,7 +25,7 @@ from fedcal.evaluation.sites.site_tests import Sites, ranking
 from fedcal.experiments.deploy.rows import read_rows, shards_of
 from fedcal.experiments.report.page import words
 from fedcal.experiments.runs import folders, result
-from fedcal.metrics.buckets import bucket_of, check_score, equal_width, score_and_outcome
+from fedcal.metrics.binning import bucket_of, check_score, equal_width, score_and_outcome
 from fedcal.personal import at_site
 from fedcal.personal.posterior import SitePrior, identity_prior
 from fedcal.personal.prior import site_priors
@@ -165,7 +165,7 @@ def _shown(value: float | str | None) -> pages.Entry:
     return "< 0.0001" if 0 < value < 5e-5 else round(value, 4) or 0
 
 
-def _weights(shards: Shards) -> types.Floats:
+def _weights(shards: Shards) -> numerics.Floats:
     return shards.weights(int(shards.subjects is not None))
 
 
@@ -193,10 +193,10 @@ class _Rows:
     who: str
 
     @cached_property
-    def weights(self) -> types.Floats:
+    def weights(self) -> numerics.Floats:
         return _weights(self.shards)
 
-    def mean(self, values: types.Floats) -> tuple[float, float | None]:
+    def mean(self, values: numerics.Floats) -> tuple[float, float | None]:
         """Weighted mean and its standard error; subjects, not their rows, are independent."""
         mean = float(self.weights @ values / self.weights.sum())
         who = np.arange(len(values)) if self.shards.subjects is None else self.shards.subjects
@@ -205,7 +205,7 @@ class _Rows:
         n, total = len(slack), float(self.weights.sum())
         return mean, math.sqrt(slack @ slack * n / (n - 1)) / total if n > 1 else None
 
-    def losses(self, probs: types.Floats) -> types.Floats:
+    def losses(self, probs: numerics.Floats) -> numerics.Floats:
         return -numerics.label_entries(numerics.logits_from_probs(probs), self.shards.labels)
 
     @cached_property
@@ -225,7 +225,7 @@ class _Rows:
         own |= {"its standard error": error, "log loss": self.mean(self.losses(shards.probs))[0]}
         return own | {"calibration slope": None if slope is None else float(slope[1])}
 
-    def tried(self, prior: SitePrior) -> tuple[dict[str, Any], at_site.AtSite, types.Floats]:
+    def tried(self, prior: SitePrior) -> tuple[dict[str, Any], at_site.AtSite, numerics.Floats]:
         """Fit with a prior: numbers, the fit, each row's probabilities by the other folds' fit."""
         at = at_site.recalibrated(self.shards, [prior], self.weights)
         probs = at_site.cross_validated(self.shards, [prior], self.weights)
@@ -247,7 +247,7 @@ class _Rows:
         return record | {"versions": result.versions()}, told
 
     def parts(
-        self, numbers: Mapping[str, Any], views: Mapping[str, types.Floats], note: str
+        self, numbers: Mapping[str, Any], views: Mapping[str, numerics.Floats], note: str
     ) -> tuple[pages.Part, ...]:
         """Return a table of exact numbers and, if there is one, the reliability curve."""
         score, edges, counted = check_score("", self.shards.classes), equal_width(_BUCKETS), {}

@@ -18,8 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedcal.core.checks import like, whole
-from fedcal.core.errors import damaged, system_errors
+from fedcal.core.checks import damaged, like, system_errors, whole
 from fedcal.storage.atomic import must_not_exist
 
 CA_LIVES = 10

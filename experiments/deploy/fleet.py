@@ -14,7 +14,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fedcal.core.errors import FedcalError, InputError, damaged, system_errors
+from fedcal.core.checks import FedcalError, InputError, damaged, system_errors
 
 _CONNECT_S, _PAUSE_S = 5.0, 1.0
 _HOST = re.compile(r"[A-Za-z0-9_.:][A-Za-z0-9_.:%-]*")  # a study's file may be a stranger's

@@ -1,13 +1,11 @@
-"""`fedcal site start`: rows of one site, a SuperNode over them, and what is said meanwhile."""
+"""The loop of `fedcal site start`: SuperNodes over rows of one site, and its log on the screen."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -16,17 +14,14 @@ from stat import S_ISREG
 from types import FrameType
 from typing import Any
 
-from fedcal.clients.site.policy import CPU_SECONDS, Policy
+from fedcal.clients.site.policy import CPU_SECONDS
 from fedcal.clients.site.prepared import FEDERATION
 from fedcal.clients.site.preparing import prepare
-from fedcal.clients.site.site_log import LOG, LOGGER, log_to
-from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
-from fedcal.core import flower_internals
-from fedcal.core.errors import FedcalError, InputError
-from fedcal.experiments.deploy.fleet import Address, check_fleet, trusted
+from fedcal.clients.site.site_log import LOG, LOGGER
+from fedcal.clients.site.store import RECORDS, records_in
+from fedcal.core.checks import FedcalError, InputError
 from fedcal.experiments.deploy.rows import SiteRows
-from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
-from fedcal.experiments.report.terminal import Stopped, console
+from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode
 from fedcal.secure_aggregation.roster import Roster
 
 NO_CONNECTION = 305
@@ -38,78 +33,6 @@ _STEADY_S = 5.0  # in which a file, and the site's log, has not changed before r
 _FORGOTTEN_S = CPU_SECONDS + 300.0  # an answer takes less, and then another message comes
 
 log = logging.getLogger(LOGGER)
-
-
-def run_site(
-    read: Callable[[], SiteRows],
-    *,
-    fleet: Address,
-    root_certificates: Path,
-    key: Path,
-    state: Path,
-    watched: Path,
-    **rules: Any,
-) -> None:
-    """Prepare the rows, start a SuperNode over them and keep it running until a signal comes.
-
-    It waits for a SuperLink that is not up yet, does not know this site's key yet, or whose clock
-    differs.
-
-    Parameters
-    ----------
-    read
-        reads the rows and checks them
-    fleet
-        the SuperLink's Fleet API
-    root_certificates, key
-        files: what the SuperLink's certificate is verified by, and what this site signs with
-    state
-        the site's folder
-    watched
-        once this file has changed, and no run is under way, the rows are read anew
-    rules
-        `policy`, `terms`, `federation` and `sign_key`, as `prepare` takes them
-
-    Raises
-    ------
-    InputError
-        If sites do not run with this Flower, or an argument is not allowed.
-    FedcalError
-        If what listens there is no SuperLink to be trusted, or Flower ends again and again.
-    Stopped
-        Ctrl-C. SIGTERM just ends it.
-    """
-    flower_internals.check_flower()
-    context, roster = trusted(root_certificates), Roster.read(rules["federation"])
-    check_federation(state, roster.digest)
-    site = _Site(state, read, watched, {**rules, "server": str(fleet)})
-    rows, screen = read(), sys.stdout.isatty()
-    # what goes into a file or a container's log tells of no rows
-    doubts = rows.doubts()
-    console().print("\n".join([rows.described(counts=screen), *(doubts if screen else ())]))
-    site.prepare(rows)
-    del rows
-    with records_in(state) as records:
-        if (why := records.refusal) not in ("", PUT_BACK):
-            raise InputError(f"{state / RECORDS} {why}")
-    log_to(state / LOG)
-    try:
-        with until_terminated(), _Echo(state / LOG) as echo:
-            log.info("a site of the federation %s, digest %s", roster.name, roster.digest)
-            for line in Policy.read(rules["policy"]).described():
-                log.info(line)
-            if why:
-                log.warning("the records of this site %s", why)
-            log.info("looking for %s, until it listens", fleet)
-            echo.show()
-            check_fleet(fleet, context, math.inf)
-            of = {"root_certificates": root_certificates, "key": key}
-            site.keep(lambda: supernode(state, fleet=str(fleet), **of), echo)
-    except Terminated:
-        log.info("stopped")
-    except KeyboardInterrupt:
-        log.info("stopped")
-        raise Stopped("the site is stopped; the same command starts it again") from None
 
 
 def check_federation(state: Path, digest: str | None) -> None:
@@ -134,15 +57,22 @@ def check_federation(state: Path, digest: str | None) -> None:
         )
 
 
-class _Site:
-    """A site that runs SuperNodes, as `node_of` starts them, over rows that may change.
+class Site:
+    """A site that runs SuperNodes over its rows, those of another file once it has changed.
 
-    `rules` are those of `prepare`.
+    Parameters
+    ----------
+    state
+        the site's folder
+    read
+        reads the rows and checks them
+    file
+        once it has changed, and no run is under way, the rows are read anew
+    rules
+        `policy`, `terms`, `federation`, `sign_key` and `server`, as `prepare` takes them
     """
 
-    def __init__(
-        self, state: Path, read: Callable[[], SiteRows], file: Path, rules: dict[str, Any]
-    ) -> None:
+    def __init__(self, state: Path, read: Callable[[], SiteRows], file: Path, **rules: Any) -> None:
         self._state, self._read, self._file, self._rules = state, read, file, rules
         self._known = self._seen = self._stamp()
         self._since = time.monotonic()
@@ -151,8 +81,12 @@ class _Site:
         """Write rows where messages are answered."""
         prepare(self._state, rows.shards, names=rows.names, test=rows.test, **self._rules)
 
-    def keep(self, node_of: Callable[[], AbstractContextManager[SuperNode]], echo: _Echo) -> None:
-        """Run a SuperNode, and another whenever it ends and may come back; never returns."""
+    def keep(self, node_of: Callable[[], AbstractContextManager[SuperNode]], echo: Echo) -> None:
+        """Run a SuperNode, and another whenever it ends and may come back; never returns.
+
+        It waits for a SuperLink that does not know this site's key yet, or whose clock differs.
+        Raises FedcalError if Flower ends again and again.
+        """
         quick, message, again = 0, "", 0
         while True:
             began = time.monotonic()
@@ -176,7 +110,7 @@ class _Site:
             message = words
             time.sleep(_LATER_S if again > _SOON else _PAUSE_S)
 
-    def _watch(self, node: SuperNode, echo: _Echo) -> SiteRows | None:
+    def _watch(self, node: SuperNode, echo: Echo) -> SiteRows | None:
         """Show the site's log while the node runs.
 
         Returns rows that take the place of the node's, or None once it has ended.
@@ -245,7 +179,7 @@ def _why(ended: Ended) -> str:
     return "the connection to {} has ended: connecting again"
 
 
-class _Echo(AbstractContextManager["_Echo"]):
+class Echo(AbstractContextManager["Echo"]):
     """Shows on stdout what the site's log gains; other processes write to it and rotate it."""
 
     def __init__(self, path: Path) -> None:

@@ -34,8 +34,8 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.core import checks, parallel
-from fedcal.core.errors import FedcalError, InputError, Interrupted, system_errors
+from fedcal.core import checks, numerics
+from fedcal.core.checks import FedcalError, InputError, Interrupted, system_errors
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.files import write_folder
@@ -124,7 +124,7 @@ def pool_of(
     if checks.one_of("engine", engine, ("inline", "ray")) == "ray":
         return on_ray(jobs, ray_address)
     checks.unused("the engine is not ray", ray_address=ray_address)
-    return contextlib.nullcontext(partial(here, jobs=jobs or parallel.usable_cores()))
+    return contextlib.nullcontext(partial(here, jobs=jobs or numerics.usable_cores()))
 
 
 def here(runs: Sequence[Run], sources: Sources, work: Work, *, jobs: int) -> Generator[Row]:

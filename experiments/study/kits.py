@@ -27,7 +27,7 @@ import tomli_w
 
 from fedcal import __version__
 from fedcal.core import checks, flower_internals
-from fedcal.core.errors import FedcalError, InputError, system_errors
+from fedcal.core.checks import FedcalError, InputError, system_errors
 from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
 from fedcal.experiments.deploy import certificates, fleet
 from fedcal.experiments.deploy.run import Control, control

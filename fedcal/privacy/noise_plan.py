@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import one_of, unused
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, one_of, unused
 from fedcal.core.fields import strict
-from fedcal.core.streams import Purpose, key_of, stream
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers, Purpose, key_of, stream
 from fedcal.mechanisms import MECHANISMS, Mechanism, Noise, Sum, samplers
 from fedcal.privacy.federation import Federation as Federation  # also found here
 from fedcal.privacy.federation import amplifying_rate

@@ -9,9 +9,9 @@ from typing import Any
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
-from fedcal.core.errors import RoundFailed
+from fedcal.core.checks import RoundFailed
 from fedcal.core.flower_internals import get_all_nested_objects
-from fedcal.core.printable import listed
+from fedcal.core.naming import listed
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5
 """Seconds between looks for replies; Flower's own grid looks every three seconds."""

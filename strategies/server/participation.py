@@ -14,8 +14,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 
 from fedcal.core import fields, flower_internals
-from fedcal.core.errors import InputError, RoundFailed
-from fedcal.core.printable import listed, printable
+from fedcal.core.checks import InputError, RoundFailed
+from fedcal.core.naming import listed, printable
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.server.exchange import message
 from fedcal.training.networks import shape_of

@@ -12,7 +12,7 @@ from fedcal.clients import answers
 from fedcal.clients.answers import answer, contribute
 from fedcal.clients.questions.histograms import BinOutcomes, OutcomeCell
 from fedcal.clients.questions.search import AccuracyGap, ClippedNLL
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.privacy.curator import Curator

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import product
 from typing import Any
 
-from fedcal.core import checks, streams
-from fedcal.core.errors import InputError
+from fedcal.core import checks, numerics
+from fedcal.core.checks import InputError
 from fedcal.core.fields import Count
 from fedcal.core.options import RUNNING, SITES, Option, Options, option, options_of
 from fedcal.experiments.report.families import family_of
@@ -159,7 +159,7 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        streams.check_seed(self.seed + self.seeds - 1)
+        numerics.check_seed(self.seed + self.seeds - 1)
         known = dict[str, None]()
         for variant in self.variants:
             Config(method=variant.method, set=variant.settings)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import NamedTuple
 
 from fedcal import partition
-from fedcal.core import checks, errors
+from fedcal.core import checks
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs import jobs, load
@@ -67,7 +67,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
         if not cell.variant.baseline:
             try:
                 c, job = _with_effect(cell, shards, names)
-            except errors.InputError as e:
+            except checks.InputError as e:
                 left_out.append((cell, str(e)))
                 continue
             plan = job.plan
@@ -91,7 +91,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
         cells.setdefault(_meaning(cell), cell)
     for cell, why in left_out:
         if not _asked(cell) <= used:
-            raise errors.InputError(f"{cell.name}: {why}")
+            raise checks.InputError(f"{cell.name}: {why}")
     unread = {name: value for name, value in idle.items() if name not in read}
     checks.unused("no run of this comparison reads it", **unread)
     if left_out:
@@ -102,7 +102,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
         warnings.warn(text, stacklevel=3)
     if few := [cell for cell in cells.values() if cell.little]:
         text = f"lines are unlikely to help ({len(few)}), the first {few[0].name}: {few[0].little}"
-        warnings.warn(text, errors.TooLittle, stacklevel=3)
+        warnings.warn(text, checks.TooLittle, stacklevel=3)
     return Resolved(list(cells.values()), left_out)
 
 
@@ -117,7 +117,7 @@ def _with_effect(cell: Cell, shards: Shards, names: tuple[str, ...]) -> tuple[Co
         try:
             job = jobs.job_of(*jobs.resolved(config, shards, names))
             job.plan  # noqa: B018  making it refuses what is not allowed
-        except errors.NoEffect as e:
+        except checks.NoEffect as e:
             if e.name in cell.variant.settings or e.name not in config.set:
                 raise
             config = replace(config, set={k: v for k, v in config.set.items() if k != e.name})

@@ -8,7 +8,7 @@ from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import pages, printable
+from fedcal.core import naming, pages
 from fedcal.experiments.report import families
 from fedcal.experiments.report.figures.curves import differing
 from fedcal.experiments.runs.comparison.grid import Cell
@@ -183,7 +183,7 @@ def harmed(lines: Sequence[Line]) -> str:
         if after["mean"] - before["mean"] > max(before["std"], after["std"]):
             budget = "no privacy" if math.isinf(line["epsilon"]) else f"epsilon {line['epsilon']:g}"
             worse.append(f"{line['label']} with {budget}")
-    named = printable.listed(worse, most=5)
+    named = naming.listed(worse, most=5)
     return f"Worse than the model itself, in log loss: {named}." if worse else ""
 
 
