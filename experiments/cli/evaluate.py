@@ -1,6 +1,6 @@
 """Evaluate how good and how well calibrated a model is, from one private release.
 
-Or read an earlier release again: another threshold, a calibrator, drift.
+Or read an earlier release again: another threshold, a calibrator.
 """
 
 from collections.abc import Iterator
@@ -19,17 +19,14 @@ from fedcal.experiments.runs.config import Config, load_config, merge
 def command(
     *,
     calibrator: Path | None = None,
-    only: str | None = None,
     by: str = "none",
     threshold: float | None = None,
     score: str | None = None,
     bins: int | None = None,
-    estimand: str | None = None,
     rows_per_subject: int | None = None,
     release: Path | None = None,
     at: str | None = None,
     calibrate: str | None = None,
-    since: Path | None = None,
     config: parameters.ConfigFile = None,
     out: Path | None = None,
     overwrite: parameters.Overwrite = False,
@@ -44,8 +41,6 @@ def command(
     -----------------
     calibrator
         Evaluate the model before and after this calibrator.npz.
-    only
-        accuracy: spend the complete budget on this metric, for more exact values.
     by
         none | site | group: evaluate by client, or by the column group.
     threshold
@@ -54,8 +49,6 @@ def command(
         positive | confidence | classes (default: positive for two classes, else confidence).
     bins
         Number of score buckets (default: 240).
-    estimand
-        Target of the intervals: rows | these (default: rows).
     rows_per_subject
         Unit subject: 1: each subject counts once | R: each row counts, up to R rows of a subject,
         at R times the noise (default: 1).
@@ -68,8 +61,6 @@ def command(
         Find the threshold with 'recall>=SHARE' or 'precision>=SHARE'.
     calibrate
         Fit a calibrator, written to --out: platt | beta.
-    since
-        Test for changes since this earlier release.npz.
 
     Files and output
     ----------------
@@ -83,8 +74,8 @@ def command(
     fedcal evaluate --calibrator run/calibrator.npz --epsilon 1
     fedcal evaluate --release run/release.npz --at 'recall>=0.95'
     """
-    of_runs: dict[str, Any] = {"calibrator": calibrator, "score": score, "bins": bins, "only": only}
-    of_runs |= {"estimand": estimand, "rows_per_subject": rows_per_subject}
+    of_runs: dict[str, Any] = {"calibrator": calibrator, "score": score, "bins": bins}
+    of_runs["rows_per_subject"] = rows_per_subject
     if release is not None:
         given = {**options, **of_runs, "by": None if by == "none" else by}
         checks.unused("--release reads what a run left", **given, config=config)
@@ -94,12 +85,12 @@ def command(
         elif out is not None:
             folders.claim(out, folders.READING, overwrite=overwrite, report=not no_report)
         how: Any = calibrate  # checked where it is used
-        found = rereading.reread(release, threshold=threshold, at=at, calibrate=how, since=since)
+        found = rereading.reread(release, threshold=threshold, at=at, calibrate=how)
         if out is not None:
             found.save(out, report=not no_report)
         terminal.show(_shown(found, release, out), found.to_json, json=json, quiet=quiet)
         return
-    of_releases = {"at": at, "calibrate": calibrate, "since": since}
+    of_releases = {"at": at, "calibrate": calibrate}
     checks.unused("it reads an earlier run's release: give --release FILE", **of_releases)
     own = {"set": jobs.settings(by, threshold=threshold, **of_runs)}
     base = {"method": jobs.METHOD, **own}
@@ -126,7 +117,7 @@ def _shown(
             yield part
     if asked is not None:
         yield "All that it says: --release alone, --json, or a folder as --out."
-    about = (reading.not_compared, simulate.about_intervals(content), *reading.release.privacy[:1])
+    about = (simulate.about_intervals(content), *reading.release.privacy[:1])
     yield from filter(None, about)
     if out is not None:
         what = "" if reading.calibrator is None else "calibrator "

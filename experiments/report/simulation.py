@@ -11,9 +11,8 @@ from fedcal.conformal.coverage import FEW_CLASSES
 from fedcal.core import checks, pages
 from fedcal.core.pages import Part, Table, Text
 from fedcal.datasets import is_shipped
-from fedcal.evaluation.by_group import change_table
 from fedcal.evaluation.intervals import from_json
-from fedcal.evaluation.page import whole
+from fedcal.evaluation.page import change_table, whole
 from fedcal.experiments.report import labels, page
 from fedcal.experiments.report.figures import diagrams
 from fedcal.experiments.report.figures.curves import rounds_sheet

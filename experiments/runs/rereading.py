@@ -1,16 +1,18 @@
-"""A release read again: another threshold, a calibrator, drift. No run, and no further charge."""
+"""A release read again: another threshold, a calibrator. No run, and no further charge."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedcal.calibrators.score_map import Curve, ScoreLogistic, calibrator_from
 from fedcal.core import checks, naming, pages
 from fedcal.datasets import is_shipped
-from fedcal.evaluation import by_group, drift, intervals, page, thresholds
+from fedcal.evaluation import intervals, page, thresholds
 from fedcal.evaluation.estimates import METRICS
-from fedcal.evaluation.findings import ESTIMANDS, Findings
+from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.runs import folders, result
 from fedcal.metrics.names import heading
@@ -20,16 +22,6 @@ _WHOLE = ("positive", "confidence")
 """Scores of all rows, and not of each class."""
 
 ALL = ("model", "", "")
-
-_CHANGES = {
-    "score": "distribution of the score",
-    "calibration": "outcome at a given score",
-    "prevalence": "share of the outcome",
-}
-_P_VALUES = (
-    "A p-value is the probability of as large a change from sampling and noise alone; each "
-    "stands alone."
-)
 
 
 @dataclass(frozen=True)
@@ -48,10 +40,6 @@ class Reading:
         the threshold for a wanted precision, recall or cost, if one was asked for
     calibrator
         made of it, if one was asked for
-    changes
-        since an earlier release: tests by name; {} if none was given
-    unknown
-        what a release does not say, and so was not compared
     """
 
     path: Path
@@ -60,17 +48,12 @@ class Reading:
     threshold: float | None
     chosen: thresholds.Threshold | None
     calibrator: ScoreLogistic | None
-    changes: Mapping[str, drift.Change]
-    unknown: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return metrics in the form of `result.json`, and the chosen threshold."""
         content, names = self.found.to_json(), self.release.class_names
         if self.chosen is not None:
             content["chosen"] = self.chosen.to_json()
-        if self.changes:
-            content["changes"] = {name: change.to_json() for name, change in self.changes.items()}
-            content["not_compared"] = list(self.unknown)
         content["class_names"] = None if names is None else list(names)
         return {**content, "statement": list(self.release.privacy)}
 
@@ -81,7 +64,6 @@ class Reading:
         return [
             *(self.asked or ()),
             *page.parts(self.found, release.histograms, release.class_names),
-            *by_group.group_parts(self.found, release.histograms),
         ]
 
     @property
@@ -103,14 +85,6 @@ class Reading:
                 at_threshold = (name for name, kind in METRICS.items() if kind.at_threshold)
                 at = {name: metrics[name] for name in at_threshold if name in metrics}
                 tables.append(self._estimates(self.threshold, at, which))
-        if self.changes:
-            heads = ("what", "change, %", "p-value")
-            rows = [
-                (_CHANGES[name], f"{100 * test.change:.2f}", page.p_shown(test.p_value, test.floor))
-                for name, test in self.changes.items()
-            ]
-            note = f"{_P_VALUES} {self.not_compared}".rstrip()
-            tables.append(pages.Table("Since the earlier release", heads, rows, note))
         return tables if tables or self.calibrator is not None else None
 
     def _estimates(
@@ -127,13 +101,6 @@ class Reading:
         rows = [(heading(name, "positive"), *page.texts(name, e)) for name, e in estimates.items()]
         heads = ("metric", "value", "95 % interval")
         return pages.Table(f"Threshold {threshold:.6g} of the {of}{which}", heads, rows, note)
-
-    @property
-    def not_compared(self) -> str:
-        """A sentence; "" = all that must be equal was."""
-        if not self.unknown:
-            return ""
-        return f"Not compared, because a file does not say: {', '.join(self.unknown)}."
 
     def save(self, out: Path, *, report: bool = True) -> None:
         """Write the calibrator, if one was made, as a file; else all that was read into a folder.
@@ -167,7 +134,6 @@ def reread(
     threshold: float | None = None,
     at: str | None = None,
     calibrate: Curve | None = None,
-    since: str | Path | None = None,
 ) -> Reading:
     """Read a release again.
 
@@ -181,8 +147,6 @@ def reread(
         what is wanted of a threshold, such as "recall>=0.95" or "precision>=0.9"
     calibrate
         "platt" or "beta": make such a calibrator
-    since
-        an earlier release of the same score: test whether anything has changed
 
     Raises
     ------
@@ -206,13 +170,7 @@ def reread(
     findings = release.findings(threshold)
     if chosen is not None:
         findings, chosen = _joined(findings, chosen)
-    read = Reading(path_of(path), release, findings, wished, chosen, made, {})
-    if since is None:
-        return read
-    earlier = read_release(since)
-    unknown = comparable(earlier, release)
-    changes = drift.drift_between(earlier.histograms[ALL], release.histograms[ALL])
-    return replace(read, changes=changes, unknown=unknown)
+    return Reading(path_of(path), release, findings, wished, chosen, made)
 
 
 def _joined(
@@ -242,7 +200,7 @@ def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
         elif before != now:
             differences.append(f"{name} ({before}, now {now})")
     one, another = (release.question for release in (earlier, later))
-    if not drift.same_edges(one.bucket_edges, another.bucket_edges):
+    if not np.array_equal(*(np.round(of.bucket_edges, 9) for of in (one, another))):
         differences.append(f"buckets ({one.buckets}, now {another.buckets} with other edges)")
     if one.calibrator != another.calibrator and bool(one.calibrator) == bool(another.calibrator):
         differences.append("calibrator (two different ones)")
@@ -271,5 +229,4 @@ def _facts(release: ScoreRelease) -> dict[str, str | None]:
         "scores": "logits" if release.input == "logits" else "probabilities",
         "calibrator": "with one" if asked.calibrator else "without",
         "weighting": release.weighting.words,
-        "estimand": ESTIMANDS[release.estimand],
     }
