@@ -3,12 +3,12 @@
 Or read an earlier release again: another threshold, a calibrator.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedcal.core import checks, naming, pages
+from fedcal.evaluation import page
 from fedcal.experiments.cli import parameters, simulate
 from fedcal.experiments.report import headline, terminal
 from fedcal.experiments.runs import folders, jobs, rereading
@@ -25,7 +25,6 @@ def command(
     bins: int | None = None,
     rows_per_subject: int | None = None,
     release: Path | None = None,
-    at: str | None = None,
     calibrate: str | None = None,
     config: parameters.ConfigFile = None,
     out: Path | None = None,
@@ -57,41 +56,54 @@ def command(
     ------------------------------------------
     release
         Read the release.npz of an earlier run again.
-    at
-        Find the threshold with 'recall>=SHARE' or 'precision>=SHARE'.
     calibrate
         Fit a calibrator, written to --out: platt | beta.
 
     Files and output
     ----------------
     out
-        Folder for result files; with --calibrate a file.
+        Folder for result files; with --release --calibrate a file.
 
     Examples
     --------
     fedcal evaluate --data imdb-binary --epsilon 1 --unit example --out run
     fedcal evaluate --data rows.npz --by group --epsilon 1 --unit example
     fedcal evaluate --calibrator run/calibrator.npz --epsilon 1
-    fedcal evaluate --release run/release.npz --at 'recall>=0.95'
+    fedcal evaluate --release run/release.npz --threshold 0.3
     """
     of_runs: dict[str, Any] = {"calibrator": calibrator, "score": score, "bins": bins}
     of_runs["rows_per_subject"] = rows_per_subject
     if release is not None:
         given = {**options, **of_runs, "by": None if by == "none" else by}
         checks.unused("--release reads what a run left", **given, config=config)
+        checks.unused("only --calibrate writes a file", out=out if calibrate is None else None)
+        read = rereading.read_release(release)
+        written = ""
         if calibrate is not None:
-            out = checks.needed("--out FILE", out, "--calibrate writes a calibrator to a file")
-            folders.claim_file(out, overwrite=overwrite)
-        elif out is not None:
-            folders.claim(out, folders.READING, overwrite=overwrite, report=not no_report)
-        how: Any = calibrate  # checked where it is used
-        found = rereading.reread(release, threshold=threshold, at=at, calibrate=how)
-        if out is not None:
-            found.save(out, report=not no_report)
-        terminal.show(_shown(found, release, out), found.to_json, json=json, quiet=quiet)
+            file = checks.needed("--out FILE", out, "--calibrate writes a calibrator to a file")
+            folders.claim_file(file, overwrite=overwrite)
+            curve: Any = calibrate  # checked where it is used
+            rereading.calibrator_of(read, curve).save(file)
+            written = f"calibrator written to {file}"
+        found, names = read.findings(threshold), read.class_names
+        content = {**found.to_json(), "class_names": None if names is None else list(names)}
+        told = [
+            f"{release} read again: no run, and no further charge",
+            "" if names is None else naming.in_a_line(names),
+            *(
+                replace(part, note="")
+                for part in page.parts(found, read.histograms, names)
+                if isinstance(part, pages.Table)
+            ),
+            simulate.about_intervals(content),
+            *read.privacy[:1],
+            written,
+            headline.headline(content),
+        ]
+        record = {**content, "statement": list(read.privacy)}
+        terminal.show(filter(None, told), record, json=json, quiet=quiet)
         return
-    of_releases = {"at": at, "calibrate": calibrate}
-    checks.unused("it reads an earlier run's release: give --release FILE", **of_releases)
+    checks.unused("it reads an earlier run's release: give --release FILE", calibrate=calibrate)
     own = {"set": jobs.settings(by, threshold=threshold, **of_runs)}
     base = {"method": jobs.METHOD, **own}
     known = merge(base, options) if config is None else load_config(config, own, options)
@@ -100,26 +112,3 @@ def command(
     simulate.run_and_show(
         known, out, overwrite=overwrite, report=not no_report, quiet=quiet, json=json
     )
-
-
-def _shown(
-    reading: rereading.Reading, release: Path, out: Path | None
-) -> Iterator[str | pages.Part]:
-    """Yield what is printed of a release that was read again."""
-    yield f"{release} read again: no run, and no further charge"
-    if reading.release.class_names is not None:
-        yield naming.in_a_line(reading.release.class_names)
-    content, asked = reading.to_json(), reading.asked
-    for part in reading.parts if asked is None else asked:
-        if asked is None and isinstance(part, pages.Table):
-            yield replace(part, note="")
-        else:
-            yield part
-    if asked is not None:
-        yield "All that it says: --release alone, --json, or a folder as --out."
-    about = (simulate.about_intervals(content), *reading.release.privacy[:1])
-    yield from filter(None, about)
-    if out is not None:
-        what = "" if reading.calibrator is None else "calibrator "
-        yield f"{what}written to {out}"
-    yield headline.headline(content)

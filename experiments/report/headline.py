@@ -24,7 +24,7 @@ from fedcal.personal.posterior import HARM
 from fedcal.strategies.server import participation
 
 Result = Mapping[str, Any]
-"""The content of `result.json`, or of `reading.json`."""
+"""The content of `result.json`, or what of it a release that is read again says."""
 
 MOST_NAMED = 3
 """Groups that are named for one kind of error; of more, the worst."""

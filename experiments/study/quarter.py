@@ -209,7 +209,7 @@ def _since(
     elif earlier["rehearsal"] != facts.rehearsal or not sites:
         why = "one of the two is a rehearsal, or no site took part in both"
     try:
-        rereading.comparable(before, release)
+        rereading.check_comparable(before, release)
     except InputError as e:
         why = why or str(e)
     return {**{key: earlier[key] for key in KEPT}, "why": why, "sites": sites}

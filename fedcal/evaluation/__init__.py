@@ -12,7 +12,6 @@ from fedcal.evaluation.estimators.curves import (
 )
 from fedcal.evaluation.histogram import Histogram, monotone_counts
 from fedcal.evaluation.intervals import Estimate
-from fedcal.evaluation.thresholds import Threshold, choose_threshold
 
 __all__ = [
     "METRICS",
@@ -20,9 +19,7 @@ __all__ = [
     "Curve",
     "Estimate",
     "Histogram",
-    "Threshold",
     "calibrator_from",
-    "choose_threshold",
     "compare",
     "cox",
     "decision_curve",

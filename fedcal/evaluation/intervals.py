@@ -293,10 +293,6 @@ class Metric(ABC):
         scores that have it, of `positive` and `confidence`
     in_groups
         whether it is reported for each group of rows as well
-    of_choice
-        whether a chosen threshold comes with it
-    at_threshold
-        whether it depends on the threshold
     cut
         name of the metric of scores cut at 1e-4 that stands for this one of their logarithms where
         tails were not counted in nodes, or noise hides them; "" = there is none
@@ -310,8 +306,6 @@ class Metric(ABC):
     scale: ClassVar[float] = 1.0
     scores: ClassVar[tuple[str, ...]] = ("positive", "confidence")
     in_groups: ClassVar[bool] = False
-    of_choice: ClassVar[bool] = False
-    at_threshold: ClassVar[bool] = False
     cut: ClassVar[str] = ""
     threshold: float = 0.5
 

@@ -27,7 +27,7 @@ from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.experiments.runs.rereading import comparable, read_release
+from fedcal.experiments.runs.rereading import check_comparable, read_release
 from fedcal.metrics import bin_index
 from fedcal.metrics.binning import fine_tails
 from fedcal.metrics.names import heading
@@ -275,4 +275,4 @@ def test_a_release_of_before_is_read_and_is_not_compared_with_one_of_now():
     assert "confidence_log_loss" not in before.found.metrics["model"]
     now = replace(before, question=replace(before.question, edges=fine_tails(240, nodes=True)))
     with pytest.raises(InputError, match=r"buckets \(256, now 256 with other edges\)"):
-        comparable(before, now)
+        check_comparable(before, now)

@@ -224,7 +224,6 @@ class Predictions(LinearRatio):
         weights of the cells
     """
 
-    at_threshold = True
     top: ClassVar[Cells]
     bottom: ClassVar[Cells]
 
@@ -241,7 +240,7 @@ class Accuracy(Predictions):
     """Share of rows whose prediction is their outcome; at threshold 0 the share of outcome 1."""
 
     name = "accuracy"
-    in_groups = of_choice = True
+    in_groups = True
     top, bottom = (1, 0, 0, 1), (1, 1, 1, 1)
 
 
@@ -249,7 +248,7 @@ class ConditionalShare(Predictions):
     """Share among the rows of one outcome, or of one prediction."""
 
     scores = ("positive",)
-    in_groups = of_choice = True
+    in_groups = True
 
 
 class Precision(ConditionalShare):
@@ -277,7 +276,6 @@ class Prevalence(Predictions):
     """Share of rows of outcome 1."""
 
     name = "prevalence"
-    at_threshold = False
     scores = ("positive",)
     in_groups = True
     top, bottom = (0, 0, 1, 1), (1, 1, 1, 1)
@@ -287,7 +285,6 @@ class NetBenefit(LinearRatio):
     """(tp - fp t / (1 - t)) / n at threshold t (Vickers & Elkin 2006)."""
 
     name = "net_benefit"
-    at_threshold = True
     scores = ("positive",)
     bounds = (-math.inf, 1.0)
 
