@@ -1,8 +1,8 @@
-"""Claims, computed and not asserted: predicates over rows of a grid, and what becomes of them.
+"""Claims, computed and not asserted: predicates over rows, and what becomes of them.
 
-A claim about a table or figure is held against each network by itself, in the paper's own numbers
-and in ours. None = it says nothing about these rows (a method is not among them, or the paper
-prints no accuracy).
+A claim about a grid is held against each network by itself, in the paper's own numbers and in
+ours. None = it says nothing about these rows (a method is not among them, or the paper prints no
+accuracy).
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ class Claim:
 
     Attributes
     ----------
-    text
-        the sentence
-    where
-        in the paper; or "ours"
+    text, where
+        the sentence; where in the paper it stands, or "ours"
     holds
         of the rows of one network; or of all rows, if over = "all"
     over
@@ -45,16 +43,12 @@ class Verdict:
 
     Attributes
     ----------
-    key
-        of the claim; its text, where it has no other
-    text, where
-        of the claim
+    key, text, where
+        of the claim; the key is its text, where it has no other
     holds
         as the claim is meant; None = nothing here to tell it by, or no difference
-    said
-        where it holds and where not
-    printed
-        the same, in the paper's own numbers; "" where they do not tell
+    said, printed
+        where it holds and where not; the same in the paper's own numbers, "" where they do not tell
     partly
         it does not hold, but does on some network
     places
@@ -78,6 +72,11 @@ class Verdict:
             return NO_DIFFERENCE if self.places else NOT_TOLD
         return "holds" if self.holds else ("holds in part" if self.partly else "does not hold")
 
+    def __str__(self) -> str:
+        where = f" ({self.where})" if self.where else ""
+        own = f"; in the paper's own numbers {self.printed}" if self.printed else ""
+        return f"{self.word.capitalize()}: {self.text}{where} ({self.said}{own})"
+
 
 def judged(text: str, told: Told, said: str, printed: str = "") -> Verdict:
     """Return the verdict of a function on its own claim: see `spec.RowsClaim`."""
@@ -87,13 +86,7 @@ def judged(text: str, told: Told, said: str, printed: str = "") -> Verdict:
 
 
 def larger(a: float, b: float, margin: float) -> Told:
-    """Test a > b; no difference if they are within a margin, as noise or too small to matter.
-
-    Parameters
-    ----------
-    margin
-        at least 0: a limit of the error of a - b, or what matters
-    """
+    """Test a > b; no difference if they are within a margin, as noise or too small to matter."""
     return NO_DIFFERENCE if abs(a - b) <= margin else a > b
 
 
@@ -119,8 +112,7 @@ def judge(key: str, claim: Claim, rows: Rows, printed: Rows) -> Verdict:
     if here:
         holds = any(here.values()) if claim.over == "some" else all(here.values())
         said = "on average over all networks" if claim.over == "all" else where(here)
-    beside = where(own) if own else ""
-    partly = any(here.values())
+    beside, partly = where(own) if own else "", any(here.values())
     return Verdict(key, claim.text, claim.where, holds, said, beside, partly, here)
 
 

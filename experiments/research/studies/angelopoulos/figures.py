@@ -6,18 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, product
 from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedcal.conformal.angelopoulos import best_bins, thresholds
-from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve
-from fedcal.experiments.report.figures.style import LINES
-from fedcal.experiments.research.studies.angelopoulos.draws import drawn_bins, private_thresholds
 from fedcal.experiments.research.studies.angelopoulos.splits import (
     ALPHA,
-    AXES,
-    BOTH,
     EXACT,
     MEDICAL,
     PRIVATE,
@@ -25,11 +19,10 @@ from fedcal.experiments.research.studies.angelopoulos.splits import (
     SetEvaluation,
     Splits,
     by_both,
-    by_number,
-    by_sets,
-    histograms,
+    drawn_bins,
     joined,
     level_of,
+    private_thresholds,
     scored,
     setting,
     split,
@@ -40,9 +33,6 @@ from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, St
 from fedcal.experiments.research.studies.zhang.models import PLAIN, Training, trained
 from fedcal.experiments.research.studies.zhang.tasks import Task, tasks
 from fedcal.strategies.server.outcome import Progress
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 # -- Figure 2: the level q~ by n and epsilon; and what becomes of q~ >= 1 ------------------------
 
@@ -134,36 +124,7 @@ def _levels_claims(found: Rows) -> Iterator[RowsClaim]:
     )
 
 
-def _levels_sheet(found: Rows) -> Sheet:
-    """q~ along n and along epsilon."""
-    looks = ("m0", "m1", "m2")
-    panels = tuple(
-        _levels_panel(along, dict(zip(looks, _lines(found, along).items(), strict=True)))
-        for along in ("n", "epsilon")
-    )
-    legend = tuple(zip(looks, ("smallest", "middle", "largest"), strict=True))
-    return Sheet("The level q~ of the private quantile", 2, panels, legend)
-
-
-def _levels_panel(along: str, lines: dict[str, tuple[float, Rows]]) -> Panel:
-    fixed = "ε" if along == "n" else "n"
-
-    def plot(ax: Axes) -> None:
-        ax.set(xlabel="rows n" if along == "n" else along, ylabel="q~", xscale="log")
-        ax.axhline(1 - ALPHA, **LINES["reference"])
-        for look, (_, line) in lines.items():
-            curve(ax, look, [r[along] for r in line], [r["level"] for r in line])
-        ax.set_ylim(0.88, 1.0)
-
-    said = "; ".join(
-        f"{fixed} {v:g}: " + ", ".join(f"{r[along]:g} {r['level']:.3f}" for r in line)
-        for v, line in lines.values()
-    )
-    note = f"{fixed} = {', '.join(f'{v:g}' for v, _ in lines.values())}"
-    return Panel(f"By {along}", plot, f"q~. {said}.", aspect=0.75, note=note)
-
-
-figure2 = Study(_levels, _levels_claims, _levels_sheet)
+figure2 = Study(_levels, _levels_claims)
 
 
 def covers(row: Record) -> bool:
@@ -200,7 +161,7 @@ def _networks(
     Returns
     -------
     list of dict
-        See `splits.setting` and `histograms`; `data`, `model`, `sets`, `n`, `tests`, `accuracy`,
+        See `splits.setting`; `data`, `model`, `sets`, `n`, `tests`, `accuracy`,
         and `between`: the std of mean set sizes over trainings (one: None)
     """
     todo: list[tuple[str, str, list[Callable[[], Scored]]]] = []
@@ -223,7 +184,6 @@ def _networks(
             place = {"data": name, "model": model, "sets": sets, "n": n, "tests": n}
             judged, facts = joined(each), {"accuracy": accuracy, "between": _between(each)}
             found.append(setting(place | facts, rule, judged))
-            found += histograms(place, judged)
     return found
 
 
@@ -272,17 +232,7 @@ def _networks_claims(found: Rows) -> Iterator[RowsClaim]:
         )
 
 
-def _networks_sheet(found: Rows) -> Sheet:
-    """Coverage and size, one row of panels for each network and head."""
-    panels = []
-    for line in where(found, what="setting", sets=EXACT):
-        facts = {key: line[key] for key in ("data", "model")}
-        titles = ("Coverage of a split", "Set sizes")
-        panels += by_sets(where(found, **facts), ", ".join(facts.values()), titles)
-    return Sheet("Private and non-private prediction sets", 2, tuple(panels), BOTH)
-
-
-figure3 = Study(_networks, _networks_claims, _networks_sheet)
+figure3 = Study(_networks, _networks_claims)
 
 # -- Figure 4: coverage and set size by the number of bins ---------------------------------------
 
@@ -345,23 +295,7 @@ def _bins_claims(found: Rows) -> Iterator[RowsClaim]:
         )
 
 
-def _bins_sheet(found: Rows) -> Sheet:
-    """Coverage and size by the number of bins, one row of panels for each epsilon."""
-    panels = []
-    for like, epsilon in LIKES.items():
-        mine = where(found, what="setting", like=like)
-        private, exact = where(mine, sets=PRIVATE), one(mine, sets=EXACT)
-        lines = {
-            "m0": [r for r in private if r["times"] != STAR],
-            "m7": where(private, times=STAR),
-        }
-        note = f"{DATA}, ε = {epsilon:g}"
-        panels += [by_number(y, note, "bins m", "bins", lines, exact) for y in AXES]
-    legend = (("m0", "private"), ("m7", "private, m*"), ("b1", "non-private"))
-    return Sheet("Prediction sets by the number of bins", 2, tuple(panels), legend)
-
-
-figure4 = Study(_bins, _bins_claims, _bins_sheet)
+figure4 = Study(_bins, _bins_claims)
 
 # -- Figure 5: coverage and set size by epsilon --------------------------------------------------
 # Algorithm 5 as printed takes the number of bins that had the luckiest single draw, out of 100 to a
@@ -459,18 +393,7 @@ def _budgets_claims(found: Rows) -> Iterator[RowsClaim]:
         )
 
 
-def _budgets_sheet(found: Rows) -> Sheet:
-    """Coverage and size by epsilon."""
-    looks = dict(zip(("m0", "m1"), BINS, strict=True))
-    lines = {look: where(found, sets=PRIVATE, chosen=chosen) for look, chosen in looks.items()}
-    exact = one(found, what="setting", sets=EXACT)
-    panels = tuple(by_number(y, DATA, "epsilon", "epsilon", lines, exact) for y in AXES)
-    legend = [(look, f"private, m = {chosen}") for look, chosen in looks.items()]
-    legend.append(("b1", "non-private"))
-    return Sheet("Prediction sets by epsilon", 2, panels, tuple(legend))
-
-
-figure5 = Study(_budgets, _budgets_claims, _budgets_sheet)
+figure5 = Study(_budgets, _budgets_claims)
 
 # -- Figure 6: sets for a medical task -----------------------------------------------------------
 # The paper has 1,000 chest X-rays with three diagnoses to calibrate by. Shipped are patients with
@@ -490,7 +413,7 @@ def _patients(progress: Progress | None = None, *, splits: int = 1_000) -> Rows:
     Returns
     -------
     list of dict
-        See `splits.setting` and `histograms`; `data`, `sets`, `n`, `tests`, `budget` (epsilon of
+        See `splits.setting`; `data`, `sets`, `n`, `tests`, `budget` (epsilon of
         the private sets), `accuracy`
     """
     found: Rows = []
@@ -501,7 +424,6 @@ def _patients(progress: Progress | None = None, *, splits: int = 1_000) -> Rows:
         for sets, (rule, judged) in both.items():
             place = {"data": name, "sets": sets, "n": n, "tests": tests, "budget": epsilon}
             found.append(setting(place | {"accuracy": data.accuracy}, rule, judged))
-            found += histograms(place, judged)
     return found
 
 
@@ -523,14 +445,4 @@ def _patients_claims(found: Rows) -> Iterator[RowsClaim]:
         )
 
 
-def _patients_sheet(found: Rows) -> Sheet:
-    """Coverage and size, one row of panels for each setting."""
-    panels = []
-    for name, n, epsilon in SETTINGS:
-        title = "heart disease" if name != MEDICAL else "life sciences"
-        titles, note = (f"{title}: coverage", f"{title}: set sizes"), f"n = {n:,}, ε = {epsilon:g}"
-        panels += by_sets(where(found, data=name, budget=epsilon), note, titles)
-    return Sheet("Medical prediction sets", 2, tuple(panels), BOTH)
-
-
-figure6 = Study(_patients, _patients_claims, _patients_sheet)
+figure6 = Study(_patients, _patients_claims)

@@ -48,9 +48,8 @@ from fedcal.experiments.research.studies.evaluation.worlds import (
     value_of,
     world,
 )
-from fedcal.experiments.research.studies.registry import study
 from fedcal.experiments.research.studies.rows import counted, rng_of, where
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, study_file
 from fedcal.metrics.encodings import FLAT
 from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.strategies.server.outcome import Progress
@@ -239,7 +238,7 @@ def _power(clients: int, exponent: float, factor: float) -> int:
 
 def series() -> list[Series]:
     """Return all series that the study runs."""
-    return [Series.of(**facts) for facts in study("evaluation")["shared"]["series"]]
+    return [Series.of(**facts) for facts in study_file("evaluation")["shared"]["series"]]
 
 
 def rows(

@@ -9,39 +9,29 @@ masses at or just above the thresholds that are looked at, masses that end below
 Sets of all labels cover always and say nothing, so that their share, and coverage without them,
 stand beside. Most cells draw sums by their law (`laws`); some run clients and engine. The cells
 stand in `prediction_sets.toml`.
-
-`excess`: mean coverage where rows are protected, beside the non-private rule's on the same
-thresholds, whose mean is computed exactly: that of the ceil((n + 1) (1 - alpha))-th smallest score,
-rounded up to a threshold. What the thresholds themselves cost is so left out, and said in a column
-of its own.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.stats import binom
 
 from fedcal.conformal.levels import NoiseFree, marginal_level
 from fedcal.core.types import Floats
 from fedcal.experiments.research.studies.prediction_sets.laws import (
     ALPHA,
-    ScoreLaw,
     Setup,
     engine_thresholds,
     exact_thresholds,
     law_of,
     thresholds_of,
 )
-from fedcal.experiments.research.studies.registry import study
 from fedcal.experiments.research.studies.rows import counted, grouped, rng_of, span
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, Study
-from fedcal.mechanisms import Gaussian, Laplace, Target
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, Study, study_file
 from fedcal.strategies.server.outcome import Progress
 
 ERRORS = 3.5
@@ -62,7 +52,7 @@ class Cell:
 
 
 def _cells() -> Iterator[Cell]:
-    shared = study("prediction_sets")["shared"]
+    shared = study_file("prediction_sets")["shared"]
     setups = {name: Setup(**facts) for name, facts in shared["setups"].items()}
     for entry in shared["cells"]:
         for name, law in product(entry["setups"], entry["laws"]):
@@ -185,120 +175,3 @@ def _span(shares: Iterable[float]) -> str:
 
 
 promises = Study(_promised, _promised_claims)
-
-# -- above the non-private rule ------------------------------------------------------------------
-
-SIZES = (300, 1000, 5000)
-DELTA, MULTIPLIER = 1e-5, 2.0
-LAWS = ("smooth", "densenet-cifar100 lac", "resnet110-cifar10 lac")
-AIMS = {300: 0.02, 1000: 0.006, 5000: 0.002}
-"""At most so much above the non-private rule, at rho = 1/8."""
-PURE_AIMS = {1000: 0.024, 5000: 0.0055}
-"""At epsilon = 1: half of what the rule of Angelopoulos et al. has there."""
-
-
-def _same_noise(epsilon: float) -> float:
-    return Gaussian.calibrate(Target(epsilon, DELTA, 1)).multiplier - MULTIPLIER
-
-
-EPSILON = float(brentq(_same_noise, 0.5, 8.0, xtol=1e-9))
-"""At which Gaussian noise has a std of 2 sensitivities: rho = 1/8."""
-
-RULES = {
-    "prefix, rho = 1/8": Setup("prefix", epsilon=EPSILON, delta=DELTA, mechanism=Gaussian.name),
-    "prefix, (1, 1e-5)": Setup("prefix", delta=DELTA, mechanism=Gaussian.name),
-    "prefix, epsilon = 1": Setup("prefix", mechanism=Laplace.name),
-    "crossing, epsilon = 1": Setup("crossing"),
-}
-
-
-@dataclass(frozen=True)
-class Protected:
-    """Runs of a rule of `RULES` whose number of rows is public, or not."""
-
-    rule: str
-    law: str
-    n: int
-    known: bool
-
-    @property
-    def setup(self) -> Setup:
-        """The setting for 100 clients."""
-        setup = replace(RULES[self.rule], clients=100, rows=self.n // 100, known=self.known)
-        return setup.of(self.law)
-
-
-PROTECTED = tuple(
-    Protected(rule, law, n, known)
-    for rule, law, n, known in product(RULES, LAWS, SIZES, (True, False))
-    if not (known and (rule.startswith("crossing") or law != LAWS[0]))
-)
-
-
-def _above(
-    progress: Progress | None = None, *, runs: int = 500, cells: Sequence[Protected] = PROTECTED
-) -> Rows:
-    """Coverage above the non-private rule's.
-
-    Returns
-    -------
-    list of dict
-        `rule`, `law`, `n`, `n_is`, `buckets`, mean `coverage`, its standard `error`, `grid` (the
-        non-private rule's on these thresholds), `exact` (its on all), `excess` over `grid`, and
-        the share of runs with `all_labels`
-    """
-    return [_measured(cell, runs) for cell in counted(cells, progress)]
-
-
-def _measured(cell: Protected, runs: int) -> Record:
-    setup = cell.setup
-    rng = rng_of("prediction sets rows", 0, *vars(cell).values())
-    found = thresholds_of(setup, cell.law, runs, rng)
-    query = setup.strategy().query(1)
-    law = law_of(cell.law, query.thresholds)
-    covered = law.covered(found)
-    grid = mean_coverage(law, cell.n, query.thresholds)
-    return {
-        "rule": cell.rule,
-        "law": cell.law,
-        "n": cell.n,
-        "n_is": "public" if cell.known else "private",
-        "buckets": len(query.thresholds),
-        "coverage": float(covered.mean()),
-        "error": float(covered.std() / math.sqrt(runs)),
-        "grid": grid,
-        "exact": mean_coverage(law, cell.n, law.scores),
-        "excess": float(covered.mean()) - grid,
-        "all_labels": float(np.mean(found >= 1.0)),
-    }
-
-
-def mean_coverage(law: ScoreLaw, rows: int, thresholds: Floats) -> float:
-    """Return the coverage of the non-private rule: the first threshold with enough of all rows."""
-    rank = math.ceil((rows + 1) * (1.0 - ALPHA) - 1e-9)
-    share = law.covered(thresholds)
-    above = np.asarray(binom.cdf(rank - 1, rows, share))  # P(the threshold is a later one)
-    above[-1] = 0.0
-    here = np.concatenate([[1.0], above[:-1]]) - above
-    return float(here @ share)
-
-
-def _above_claims(found: Rows) -> Iterator[RowsClaim]:
-    """Yield the aims, by rule and number of rows."""
-    for (rule, law, n), mine in grouped(found, "rule", "law", "n").items():
-        aims = AIMS if "rho" in rule else PURE_AIMS if "epsilon = 1" in rule else {}
-        if n not in aims:
-            continue
-        worst = [f"n {r['n_is']}" for r in mine if r["excess"] > aims[n]]
-        shown = span((r["excess"] for r in mine), ".4f")
-        shown += f"; more: {'; '.join(worst)}" if worst else ""
-        text = f"{rule}, {law}: {n:,} rows cover at most {aims[n]:g} above the non-private rule"
-        yield text, not worst, shown
-    yield (
-        "All cover 90 % in the mean over runs, but for 3.5 standard errors",
-        all(r["coverage"] >= 1 - ALPHA - ERRORS * r["error"] for r in found),
-        f"{len(found)} rows, at least {100 * min(r['coverage'] for r in found):.2f} %",
-    )
-
-
-excess = Study(_above, _above_claims)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedcal.core.types import Floats
-from fedcal.experiments.report.figures.drawing import Panel, Sheet, bars, curve
 from fedcal.experiments.research.studies.claims import all_of, larger
-from fedcal.experiments.research.studies.rows import grouped, of_each, one, where
+from fedcal.experiments.research.studies.rows import of_each, one, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, Study
 from fedcal.experiments.research.studies.zhang.models import (
     CLIP,
@@ -38,80 +36,6 @@ from fedcal.experiments.research.studies.zhang.scores import (
 from fedcal.experiments.research.studies.zhang.tasks import MIXTURE, Task, task
 from fedcal.strategies.server.outcome import Progress
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-BARS = 10
-LOOKS = ("correct", "under")
-"""Of histograms that share a panel: filled, and hatched on top."""
-
-
-def bars_of(shown: Floats, **facts: object) -> Rows:
-    """Rows of what = "bar": `at` and `share` of each of `BARS` from 0 to 1."""
-    counts, edges = np.histogram(shown, BARS, (0.0, 1.0))
-    return [
-        {"what": "bar", **facts, "at": round(float(at), 6), "share": float(share)}
-        for at, share in zip(edges[:-1], counts / counts.sum(), strict=True)
-    ]
-
-
-def histogram(title: str, note: str, axis: str, series: Mapping[str, Rows]) -> Panel:
-    """Shares of rows, of `at` and `share`.
-
-    Parameters
-    ----------
-    axis
-        what is counted by
-    series
-        of `LOOKS` -> bars from 0 to 1
-    """
-
-    def plot(ax: Axes) -> None:
-        ax.set(xlabel=axis, ylabel="share of rows", xlim=(0, 1), ylim=(0, 1))
-        for look, rows in series.items():
-            left, share = (np.array([r[key] for r in rows]) for key in ("at", "share"))
-            bars(ax, look, left, left + 1 / len(rows), np.zeros(len(rows)), share)
-
-    said = "; ".join(
-        f"{look}: " + ", ".join(f"from {r['at']:g} {100 * r['share']:.1f} %" for r in rows)
-        for look, rows in series.items()
-    )
-    return Panel(title, plot, f"{title}, {note}. {said}.", aspect=0.75, note=note)
-
-
-def ece_by(
-    axis: str, key: str, title: str, found: Rows, looks: Mapping[str, Mapping[str, object]]
-) -> Sheet:
-    """Draw a panel for each data set: ECE by a number of the rows.
-
-    Parameters
-    ----------
-    axis, key
-        what the number is called; of rows
-    looks
-        of `style.LINES` -> facts of the rows of a line
-    """
-
-    def panel(name: str, mine: Rows) -> Panel:
-        series = {look: where(mine, **facts) for look, facts in looks.items()}
-
-        def plot(ax: Axes) -> None:
-            ax.set(xlabel=axis, ylabel="ECE")
-            for look, rows in series.items():
-                line = sorted(rows, key=lambda r: float(r[key]))
-                curve(ax, look, [float(r[key]) for r in line], [r["ece"] for r in line])
-            ax.set_ylim(bottom=0)
-
-        said = "; ".join(
-            f"{look}: " + ", ".join(f"{float(r[key]):.4g}: {r['ece']:.4f}" for r in rows)
-            for look, rows in series.items()
-        )
-        return Panel(name, plot, f"{name}: ECE by {axis}. {said}.", aspect=0.75)
-
-    panels = tuple(panel(name, mine) for (name,), mine in grouped(found, "data").items())
-    return Sheet(title, len(panels), panels)
-
-
 # -- Figure 1: a private model is sure of most rows ----------------------------------------------
 
 SURE = 0.95
@@ -120,19 +44,14 @@ SURE = 0.95
 POINT = 0.01
 
 
-def _sure(of: Task, facts: Record, told: Sequence[Floats]) -> tuple[Record, Rows]:
-    sure = float(np.mean([probs.max(axis=1) >= SURE for probs in told]))
-    return {"sure": sure}, bars_of(told[0][:, 1], model=facts["model"])
+def _sure(of: Task, facts: Record, told: Sequence[Floats]) -> Record:
+    return {"sure": float(np.mean([probs.max(axis=1) >= SURE for probs in told]))}
 
 
 def _gaussians(seeds: int = 5, progress: Progress | None = None) -> Rows:
-    """Both models, and histograms of their probability of the second class.
+    """Both models: what = "model", `model`, see `scores.over_seeds`.
 
-    Returns
-    -------
-    list of dict
-        what = "model": `model`, see `scores.over_seeds`; `sure`, the share of test rows whose
-        confidence is `SURE` or more. what = "bar": `model`, `at`, `share`; of seed 0
+    `sure` is the share of test rows whose confidence is `SURE` or more.
     """
     both = {NON_PRIVATE: mixture_plain(), DP: MIXTURE_HOW}
     trainings = [({"what": "model", "model": title}, how) for title, how in both.items()]
@@ -159,17 +78,7 @@ def _gaussians_claims(found: Rows) -> Iterator[RowsClaim]:
     )
 
 
-def _gaussians_sheet(found: Rows) -> Sheet:
-    """Probabilities of the second class, of both models."""
-    axis = "probability of the second class"
-    panels = tuple(
-        histogram(title, MIXTURE, axis, {LOOKS[0]: where(found, what="bar", model=title)})
-        for title in (NON_PRIVATE, DP)
-    )
-    return Sheet("What the models say of the test rows", 2, panels)
-
-
-figure1 = Study(_gaussians, _gaussians_claims, _gaussians_sheet)
+figure1 = Study(_gaussians, _gaussians_claims)
 
 # -- Figure 4 (a): the clip norm at a fixed epsilon ----------------------------------------------
 
@@ -213,13 +122,7 @@ def _clip_claims(found: Rows) -> Iterator[RowsClaim]:
     )
 
 
-def _clip_sheet(found: Rows) -> Sheet:
-    clipped = [r for r in found if r["clip"] != "none"]
-    title = f"ECE by clip norm at epsilon = {EPSILON:g}"
-    return ece_by("clip norm", "clip", title, clipped, {"m0": {}})
-
-
-figure4a = Study(study(_clips, 5, mixture=True), _clip_claims, _clip_sheet)
+figure4a = Study(study(_clips, 5, mixture=True), _clip_claims)
 
 # -- Figure 4 (c): noise without clipping, and clipping without noise ----------------------------
 # Neither protects anybody: the noise is that of a clip norm which nothing was clipped to. So the
@@ -316,14 +219,7 @@ def _stopped_claims(found: Rows) -> Iterator[RowsClaim]:
     )
 
 
-def _stopped_sheet(found: Rows) -> Sheet:
-    looks = {"m0": "DP", "m1": "non-private"}
-    lines = {look: {"model": model} for look, model in looks.items()}
-    sheet = ece_by("accuracy", "accuracy", "ECE and accuracy", found, lines)
-    return replace(sheet, legend=tuple(looks.items()))
-
-
-figure5 = Study(study(_stopped, 3), _stopped_claims, _stopped_sheet)
+figure5 = Study(study(_stopped, 3), _stopped_claims)
 
 # -- Figure 6: ECE and loss on training and on test rows -----------------------------------------
 
@@ -389,18 +285,16 @@ def _noisy(of: Task) -> Iterator[tuple[Record, Training]]:
             yield facts, replace(how, label_noise=share)
 
 
-def _confident(of: Task, facts: Record, told: Sequence[Floats]) -> tuple[Record, Rows]:
+def _confident(of: Task, facts: Record, told: Sequence[Floats]) -> Record:
     """Compare this classifier's confidence with that of the best possible one.
 
     `best`: the most that a classifier which knows the true class may be confident of the noisy one;
-    `over`: share of test rows with a confidence above it by `MORE`; `confidence`: mean. And bars of
-    seed 0.
+    `over`: share of test rows with a confidence above it by `MORE`; `confidence`: mean.
     """
     tops = [probs.max(axis=1) for probs in told]
     best = 1 - facts["noise"] * (1 - 1 / of.classes)
     over = float(np.mean([top > best + MORE for top in tops]))
-    more = {"best": best, "over": over, "confidence": float(np.mean(tops))}
-    return more, bars_of(tops[0], method=facts["method"], noise=facts["noise"])
+    return {"best": best, "over": over, "confidence": float(np.mean(tops))}
 
 
 @of_each
@@ -427,17 +321,4 @@ def _noisy_claims(found: Rows) -> Iterator[RowsClaim]:
     )
 
 
-def _noisy_sheet(found: Rows) -> Sheet:
-    """Confidences by label noise, one row of panels for each of the data."""
-    both = dict(zip(LOOKS, (DP, NON_PRIVATE), strict=True))
-    panels = []
-    for (name,), mine in grouped(found, "data").items():
-        for share in SHARES:
-            shown = where(mine, what="bar", noise=share)
-            series = {look: where(shown, method=title) for look, title in both.items()}
-            panels.append(histogram(f"{100 * share:g} % drawn anew", name, "confidence", series))
-    legend = tuple(zip(LOOKS, (DP, "without privacy"), strict=True))
-    return Sheet("Confidences by label noise", len(SHARES), tuple(panels), legend)
-
-
-figure7 = Study(study(_noisy, 2, seen=_confident), _noisy_claims, _noisy_sheet)
+figure7 = Study(study(_noisy, 2, seen=_confident), _noisy_claims)

@@ -133,8 +133,8 @@ def over_seeds(task: Task, how: Training, seeds: int) -> dict[str, float]:
 Trainings = Callable[[Task], Iterable[tuple[Record, Training]]]
 """Data -> the facts of a row, and the training that it is of."""
 
-Seen = Callable[[Task, Record, Sequence[Floats]], tuple[Record, Rows]]
-"""Data, facts and the test rows' probabilities by seed -> more facts, and more rows."""
+Seen = Callable[[Task, Record, Sequence[Floats]], Record]
+"""Data, facts and the test rows' probabilities by seed -> more facts."""
 
 
 def study(
@@ -175,12 +175,11 @@ def trained_rows(
     found: Rows = []
     todo = [(of, facts, how) for of in chosen for facts, how in trainings(of)]
     for of, facts, how in counted(todo, progress):
-        more: tuple[Record, Rows] = {}, []
+        more: Record = {}
         if seen is not None:
             told = [probabilities(_alone(of, how, seed), of.test_x) for seed in range(seeds)]
             more = seen(of, facts, told)
-        found.append({"data": of.name, **facts, **more[0]} | over_seeds(of, how, seeds))
-        found += ({"data": of.name, **row} for row in more[1])
+        found.append({"data": of.name, **facts, **more} | over_seeds(of, how, seeds))
     return found
 
 

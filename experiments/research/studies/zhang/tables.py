@@ -16,7 +16,6 @@ from statistics import fmean
 from fedcal.core.errors import InputError
 from fedcal.experiments.research.studies.claims import all_of, larger
 from fedcal.experiments.research.studies.claims import where as on_how_many
-from fedcal.experiments.research.studies.registry import study as study_file
 from fedcal.experiments.research.studies.rows import counted, grouped, of_each, where
 from fedcal.experiments.research.studies.spec import (
     NO_DIFFERENCE,
@@ -25,6 +24,7 @@ from fedcal.experiments.research.studies.spec import (
     RowsClaim,
     Study,
     Told,
+    study_file,
 )
 from fedcal.experiments.research.studies.zhang.models import EPSILON, PLAIN, Training
 from fedcal.experiments.research.studies.zhang.scores import (
