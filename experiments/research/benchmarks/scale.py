@@ -1,4 +1,4 @@
-"""Up to a million clients: rows in blocks, and workers on Ray; time, memory and bytes.
+"""Up to a million clients, with rows in blocks: time and memory.
 
 `python -m fedcal.experiments.research.benchmarks.scale --out DIR` measures all of it; with
 `--write FOLDER --clients N` it only makes the rows.
@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,7 +23,6 @@ from fedcal.core.pages import Table
 from fedcal.experiments.report.tables import markdown
 from fedcal.experiments.research.benchmarks.timing import peak_mib
 from fedcal.experiments.runs.engines import run
-from fedcal.experiments.runs.engines.ray import Share, cluster, run_ray
 from fedcal.experiments.runs.sweep import Row
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies.server.job import Job
@@ -71,45 +69,6 @@ def in_blocks(method: str, folder: Path) -> Row:
     }
 
 
-def on_workers(folder: Path, rounds: int = 6) -> Row:
-    """Return seconds of a later histogram round on Ray, and the driver's part in it."""
-    shards, ended, shares = datasets.in_blocks(folder), list[tuple[float, float]](), list[Share]()
-    federation = Federation(shards.clients, CLASSES, epsilon=1.0, rounds=rounds, delta=1e-8)
-
-    def progress(done: int, planned: int) -> None:
-        ended.append((time.perf_counter(), time.process_time()))
-
-    run_ray(Job("fedbin", federation), shards, progress=progress, shares=shares)
-    wall, own = (np.array(ended[-1]) - np.array(ended[0])) / (len(ended) - 1)
-    return {
-        "work": f"histogram round, {len(shares)} workers on Ray, blocks",
-        "clients": shards.clients,
-        "rounds": 1,
-        "seconds": wall,
-        "driver's CPU s": own,
-        "work s per worker": float(np.mean([s.seconds / s.rounds for s in shares])),
-        "bytes in per worker": shares[0].bytes_in // shares[0].rounds,
-        "bytes out per worker": shares[0].bytes_out // shares[0].rounds,
-    }
-
-
-@contextmanager
-def _ray(workers: int) -> Iterator[None]:
-    """Start workers that are processes of a cluster on the loopback."""
-    command = str(Path(sys.executable).with_name("ray"))
-    address = "127.0.0.1:6399"
-    start = [command, "start", "--head", "--port=6399", "--node-ip-address=127.0.0.1"]
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    subprocess.run(
-        [*start, f"--num-cpus={workers}", "--include-dashboard=false"], check=True, **quiet
-    )
-    try:
-        with cluster(None, address):
-            yield
-    finally:
-        subprocess.run([command, "stop", "--force"], check=False, **quiet)
-
-
 def rows(quick: bool = False) -> Iterator[Row]:
     """Measure everything; each run over rows in blocks in a process of its own."""
     sizes = (500, 1_000) if quick else SIZES
@@ -122,8 +81,6 @@ def rows(quick: bool = False) -> Iterator[Row]:
                 command = [sys.executable, "-m", __name__, "--one", method, "--write", str(folder)]
                 done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
                 yield json.loads(done.stdout)
-        with _ray(4):
-            yield from map(on_workers, folders)
 
 
 def main() -> None:
