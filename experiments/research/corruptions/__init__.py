@@ -74,7 +74,8 @@ def corrupt(
         Random seed of all draws. Each image draws from a stream of its own.
     table
         Name of the table of constants, of `TABLES`. "digits" is not from a benchmark: it is
-        stronger, for images like MNIST. Lengths are multiplied by the image's shorter side over the table's.
+        stronger, for images like MNIST. Lengths are multiplied by the image's shorter side over
+        the table's.
     numbers
         (n,) number of each image, which with `seed` determines its draws; None = 0 to n - 1.
         Pass them to corrupt a part of the images exactly as in the complete set.
