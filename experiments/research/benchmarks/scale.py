@@ -21,7 +21,6 @@ import numpy as np
 from fedcal import datasets
 from fedcal.core.pages import Table
 from fedcal.experiments.report.tables import markdown
-from fedcal.experiments.research.benchmarks.timing import peak_mib
 from fedcal.experiments.runs.engines import run
 from fedcal.experiments.runs.sweep import Row
 from fedcal.privacy.noise_plan import Federation
@@ -49,6 +48,15 @@ def write_rows(folder: Path, clients: int, seed: int = 0) -> None:
         labels[wrong] = rng.integers(0, CLASSES, int(wrong.sum()))
         client = np.repeat(np.arange(first, first + some, dtype=np.int32), ROWS)
         np.savez(folder / f"rows-{number:05d}.npz", logits=logits, labels=labels, client=client)
+
+
+def peak_mib() -> float:
+    """Most memory that this process ever held, in MiB (Linux).
+
+    `getrusage` would tell also what the parent held when it started us.
+    """
+    status = Path("/proc/self/status").read_text("ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def in_blocks(method: str, folder: Path) -> Row:

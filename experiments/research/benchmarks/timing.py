@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -162,18 +161,6 @@ def _clock(prepare: Prepare) -> tuple[float, Any, float]:
     if isinstance(result, Inside):
         return result.seconds, result.result, max(passed, result.seconds)
     return passed, result, passed
-
-
-def peak_mib() -> float:
-    """Most memory that this process ever held, in MiB.
-
-    Linux tells `getrusage` also what the parent held when it started us, so its own figure for
-    this process comes first.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        return int(status.read_text("ascii").partition("VmHWM:")[2].split()[0]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 # -- peers --------------------------------------------------------------------------------------

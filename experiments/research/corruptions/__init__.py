@@ -26,8 +26,6 @@ from fedcal.experiments.research.corruptions._images import Draws, Images
 TABLES = {"cifar10-c": 32, "digits": 28}
 """Tables of constants, and the side in pixels of the images that each is for."""
 
-SEVERITIES = (1, 2, 3, 4, 5)
-
 _CHUNK = 2**21  # values that are corrupted at a time
 
 _FUNCTIONS: tuple[Callable[..., Images], ...] = (

@@ -7,14 +7,26 @@ accuracy).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from fedcal.experiments.research.studies.cells import place_of, whole
-from fedcal.experiments.research.studies.spec import EVERYWHERE, NO_DIFFERENCE, NOT_TOLD, Rows, Told
+from fedcal.experiments.research.studies.spec import (
+    EVERYWHERE,
+    NO_DIFFERENCE,
+    NOT_TOLD,
+    Record,
+    Rows,
+    RowsClaim,
+    Told,
+)
 
 Found: TypeAlias = bool | None
+
+ERRORS = 3.5
+"""Standard errors of a mean that it may be beyond what is claimed."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +112,68 @@ def all_of(found: Iterable[Told]) -> Told:
         if any(one is told for one in every):
             return told
     return True if every else None
+
+
+# -- claims about rows ---------------------------------------------------------------------------
+
+
+def listed(rows: Iterable[Record], key: str, by: str, form: str = ".4g") -> str:
+    """Tell a number of each row, after what the row is called."""
+    found = {str(r[by]): f"{r[by]} {r[key]:{form}}" for r in rows if r[key] is not None}
+    return ", ".join(found.values())
+
+
+def above(a: Record, b: Record, key: str, least: float = 0.0, factor: float = 1.0) -> Told:
+    """Test whether a number is larger in a than in b, so many times.
+
+    No difference: less than `least`, or than a standard deviation (`KEY std`) over seeds.
+    """
+    noise = math.hypot(a.get(f"{key} std", 0.0), factor * b.get(f"{key} std", 0.0))
+    return larger(a[key], factor * b[key], max(least, noise))
+
+
+def ordered(
+    text: str,
+    more: Rows,
+    less: Rows,
+    key: str,
+    by: str,
+    *,
+    least: float = 0.0,
+    factor: float = 1.0,
+    printed: str = "",
+) -> RowsClaim:
+    """Claim that a number is larger in each of some rows than in each of others, see `above`."""
+    told = all_of(above(a, b, key, least, factor) for a in more for b in less)
+    return text, told, listed([*more, *less], key, by), printed
+
+
+def between(
+    text: str, rows: Rows, key: str, by: str, low: float, high: float, errors: str = ""
+) -> RowsClaim:
+    """Claim that a number of each row lies in a range, but for 3.5 times its standard error.
+
+    A row without the number is outside.
+
+    Parameters
+    ----------
+    by
+        column that says which rows are outside
+    errors
+        column of the standard error; "" = none
+    """
+    slack = [ERRORS * r[errors] + 1e-9 if errors else 0.0 for r in rows]
+    out = [
+        r
+        for r, s in zip(rows, slack, strict=True)
+        if r[key] is None or not low - s <= r[key] <= high + s
+    ]
+    known = [r[key] for r in rows if r[key] is not None]
+    ends = " to ".join(f"{end(known):.4g}" for end in (min, max)) if known else "none"
+    return text, not out, ends + (f"; outside: {listed(out, key, by)}" if out else "")
+
+
+# -- claims about grids --------------------------------------------------------------------------
 
 
 def judge(key: str, claim: Claim, rows: Rows, printed: Rows) -> Verdict:

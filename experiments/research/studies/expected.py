@@ -22,7 +22,6 @@ from typing import Any, TypeAlias
 from fedcal.core.errors import InputError
 from fedcal.experiments.research.studies.cells import METRICS, SETTINGS, SHIPPED, rows_of, spread
 from fedcal.experiments.research.studies.cells import whole as complete
-from fedcal.experiments.research.studies.claims import Verdict
 from fedcal.experiments.research.studies.result import Reproduction
 from fedcal.experiments.research.studies.spec import (
     EVERYWHERE,
@@ -210,9 +209,3 @@ def expected_of(experiment: Experiment, claim: str) -> Mapping[str, str]:
     """Line of the table -> what is expected of a claim there."""
     patterns = (key for key in experiment.expected if fnmatchcase(claim, key))
     return experiment.expected.get(next(patterns, ""), {})
-
-
-def unsure(experiment: Experiment, verdict: Verdict) -> list[str]:
-    """Lines where the seeds of the noise decide."""
-    words = expected_of(experiment, verdict.key)
-    return [p for p in verdict.places if words.get(p, words.get(EVERYWHERE)) == SEEDS]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from fedcal.core.pages import Entry, Marked, Table
+from fedcal.core.pages import Table
 from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve
 from fedcal.experiments.report.figures.style import BASELINE_STYLES, LINES, METHOD_STYLES
 from fedcal.experiments.research.studies.cells import MEAN, STD, whole
@@ -22,8 +22,7 @@ MARK = "†"
 
 LEGEND = (
     "Mean (standard deviation over seeds) of the classwise ECE on test rows, in %. "
-    f"{MARK}: loses more than 1 % of accuracy. Bold (*): the lowest of its line in its table "
-    "without that mark, pooled baselines aside."
+    f"{MARK}: loses more than 1 % of accuracy."
 )
 
 CSV_KEYS = (
@@ -39,8 +38,7 @@ VARIED = {"partition": "{}", "epsilon": "ε = {:g}", "rounds": "T = {}"}
 def tables_of(experiment: Experiment, rows: Rows) -> list[Table]:
     """Return the tables of a function; or those of a grid, one for each block of its parts.
 
-    The best of a line is sought within its block, without pooled baselines: these need all rows
-    in one place. The paper's own table comes last.
+    The paper's own table comes last.
     """
     found = [
         Table(
@@ -78,49 +76,43 @@ def _printed(value: Sequence[float]) -> str:
     return f"{value[0]:g}" + (f" ({value[1]:g})" if len(value) > 1 else "")
 
 
+def pivot(
+    title: str,
+    rows: Rows,
+    heads: Sequence[str],
+    line: Callable[[Record], tuple[str, ...]],
+    column: str,
+    shown: Callable[[Record], str],
+) -> Table:
+    """Lay rows out with a column for each value of a key, and a line for each `line` (`heads`)."""
+    found: dict[tuple[str, ...], dict[Any, str]] = {}
+    for row in rows:
+        found.setdefault(line(row), {})[row[column]] = shown(row)
+    values = dict.fromkeys(row[column] for row in rows)
+    lines = [(*key, *(of.get(value, "") for value in values)) for key, of in found.items()]
+    return Table(title, (*heads, *map(str, values)), lines, left=tuple(range(len(heads))))
+
+
 def _block(title: str, cells: Rows) -> Table:
-    titles = list(dict.fromkeys(c["title"] for c in cells))
-    fitted = [c for c in cells if not c["baseline"]]
-    varied = [k for k in VARIED if _several(fitted, k)]
-    lines: dict[tuple[str, ...], dict[str, Record]] = {}
-    for cell in fitted or cells:
-        told = (k for k in varied if cell[k] not in (None, math.inf))
-        place = (*_place(cell), *(VARIED[k].format(cell[k]) for k in told))
-        lines.setdefault(place, {})[cell["title"]] = cell
-    shown = []
-    for place, mine in lines.items():  # baselines have no settings and stand in every line
-        every = {c["title"]: c for c in cells if c["baseline"] and _place(c) == place[:2]} | mine
-        means = [c[MEAN] for c in whole([*every.values()]) if _competes(c)]
-        best = min(means) if len(means) > 1 else None
-        entries = (_entry(every.get(t), best) for t in titles)
-        shown.append((", ".join(filter(None, place)), *entries))
-    return Table(title, ("network", *titles), shown, left=(0,))
+    """Return the classwise ECE of each method; baselines have no settings: a line of their own."""
+    told = [c for c in cells if not c["baseline"]]
+    titles = {c["title"] for c in told}
+    varied = [k for k in VARIED if len({(c["title"], c[k]) for c in told}) > len(titles)]
+
+    def line(cell: Record) -> tuple[str, ...]:
+        words = (VARIED[k].format(cell[k]) for k in varied if cell[k] not in (None, math.inf))
+        return (", ".join(filter(None, (cell["network"], cell["row"], *words))),)
+
+    return pivot(title, cells, ("network",), line, "title", _entry)
 
 
-def _several(cells: Rows, key: str) -> bool:
-    """Return True if a method has more than one value of a setting, and so more than one line."""
-    values = {(_place(c), c["title"], c[key]) for c in cells}
-    return len(values) > len({(_place(c), c["title"]) for c in cells})
-
-
-def _place(cell: Record) -> tuple[str, ...]:
-    return cell["network"], cell["row"]
-
-
-def _competes(cell: Record) -> bool:
-    return not cell["loses_accuracy"] and not cell["method"].startswith("pooled-")
-
-
-def _entry(cell: Record | None, best: float | None) -> Entry:
-    if cell is None:
-        return ""
+def _entry(cell: Record) -> str:
     if cell["failures"]:
         return "failed"
     text = f"{100 * cell[MEAN]:.3f}"
     if len(cell["classwise_ece"]) > 1:
         text += f" ({100 * cell[STD]:.3f})"
-    mark = MARK if cell["loses_accuracy"] else ""
-    return Marked(text, _competes(cell) and cell[MEAN] == best, mark)
+    return text + (MARK if cell["loses_accuracy"] else "")
 
 
 # -- the figure ----------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from fedcal.core.removed import check_kept
 from fedcal.experiments.runs.comparison.grid import Variant
 from fedcal.storage.toml_files import read_toml
 
-STUDIES = ("maddock", "own", "evaluation", "luo", "angelopoulos", "prediction_sets", "zhang")
+STUDIES = ("maddock", "own", "evaluation", "luo", "angelopoulos", "zhang")
 FOLDER = Path(__file__).parent
 SETTINGS = ("rounds", "sampling_rate", "epsilon", "delta", "clients", "partition")
 """Options of `compare` that a part may set; each is a value or a list."""

@@ -10,8 +10,8 @@ belongs into a block, with the number computed there, or has no number.
 
 `python -m fedcal.experiments.research.studies.texts [NAME ...]` runs experiments and comparisons,
 writes their results into the package, and fills all blocks; look at the difference before you keep
-it. With `--data FILE --called WORD` it writes `NAME@WORD.json`: what an experiment gave on data
-that do not ship, for pages alone; `--check` has nothing to do with it.
+it. `NAME@WORD.json` is what an experiment gave on data that do not ship, for pages alone:
+`expected.write` of `content(reproduce(NAME, data=[FILE]))`; `--check` has nothing to do with it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError, TooLittle
+from fedcal.core.errors import TooLittle
 from fedcal.core.pages import Table
 from fedcal.experiments import demo
 from fedcal.experiments.report.tables import markdown, plain
 from fedcal.experiments.research.studies.expected import FOLDER, content, read, shipped, write
+from fedcal.experiments.research.studies.layout import pivot
 from fedcal.experiments.research.studies.result import Reproduction
 from fedcal.experiments.research.studies.rows import one, where
 from fedcal.experiments.research.studies.run import reproduce
@@ -101,24 +102,18 @@ def percent(line: Line, metric: str = "ece") -> str:
     return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if std else "")
 
 
-def pivot(name: str, rows: Sequence[str], column: str, **facts: Any) -> str:
+def pivoted(name: str, heads: Sequence[str], column: str, **facts: Any) -> str:
     """Return the ECE of a comparison's lines, with a column for each value of a fact."""
     lines = where(comparison(name), baseline=False, **facts)
-    values = list(dict.fromkeys(line[column] for line in lines))
-    found: dict[tuple[Any, ...], dict[Any, str]] = {}
-    for line in lines:
-        found.setdefault(tuple(line[k] for k in rows), {})[line[column]] = percent(line)
-    body = [
-        (*(f"{k:g}" if isinstance(k, float) else str(k) for k in key), *map(of.get, values))
-        for key, of in found.items()
-    ]
+
+    def line(of: Record) -> tuple[str, ...]:
+        return tuple(f"{of[k]:g}" if isinstance(of[k], float) else str(of[k]) for k in heads)
+
     beside = "; ".join(
         f"{line['method']} on {line['data']} {percent(line)}"
         for line in where(comparison(name), baseline=True, **facts)
     )
-    heads = (*rows, *(f"`{value}`" for value in values))
-    shown = [[entry or "" for entry in line] for line in body]
-    table = Table("", heads, shown, left=tuple(range(len(rows))))
+    table = pivot("", lines, heads, line, column, percent)
     return f"{markdown(table)}\nECE, %. Beside it: {beside}."
 
 
@@ -178,7 +173,7 @@ _NAMES = tuple(
     for path in sorted(FOLDER.glob(f"{name}.json")) + sorted(FOLDER.glob(f"{name}@*.json"))
 )
 _PAPERS = ("maddock", "luo", "angelopoulos", "zhang", "evaluation")
-_OWN = ("prediction-sets", "five-hospitals", "audit")
+_OWN = ("five-hospitals", "audit")
 _PAGES = {
     **{page: tuple(n for n in _NAMES if n.startswith(page)) for page in (*_PAPERS, *_OWN)},
     "demo": ("demo",),
@@ -261,13 +256,13 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "five-hospitals-main": partial(tables, "five-hospitals", slice(1)),
     **{
         f"by-clients-{data}": partial(
-            pivot, "choosing-clients", ("clients", "epsilon"), "method", data=data
+            pivoted, "choosing-clients", ("clients", "epsilon"), "method", data=data
         )
         for data in COMPARISONS["choosing-clients"]["data"]
     },
-    "by-search": partial(pivot, "choosing-searches", ("data", "clients", "epsilon"), "method"),
-    "by-trust": partial(pivot, "choosing-trust", ("data", "unit", "trust"), "method"),
-    "trust-costs": partial(pivot, "trust-models", ("unit", "trust"), "method"),
+    "by-search": partial(pivoted, "choosing-searches", ("data", "clients", "epsilon"), "method"),
+    "by-trust": partial(pivoted, "choosing-trust", ("data", "unit", "trust"), "method"),
+    "trust-costs": partial(pivoted, "trust-models", ("unit", "trust"), "method"),
     **{f"{name}-command": partial(command, name) for name in COMPARISONS},
 }
 """By the name that a page gives."""
@@ -318,19 +313,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Write results that ship, and pages about them.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="of experiments and comparisons")
     parser.add_argument("--jobs", type=int, help="processes (the usable cores)")
-    parser.add_argument("--data", metavar="FILE", help="data that do not ship (with --called)")
-    parser.add_argument("--called", metavar="WORD", help="what pages call these data")
-    parser.add_argument("--seeds", type=int, help="with --data: how many (the experiment's own)")
     given = parser.parse_args(arguments)
-    if (given.data is None) != (given.called is None):
-        raise InputError("--data and --called go together")
     commit = _commit()
     for name in given.names:
         if one_of("experiment", name, (*EXPERIMENTS, *COMPARISONS)) in COMPARISONS:
             write(name, measure(name, given.jobs), commit)
-        elif given.data is not None:
-            found = reproduce(name, data=[given.data], seeds=given.seeds, jobs=given.jobs)
-            write(f"{name}@{given.called}", content(found), commit)
         else:
             write(name, content(reproduce(name, jobs=given.jobs)), commit)
         print(f"written: {name}", flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, product
-from statistics import median
+from statistics import median, stdev
 
 import numpy as np
 
@@ -27,9 +27,9 @@ from fedcal.experiments.research.studies.angelopoulos.splits import (
     setting,
     split,
 )
-from fedcal.experiments.research.studies.claims import larger
-from fedcal.experiments.research.studies.rows import counted, one, rng_of, span, where
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, Study
+from fedcal.experiments.research.studies.claims import between, larger, listed
+from fedcal.experiments.research.studies.rows import counted, grouped, one, rng_of, where
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, Study, Told
 from fedcal.experiments.research.studies.zhang.models import PLAIN, Training, trained
 from fedcal.experiments.research.studies.zhang.tasks import Task, tasks
 from fedcal.strategies.server.outcome import Progress
@@ -90,46 +90,24 @@ def _levels(progress: Progress | None = None, *, trials: int = 2_000) -> Rows:
     return found
 
 
-def _lines(found: Rows, along: str) -> dict[float, Rows]:
-    """Map each fixed value to the levels along the other axis."""
-    other, values = ("epsilon", SOME_EPSILONS) if along == "n" else ("n", SOME_ROWS)
-    mine = where(found, what="level", along=along)
-    return {float(v): where(mine, **{other: v}) for v in values}
-
-
 def _levels_claims(found: Rows) -> Iterator[RowsClaim]:
     """Yield the claims that the figure makes, and the one measured at min(q~, 1)."""
-    for along in ("n", "epsilon"):
-        levels = [[r["level"] for r in line] for line in _lines(found, along).values()]
-        up = max(b - a for line in levels for a, b in pairwise(line))
-        ends = ", ".join(f"{line[-1]:.4f}" for line in levels)
+    for along, other in (("n", "epsilon"), ("epsilon", "n")):
+        lines = grouped(where(found, what="level", along=along), other).values()
+        up = max(b["level"] - a["level"] for line in lines for a, b in pairwise(line))
         text = f"q~ falls with {along} towards 1 - alpha, but for mild fluctuations of m*"
+        ends = ", ".join(f"{line[-1]['level']:.4f}" for line in lines)
         yield text, up <= FLUCTUATION, f"largest rise {max(up, 0.0):.4f}; ends at {ends}"
     drawn = where(found, what="draw")
-    small = [r["printed"] for r in drawn if r["level"] >= 1]
-    yield (
-        "At the level min(q~, 1), as printed, sets cover 90 % where q~ >= 1",
-        100 * min(small) >= 100 * (1 - ALPHA),
-        f"{span(small, '.0f', 100)} % of uniform scores",
-    )
-    yield (
-        "The authors' program spends the epsilon that it is given",
-        all(r["authors"] is not None and r["authors"] <= r["epsilon"] for r in drawn),
-        "; ".join(
-            f"{r['authors']:.2f} at n = {r['n']:,}, epsilon = {r['epsilon']:g}"
-            for r in drawn
-            if r["authors"] is not None
-        )
-        + "; without bound where q~ >= 1",
-    )
+    small = [r for r in drawn if r["level"] >= 1]
+    text = "At the level min(q~, 1), as printed, sets cover 90 % where q~ >= 1"
+    yield between(text, small, "printed", "n", 1 - ALPHA - 1e-9, 1.0)
+    text = "The authors' program spends the epsilon that it is given"
+    holds = all(r["authors"] is not None and r["authors"] <= r["epsilon"] for r in drawn)
+    yield text, holds, f"by n: {listed(drawn, 'authors', 'n')}; without bound where q~ >= 1"
 
 
 figure2 = Study(_levels, _levels_claims)
-
-
-def covers(row: Record) -> bool:
-    """Return True if mean coverage over all splits is 90 %, within 3.5 standard errors."""
-    return bool(row["coverage"] >= 1 - ALPHA - 3.5 * row["coverage_error"])
 
 
 # -- Figure 3: exact and private sets of networks on images --------------------------------------
@@ -197,9 +175,7 @@ def _head(task: Task, how: Training, seed: int) -> Callable[[], Scored]:
 
 def _between(each: Sequence[SetEvaluation]) -> float | None:
     means = [float(one.mean_sizes.mean()) for one in each]
-    middle = sum(means) / len(means)
-    rest = len(means) - 1
-    return math.sqrt(sum((m - middle) ** 2 for m in means) / rest) if rest else None
+    return stdev(means) if len(means) > 1 else None
 
 
 def _networks_claims(found: Rows) -> Iterator[RowsClaim]:
@@ -208,28 +184,26 @@ def _networks_claims(found: Rows) -> Iterator[RowsClaim]:
     for private in lines:
         name, model = private["data"], private["model"]
         exact = one(found, what="setting", data=name, model=model, sets=EXACT)
+        yield _covers(f"{name}, {model}: private sets", private)
         more = private["set_size"] / exact["set_size"] - 1
-        yield (
-            f"{name}, {model}: private sets cover 90 % in the mean of all splits",
-            covers(private),
-            f"{100 * private['coverage']:.2f} % (non-private {100 * exact['coverage']:.2f} %)",
-        )
         yield (
             f"{name}, {model}: the increase of sets by private calibration is minuscule: at most "
             f"{100 * MINUSCULE:.0f} %",
             more <= MINUSCULE,
-            f"{100 * more:.2f} %, from {exact['set_size']:.4f} to {private['set_size']:.4f} labels",
+            f"{100 * more:.2f} %; {listed([exact, private], 'set_size', 'sets')} labels",
         )
     for private in where(lines, model=PRIVATELY):
         plain = one(lines, data=private["data"], model=PLAINLY)
         error = math.hypot(private["between"], plain["between"]) / math.sqrt(TRAININGS)
-        yield (
-            f"{private['data']}: a privately trained network has larger sets",
-            larger(private["set_size"], plain["set_size"], 2 * error),
-            f"{private['set_size']:.3f} labels against {plain['set_size']:.3f}, accuracy "
-            f"{100 * private['accuracy']:.1f} % against {100 * plain['accuracy']:.1f} %",
-            "accuracy 67 % instead of 73 %",
-        )
+        text, both = f"{private['data']}: a privately trained network", [private, plain]
+        shown = f"{listed(both, 'set_size', 'model')}; accuracy {listed(both, 'accuracy', 'model')}"
+        told = larger(private["set_size"], plain["set_size"], 2 * error)
+        yield f"{text} has larger sets", told, shown, "accuracy 67 % instead of 73 %"
+
+
+def _covers(about: str, row: Record) -> RowsClaim:
+    text = f"{about} cover 90 % in the mean of all splits"
+    return between(text, [row], "coverage", "data", 1 - ALPHA, 1.0, "coverage_error")
 
 
 figure3 = Study(_networks, _networks_claims)
@@ -285,14 +259,13 @@ def _bins_claims(found: Rows) -> Iterator[RowsClaim]:
         yield (
             f"{about}coverage is nearly constant over three orders of bin numbers: within "
             f"{100 * CONSTANT:.1f} points",
-            100 * max(coverage) - 100 * min(coverage) <= 100 * CONSTANT,
-            f"{span(coverage, '.2f', 100)} %",
+            max(coverage) - min(coverage) <= CONSTANT,
+            listed(mine, "coverage", "times"),
         )
-        yield (
-            f"{about}m* of one seed works well: sets at most {100 * WELL:.0f} % over the smallest",
-            over <= 100 * WELL,
-            f"{over:.2f} % over",
+        text = (
+            f"{about}m* of one seed works well: sets at most {100 * WELL:.0f} % over the smallest"
         )
+        yield text, over <= 100 * WELL, f"{over:.2f} % over"
 
 
 figure4 = Study(_bins, _bins_claims)
@@ -372,24 +345,25 @@ def _budgets_claims(found: Rows) -> Iterator[RowsClaim]:
     for chosen, (like, epsilons) in product(BINS, likes.items()):
         private = where(found, what="setting", sets=PRIVATE, chosen=chosen)
         mine = [one(private, epsilon=e) for e in epsilons]
-        coverage, sizes, errors = (
-            [r[k] for r in mine] for k in ("coverage", "set_size", "coverage_error")
-        )
-        ends = larger(coverage[0], coverage[-1], 2 * math.hypot(errors[0], errors[-1]))
-        steps = zip(pairwise(coverage), pairwise(errors), strict=True)
-        rises = any(larger(b, a, 2 * math.hypot(*of)) is True for (a, b), of in steps)
-        more = 100 * (max(sizes) / min(sizes) - 1)
+
+        def falls(a: Record, b: Record) -> Told:
+            error = math.hypot(a["coverage_error"], b["coverage_error"])
+            return larger(a["coverage"], b["coverage"], 2 * error)
+
+        rises = any(falls(b, a) is True for a, b in pairwise(mine))
+        sizes = [r["set_size"] for r in mine]
         of = f"{chosen} of one seed" if BINS[chosen] is None else chosen
         about = f"m = {of}, {like} ({', '.join(f'{e:g}' for e in epsilons)}): "
+        text = f"{about}the rule becomes less conservative as epsilon grows"
         yield (
-            f"{about}the rule becomes less conservative as epsilon grows",
-            False if rises else ends,
-            f"coverage {', '.join(f'{100 * c:.2f}' for c in coverage)} %",
+            text,
+            False if rises else falls(mine[0], mine[-1]),
+            listed(mine, "coverage", "epsilon"),
         )
         yield (
             f"{about}there is little sensitivity to epsilon, sets are within {100 * LITTLE:.0f} %",
-            more <= 100 * LITTLE,
-            f"the largest are {more:.1f} % over the smallest",
+            max(sizes) <= (1 + LITTLE) * min(sizes),
+            listed(mine, "set_size", "epsilon"),
         )
 
 
@@ -432,17 +406,10 @@ def _patients_claims(found: Rows) -> Iterator[RowsClaim]:
     for name, n, epsilon in SETTINGS:
         mine = one(found, what="setting", data=name, budget=epsilon, sets=PRIVATE)
         about = f"{name}, n = {n:,}, epsilon = {epsilon:g}: "
-        yield (
-            f"{about}sets cover 90 % in the mean of all splits",
-            covers(mine),
-            f"{100 * mine['coverage']:.2f} %",
-        )
-        yield (
-            f"{about}median coverage within a point of the paper's {100 * MEDIAN:.1f} %",
-            abs(mine["coverage_median"] - MEDIAN) <= CLOSE,
-            f"{100 * mine['coverage_median']:.2f} %",
-            f"{100 * MEDIAN:.1f} %",
-        )
+        yield _covers(f"{about}sets", mine)
+        text = f"{about}median coverage within a point of the paper's {100 * MEDIAN:.1f} %"
+        near = abs(mine["coverage_median"] - MEDIAN) <= CLOSE
+        yield text, near, f"{100 * mine['coverage_median']:.2f} %", f"{100 * MEDIAN:.1f} %"
 
 
 figure6 = Study(_patients, _patients_claims)

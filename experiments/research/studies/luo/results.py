@@ -12,6 +12,7 @@ shows, and one over all.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -23,6 +24,7 @@ from statistics import fmean, median, pstdev
 from fedcal import datasets
 from fedcal.core.errors import InputError
 from fedcal.core.parallel import usable_cores
+from fedcal.experiments.research.studies.claims import between
 from fedcal.experiments.research.studies.claims import where as on_how_many
 from fedcal.experiments.research.studies.luo.methods import (
     BASELINES,
@@ -34,7 +36,7 @@ from fedcal.experiments.research.studies.luo.methods import (
     run_point,
 )
 from fedcal.experiments.research.studies.luo.trials import Tables, rows_of, settings_for
-from fedcal.experiments.research.studies.rows import grouped, span, where
+from fedcal.experiments.research.studies.rows import grouped, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, Study, study_file
 from fedcal.experiments.runs.load import load_any
 from fedcal.strategies.server.outcome import Progress
@@ -166,11 +168,6 @@ def table(severity: int, name: str, text: str, harmful: Sequence[str]) -> Study:
     return Study(experiment(severity, COLUMNS, summary), claims)
 
 
-def _columns(cells: Rows) -> list[Competitor]:
-    """Return the columns that the cells have."""
-    return [c for c in COLUMNS if c.key in cells[0]]
-
-
 def _averages(cells: Rows, key: str) -> dict[str, float]:
     values = [float(row[key]) for row in cells]
     return {"median": median(values), "mean": fmean(values)}
@@ -181,7 +178,7 @@ def _methods(cells: Rows, beside: Mapping[str, Averages]) -> Iterator[Record]:
 
     `behind`: median over that of Acc-T under the same noise.
     """
-    for c in _columns(cells):
+    for c in COLUMNS:
         noise, own = c.noise or NOISES[0], _averages(cells, c.key)
         paper = {
             f"{name} {what}": lines[c.method][k]
@@ -201,7 +198,7 @@ def _methods(cells: Rows, beside: Mapping[str, Averages]) -> Iterator[Record]:
 def _perturbations(cells: Rows) -> Iterator[Record]:
     """Mean over the settings of each data set: what = "perturbation"."""
     for (name,), mine in grouped(cells, "data").items():
-        means = {c.key: fmean(row[c.key] for row in mine) for c in _columns(cells)}
+        means = {c.key: fmean(row[c.key] for row in mine) for c in COLUMNS}
         yield {"what": "perturbation", "data": name, **means}
 
 
@@ -210,12 +207,10 @@ def _aggregation(cells: Rows) -> Iterator[Record]:
 
     One row for each setting; means over data first, then the ratio.
     """
-    there = {c.key for c in _columns(cells)}
     for key, mine in grouped(cells, *_SETTING).items():
         ratios = {
             m: fmean(r[f"{m}/local"] for r in mine) / fmean(r[f"{m}/central"] for r in mine)
             for m in PAIRED
-            if {f"{m}/local", f"{m}/central"} <= there
         }
         yield {"what": "aggregation", **dict(zip(_SETTING, key, strict=True)), **ratios}
 
@@ -270,15 +265,12 @@ def _aggregation_claims(rows: Rows) -> Iterator[RowsClaim]:
     sources = where(rows, what="aggregation", sweep="sources")
     mine = [r for r in sources if SMALLEST <= r["sources"] <= MOST]
     for method in ("acc-t", "acc-t-posterior-3"):
-        ratios = [float(r[method]) for r in mine if method in r]
-        yield (
-            f"{TITLES[method]}: one noise on the secure sum instead of each source's own makes "
-            f"the ECE at least 2 times smaller at {SMALLEST} to {MOST} sources",
-            min(ratios) >= 2 if ratios else None,
-            f"{span(ratios, '.2f')} times, median {median(ratios):.2f}"
-            if ratios
-            else "no such number of sources",
-        )
+        text = f"{TITLES[method]}: one noise on the secure sum instead of each source's own makes "
+        text += f"the ECE at least 2 times smaller at {SMALLEST} to {MOST} sources"
+        if mine:
+            yield between(text, mine, method, "sources", 2.0, math.inf)
+        else:
+            yield text, None, "no such number of sources"
 
 
 table1 = table(
@@ -304,6 +296,7 @@ DRAWN = (
     Competitor("acc-t", Central.name),
 )
 ALL = "mean over all"
+_EVERY = {"sources": "number of sources", "samples": "number of samples", "epsilon": "epsilon"}
 
 
 def _points(found: Rows) -> Rows:
@@ -327,43 +320,35 @@ def _points(found: Rows) -> Rows:
 
 
 _BEST = "acc-t/local"
-_THEIRS = [c for c in DRAWN if c.noise != Central.name]
+_THEIRS = [c.key for c in DRAWN if c.noise != Central.name]
 
 
-def _best(row: Record) -> bool:
-    """Return True if Acc-T has the lowest mean ECE of the paper's methods."""
-    return min((c.key for c in _THEIRS), key=lambda key: float(row[key])) == _BEST
-
-
-def _always_best(points: Rows) -> bool:
-    return all(map(_best, points))
-
-
-def _falls(points: Rows) -> bool:
-    return bool(points[-1][_BEST] < points[0][_BEST])
+def _best(*points: Record) -> bool:
+    """Return True if Acc-T has the lowest mean ECE of the paper's methods in each."""
+    return all(min(_THEIRS, key=lambda key: float(row[key])) == _BEST for row in points)
 
 
 CLAIMS: tuple[tuple[str, str, Callable[[Rows], bool]], ...] = (
-    ("Acc-T is best at every number of sources", "sources", _always_best),
-    ("Acc-T is best at every number of samples", "samples", _always_best),
-    ("Acc-T is best at every epsilon", "epsilon", _always_best),
-    ("Acc-T is best with the most sources", "sources", lambda points: _best(points[-1])),
-    ("Acc-T's ECE is lower with the most sources than with the fewest", "sources", _falls),
-    ("Acc-T's ECE is lower with the most samples than with the fewest", "samples", _falls),
+    *((f"Acc-T is best at every {w}", s, lambda p: _best(*p)) for s, w in _EVERY.items()),
+    ("Acc-T is best with the most sources", "sources", lambda p: _best(p[-1])),
+    *(
+        (
+            f"Acc-T's ECE is lower with the most {s} than with the fewest",
+            s,
+            lambda p: bool(p[-1][_BEST] < p[0][_BEST]),
+        )
+        for s in ("sources", "samples")
+    ),
     (
         "At the smallest epsilon one source alone is better than every private method",
         "epsilon",
-        lambda points: all(points[0]["one-source"] < points[0][c.key] for c in _THEIRS if c.noise),
+        lambda p: all(p[0]["one-source"] < p[0][key] for key in _THEIRS if "/" in key),
     ),
-    (
-        "Acc-T is best at epsilon = 1",
-        "epsilon",
-        lambda points: _always_best(where(points, epsilon=1)),
-    ),
+    ("Acc-T is best at epsilon = 1", "epsilon", lambda p: _best(*where(p, epsilon=1))),
     (
         "At the largest epsilon ECE-T is within a factor of 1.5 of Acc-T",
         "epsilon",
-        lambda points: bool(points[-1]["ece-t/local"] <= 1.5 * points[-1][_BEST]),
+        lambda p: bool(p[-1]["ece-t/local"] <= 1.5 * p[-1][_BEST]),
     ),
 )
 """What is said, of which sweep, and whether it holds of its points, least first."""

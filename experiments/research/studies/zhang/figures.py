@@ -1,4 +1,7 @@
-"""Figures 1 and 4 to 7: two Gaussians, clip norms, noise, accuracy, training rows, label noise."""
+"""Figures 1 and 4 to 7: two Gaussians, clip norms, noise, accuracy, training rows, label noise.
+
+Each is a row for each training, with what `scores.over_seeds` measures of it, and its claims.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from fedcal.core.types import Floats
-from fedcal.experiments.research.studies.claims import all_of, larger
+from fedcal.experiments.research.studies.claims import all_of, larger, listed, ordered
 from fedcal.experiments.research.studies.rows import of_each, one, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, Study
 from fedcal.experiments.research.studies.zhang.models import (
@@ -31,62 +34,42 @@ from fedcal.experiments.research.studies.zhang.scores import (
     NON_PRIVATE,
     above,
     study,
-    trained_rows,
 )
-from fedcal.experiments.research.studies.zhang.tasks import MIXTURE, Task, task
-from fedcal.strategies.server.outcome import Progress
+from fedcal.experiments.research.studies.zhang.tasks import MIXTURE, Task
 
 # -- Figure 1: a private model is sure of most rows ----------------------------------------------
 
-SURE = 0.95
-"""Confidences from here on are called near 1."""
+SURE, POINT = 0.95, 0.01
+"""Confidences from here on are called near 1; what accuracies may differ by."""
 
-POINT = 0.01
+
+def _gaussians(of: Task) -> Iterator[tuple[Record, Training]]:
+    yield {"what": "model", "model": NON_PRIVATE}, mixture_plain()
+    yield {"what": "model", "model": DP}, MIXTURE_HOW
 
 
 def _sure(of: Task, facts: Record, told: Sequence[Floats]) -> Record:
+    """`sure`, the share of test rows whose confidence is `SURE` or more."""
     return {"sure": float(np.mean([probs.max(axis=1) >= SURE for probs in told]))}
-
-
-def _gaussians(seeds: int = 5, progress: Progress | None = None) -> Rows:
-    """Both models: what = "model", `model`, see `scores.over_seeds`.
-
-    `sure` is the share of test rows whose confidence is `SURE` or more.
-    """
-    both = {NON_PRIVATE: mixture_plain(), DP: MIXTURE_HOW}
-    trainings = [({"what": "model", "model": title}, how) for title, how in both.items()]
-    return trained_rows([task(MIXTURE)], lambda of: trainings, seeds, progress, _sure)
 
 
 def _gaussians_claims(found: Rows) -> Iterator[RowsClaim]:
     """Yield the claims of the introduction."""
     plain, private = (one(found, what="model", model=title) for title in (NON_PRIVATE, DP))
-    yield (
-        "The accuracies are within one point",
-        abs(plain["accuracy"] - private["accuracy"]) <= POINT,
-        f"{100 * private['accuracy']:.2f} % and {100 * plain['accuracy']:.2f} %",
-    )
-    yield (
-        f"At least twice as many confidences of the private model are {SURE:g} or more",
-        private["sure"] >= 2 * plain["sure"],
-        f"{100 * private['sure']:.1f} % of the rows against {100 * plain['sure']:.1f} %",
-    )
-    yield (
-        "The private model's ECE is larger",
-        above(private, plain, "ece"),
-        f"{private['ece']:.4f} against {plain['ece']:.4f}",
-    )
+    near = abs(plain["accuracy"] - private["accuracy"]) <= POINT
+    yield "The accuracies are within one point", near, listed(found, "accuracy", "model")
+    text = f"At least twice as many confidences of the private model are {SURE:g} or more"
+    yield ordered(text, [private], [plain], "sure", "model", factor=2)
+    text = "The private model's ECE is larger"
+    yield ordered(text, [private], [plain], "ece", "model", least=MATTERS)
 
 
-figure1 = Study(_gaussians, _gaussians_claims)
+figure1 = Study(study(_gaussians, 5, (MIXTURE,), _sure), _gaussians_claims)
 
 # -- Figure 4 (a): the clip norm at a fixed epsilon ----------------------------------------------
 
-CLIPS = (0.1, 0.3, 1.0)
-"""On features; lr times the clip norm stays the same."""
-
-LITTLE = 0.02
-"""A change of accuracy that is called marginal."""
+CLIPS, LITTLE = (0.1, 0.3, 1.0), 0.02
+"""On features; lr times the clip norm stays the same. And a change of accuracy that is marginal."""
 
 
 def _clips(of: Task) -> Iterator[tuple[Record, Training]]:
@@ -103,26 +86,17 @@ def _clips(of: Task) -> Iterator[tuple[Record, Training]]:
 def _clip_claims(found: Rows) -> Iterator[RowsClaim]:
     """Yield the claims of section 4.3 on Figure 4 (a)."""
     *lines, plain = found
-    places = ", ".join(f"{r['clip']}: {r['ece']:.4f}" for r in found)
+    falls = all_of(above(a, b, "ece") for a, b in pairwise(lines))
+    text = f"at epsilon = {EPSILON:g} the ECE falls as the clip norm grows"
+    yield text, falls, listed(lines, "ece", "clip")
+    text = "without clipping and noise it is the smallest"
+    yield ordered(text, lines, [plain], "ece", "clip", least=MATTERS)
     accuracies = [r["accuracy"] for r in lines]
-    yield (
-        f"at epsilon = {EPSILON:g} the ECE falls as the clip norm grows",
-        all_of(above(a, b, "ece") for a, b in pairwise(lines)),
-        places,
-    )
-    yield (
-        "without clipping and noise it is the smallest",
-        all_of(above(r, plain, "ece") for r in lines),
-        places,
-    )
-    yield (
-        f"the clip norm changes the accuracy by less than {100 * LITTLE:g} points",
-        max(accuracies) - min(accuracies) < LITTLE,
-        ", ".join(f"{r['clip']}: {100 * r['accuracy']:.2f} %" for r in lines),
-    )
+    text = f"the clip norm changes the accuracy by less than {100 * LITTLE:g} points"
+    yield text, max(accuracies) - min(accuracies) < LITTLE, listed(lines, "accuracy", "clip")
 
 
-figure4a = Study(study(_clips, 5, mixture=True), _clip_claims)
+figure4a = Study(study(_clips, 5, (MIXTURE,), shipped=True), _clip_claims)
 
 # -- Figure 4 (c): noise without clipping, and clipping without noise ----------------------------
 # Neither protects anybody: the noise is that of a clip norm which nothing was clipped to. So the
@@ -137,50 +111,36 @@ def _parts(of: Task) -> Iterator[tuple[Record, Training]]:
     """Yield what = "part" with `gradients`, the treatment of gradients."""
     mixed = of.name == MIXTURE
     both, plain = (MIXTURE_HOW, mixture_plain()) if mixed else (Training(EPSILON), PLAIN)
-    found = {
-        BOTH: both,
-        CLIPPED: replace(both, epsilon=math.inf),
-        NOISED: replace(plain, added=multiplier(of, both) * both.clip),
-        NEITHER: plain,
-    }
-    yield from (({"what": "part", "gradients": title}, how) for title, how in found.items())
+    yield {"what": "part", "gradients": BOTH}, both
+    yield {"what": "part", "gradients": CLIPPED}, replace(both, epsilon=math.inf)
+    added = multiplier(of, both) * both.clip
+    yield {"what": "part", "gradients": NOISED}, replace(plain, added=added)
+    yield {"what": "part", "gradients": NEITHER}, plain
 
 
 @of_each
 def _parts_claims(found: Rows) -> Iterator[RowsClaim]:
     """Yield the claims of section 4.3 on Figure 4 (c)."""
     of = {r["gradients"]: r for r in found}
-    ece = {title: line["ece"] for title, line in of.items()}
-    added, adds = ece[BOTH] - ece[NEITHER], above(of[BOTH], of[NEITHER], "ece")
-    places = ", ".join(f"{title} {value:.4f}" for title, value in ece.items())
-    yield (
-        "noise without clipping has less than half of DP-SGD's ECE",
-        ece[NOISED] < ece[BOTH] / 2,
-        places,
-    )
-    yield (
-        "noise without clipping has a higher accuracy than DP-SGD",
-        above(of[NOISED], of[BOTH], "accuracy"),
-        f"{100 * of[NOISED]['accuracy']:.2f} % against {100 * of[BOTH]['accuracy']:.2f} %",
-    )
-    yield (
-        f"clipping alone adds at least {100 * CAUSE:g} % of what DP-SGD adds to it",
-        ece[CLIPPED] - ece[NEITHER] >= CAUSE * added if adds is True else None,
-        places if adds is True else f"it adds nothing: {places}",
-    )
+    both, clipped, noised, neither = (of[k] for k in (BOTH, CLIPPED, NOISED, NEITHER))
+    places, half = listed(found, "ece", "gradients"), noised["ece"] < both["ece"] / 2
+    yield "noise without clipping has less than half of DP-SGD's ECE", half, places
+    text = "noise without clipping has a higher accuracy than DP-SGD"
+    yield ordered(text, [noised], [both], "accuracy", "gradients", least=MATTERS)
+    adds = above(both, neither, "ece") is True
+    most = clipped["ece"] - neither["ece"] >= CAUSE * (both["ece"] - neither["ece"])
+    text = f"clipping alone adds at least {100 * CAUSE:g} % of what DP-SGD adds to it"
+    yield text, most if adds else None, places if adds else f"it adds nothing: {places}"
 
 
-figure4c = Study(study(_parts, 3, mixture=True), _parts_claims)
+figure4c = Study(study(_parts, 3, (MIXTURE,), shipped=True), _parts_claims)
 
 # -- Figure 5: is it the accuracy? ECE and accuracy over epsilon, and at equal accuracy ----------
 
 BUDGET = 8.0
 EPSILONS = (1.0, 3.0, BUDGET)
-STOPS = (0.1, 0.5, 2.0)
-"""Epochs after which training without privacy is stopped early."""
-
-NEAR = 0.01
-"""Accuracies that are called equal."""
+STOPS, NEAR = (0.1, 0.5, 2.0), 0.01
+"""Epochs after which training without privacy is stopped early; accuracies that are equal."""
 
 
 def _stopped(of: Task) -> Iterator[tuple[Record, Training]]:
@@ -198,28 +158,24 @@ def _stopped_claims(found: Rows) -> Iterator[RowsClaim]:
     """Yield the claims of section 4.3 on both panels."""
     private, plain = (where(found, model=model) for model in ("DP", "non-private"))
     whole = max(plain, key=lambda r: r["epochs"])
-    at, ece = (np.array([r[key] for r in private]) for key in ("accuracy", "ece"))
-    slope, start = np.polyfit(at, ece, 1)
-    line = float(start + slope * whole["accuracy"])
+    slope, start = np.polyfit([r["accuracy"] for r in private], [r["ece"] for r in private], 1)
+    line = {"ece": float(start + slope * whole["accuracy"]), "epochs": "line at its accuracy:"}
+    text = "without privacy the ECE is below the line through the private models of all epsilons, "
+    text += "at its accuracy"
+    yield ordered(text, [line], [whole], "ece", "epochs", least=MATTERS)
     mine = one(private, epsilon=BUDGET)
     equal = min(plain, key=lambda r: abs(r["accuracy"] - mine["accuracy"]))
-    apart = abs(equal["accuracy"] - mine["accuracy"])
-    yield (
-        "without privacy the ECE is below the line through the private models of all epsilons, "
-        "at its accuracy",
-        above({"ece": line}, whole, "ece"),
-        f"{whole['ece']:.4f} against {line:.4f}, at an accuracy of {whole['accuracy']:.4f}",
-    )
+    near = abs(equal["accuracy"] - mine["accuracy"]) <= NEAR
     yield (
         "stopped early at the private model's accuracy, the model without privacy still has a "
         "smaller ECE",
-        above(mine, equal, "ece") if apart <= NEAR else None,
+        above(mine, equal, "ece") if near else None,
         f"{equal['ece']:.4f} (accuracy {equal['accuracy']:.4f}, {equal['epochs']:g} epochs) "
         f"against {mine['ece']:.4f} ({mine['accuracy']:.4f})",
     )
 
 
-figure5 = Study(study(_stopped, 3), _stopped_claims)
+figure5 = Study(study(_stopped, 3, shipped=True), _stopped_claims)
 
 # -- Figure 6: ECE and loss on training and on test rows -----------------------------------------
 
@@ -235,17 +191,13 @@ NEARLY = 0.1
 @of_each
 def _rows_claims(found: Rows) -> Iterator[RowsClaim]:
     """Yield the claims of section 4.3, and what recalibration without a split needs."""
-    titles = next(iter(ON_ROWS)), NON_PRIVATE
-    private, plain = (one(found, method=title) for title in titles)
+    private, plain = (one(found, method=title) for title in (next(iter(ON_ROWS)), NON_PRIVATE))
+    both = [private, plain]
     for key, what in (("ece", "ECE"), ("nll", "loss")):
-        gaps = [abs(r[key] - r[f"train {key}"]) for r in (private, plain)]
-        yield (
-            f"the difference of train and test {what} is smaller for the private model",
-            larger(gaps[1], gaps[0], MATTERS),
-            ", ".join(
-                f"{r['method']}: {r[f'train {key}']:.4f} and {r[key]:.4f}" for r in (private, plain)
-            ),
-        )
+        less, more = (abs(r[key] - r[f"train {key}"]) for r in both)
+        text = f"the difference of train and test {what} is smaller for the private model"
+        shown = f"train {listed(both, f'train {key}', 'method')}; test "
+        yield text, larger(more, less, MATTERS), shown + listed(both, key, "method")
     train, test = private["train ece"], private["ece"]
     yield (
         "the private model's ECE is larger on training and on test rows",
@@ -259,27 +211,22 @@ def _rows_claims(found: Rows) -> Iterator[RowsClaim]:
     )
 
 
-figure6 = Study(
-    study(lambda of: (({"what": "method", "method": t}, how) for t, how in ON_ROWS.items()), 5),
-    _rows_claims,
-)
+def _on_rows(of: Task) -> Iterator[tuple[Record, Training]]:
+    yield from (({"what": "method", "method": t}, how) for t, how in ON_ROWS.items())
+
+
+figure6 = Study(study(_on_rows, 5, shipped=True), _rows_claims)
 
 # -- Figure 7: what the Bayes classifier may be sure of, and what a private model is -------------
 
-SHARES = (0.0, 0.3, 0.6)
-"""Of the training labels that are drawn anew, uniformly."""
-
-NOISY = {DP: Training(8.0), NON_PRIVATE: PLAIN}
-MORE = 0.05
-"""By how much a confidence exceeds the best classifier's before it is called too high."""
+SHARES, MORE = (0.0, 0.3, 0.6), 0.05
+"""Of the training labels that are drawn anew, uniformly. And by how much a confidence exceeds the
+best classifier's before it is called too high."""
 
 
 def _noisy(of: Task) -> Iterator[tuple[Record, Training]]:
-    """Yield what = "model" with `method`, `noise`, and the values of `_confident`.
-
-    ECE and accuracy are of the test rows' own labels.
-    """
-    for title, how in NOISY.items():
+    """Yield what = "model" with `method`, `noise`; scores are of the test rows' own labels."""
+    for title, how in {DP: Training(8.0), NON_PRIVATE: PLAIN}.items():
         for share in SHARES:
             facts = {"what": "model", "method": title, "noise": share}
             yield facts, replace(how, label_noise=share)
@@ -300,25 +247,20 @@ def _confident(of: Task, facts: Record, told: Sequence[Floats]) -> Record:
 @of_each
 def _noisy_claims(found: Rows) -> Iterator[RowsClaim]:
     """Yield the claims of appendix B.4."""
-    of = {(r["method"], r["noise"]): r for r in where(found, what="model")}
-    noisy = [share for share in SHARES if share]
-    most = max(noisy)
+    private, plain = (
+        [r for r in where(found, what="model", method=title) if r["noise"]]
+        for title in (DP, NON_PRIVATE)
+    )
+    shown = f"{listed(private, 'over', 'noise')}; without privacy {listed(plain, 'over', 'noise')}"
     yield (
         "with label noise the private model is surer than the best classifier may be, of more rows "
         "than the model without privacy",
-        all_of(above(of[DP, s], of[NON_PRIVATE, s], "over") for s in noisy),
-        "; ".join(
-            f"at {share:g} (at best {of[DP, share]['best']:.2f}) "
-            f"{100 * of[DP, share]['over']:.0f} %, without privacy "
-            f"{100 * of[NON_PRIVATE, share]['over']:.0f} %"
-            for share in noisy
-        ),
+        all_of(above(a, b, "over") for a, b in zip(private, plain, strict=True)),
+        shown,
     )
-    yield (
-        f"with {most:g} of the labels drawn anew it is so of most rows",
-        of[DP, most]["over"] > 0.5,
-        f"{100 * of[DP, most]['over']:.0f} %; mean confidence {of[DP, most]['confidence']:.3f}",
-    )
+    most = private[-1]
+    text = f"with {most['noise']:g} of the labels drawn anew it is so of most rows"
+    yield text, most["over"] > 0.5, f"mean confidence {most['confidence']:.3f}"
 
 
-figure7 = Study(study(_noisy, 2, seen=_confident), _noisy_claims)
+figure7 = Study(study(_noisy, 2, seen=_confident, shipped=True), _noisy_claims)
