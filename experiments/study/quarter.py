@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core import pages
-from fedcal.core.checks import same, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, same, whole
 from fedcal.evaluation import drift, histogram, intervals, page, thresholds
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import effects
-from fedcal.evaluation.sites.verdicts import groups_of, verdicts_of
+from fedcal.evaluation.sites.verdicts import enough, groups_of, verdicts_of
 from fedcal.experiments.report.page import read_json, reading
 from fedcal.experiments.runs import files, folders, rereading
 from fedcal.experiments.study.quarter_page import Told, in_words, quarter_page
@@ -127,6 +126,7 @@ def quarter_summary(
         "edges": edges.tolist(),
         "since": since,
         **verdicts,
+        "enough": enough(here, verdicts),
         "metrics": {site: _metrics(h, score, _METRICS[score]) for site, h in each},
         "thresholds": {
             f"{at:g}": {

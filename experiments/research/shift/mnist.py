@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.errors import InputError
-from fedcal.core.numerics import softmax
-from fedcal.core.optional import need
-from fedcal.core.streams import Purpose, stream
+from fedcal.core.checks import InputError
+from fedcal.core.imports import need
+from fedcal.core.numerics import Purpose, softmax, stream
 from fedcal.datasets import shifted
 from fedcal.datasets._load import STEPS, Variant, key_of, unpacked
 from fedcal.experiments.research.corruptions import corrupt

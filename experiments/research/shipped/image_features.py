@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.errors import InputError
-from fedcal.core.streams import Purpose, stream
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Purpose, stream
 from fedcal.experiments.research.corruptions import CORRUPTIONS, corrupt
 from fedcal.experiments.research.shipped.making import Arrays, make
 from fedcal.experiments.training.data import read_labelled

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.types import Floats, Integers
+from fedcal.core.checks import FedcalError, InputError
+from fedcal.core.numerics import Floats, Integers
 from fedcal.storage.atomic import whole_file
 
 Arrays = dict[str, NDArray[Any]]

@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.experiments.research.studies.cells import METRICS, SETTINGS, SHIPPED, rows_of, spread
 from fedcal.experiments.research.studies.cells import whole as complete
 from fedcal.experiments.research.studies.result import Reproduction

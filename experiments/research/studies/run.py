@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.checks import whole
-from fedcal.core.errors import FedcalError, InputError, Interrupted, TooLittle
+from fedcal.core.checks import FedcalError, InputError, Interrupted, TooLittle, whole
 from fedcal.datasets import Dataset, is_shipped
 from fedcal.experiments.report.comparison import names_of
 from fedcal.experiments.report.tables import print_table
@@ -22,8 +21,7 @@ from fedcal.experiments.research.studies.expected import check, shipped
 from fedcal.experiments.research.studies.result import Reproduction
 from fedcal.experiments.research.studies.spec import EXPERIMENTS, Experiment, Part, Rows, experiment
 from fedcal.experiments.runs.comparison import compare
-from fedcal.experiments.runs.comparison.grid import read_grid
-from fedcal.experiments.runs.comparison.resolve import resolve
+from fedcal.experiments.runs.comparison.grid import read_grid, resolve
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.folders import Kind, claim
 from fedcal.experiments.runs.load import load_any
@@ -154,7 +152,7 @@ def _grid(
     sources = {name: load_any(name) for name in names}
     pieces = list(_pieces(found, sources, seeds))
     grids = [resolve(read_grid(options), sources) for _, _, options in pieces]  # all are checked
-    counts = [sum(len(cell.seeds) for cell in grid.cells) for grid in grids]
+    counts = [sum(len(cell.seeds) for cell in grid[0]) for grid in grids]
     short = names_of([{"data": name} for name in sources])
     rows, said = Rows(), dict[str, list[str]]()
     for k, (part, name, options) in enumerate(pieces):

@@ -24,8 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from fedcal.core.checks import one_of
-from fedcal.core.removed import check_kept
+from fedcal.core.checks import check_kept, one_of
 from fedcal.experiments.runs.comparison.grid import Variant
 from fedcal.storage.toml_files import read_toml
 

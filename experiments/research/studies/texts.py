@@ -25,8 +25,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.checks import one_of
-from fedcal.core.errors import TooLittle
+from fedcal.core.checks import TooLittle, one_of
 from fedcal.core.pages import Table
 from fedcal.experiments import demo
 from fedcal.experiments.report.tables import markdown, plain

@@ -7,6 +7,7 @@ named site, its gap or its slope, is named by its own test at level / number of 
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
@@ -14,16 +15,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats
 from fedcal.evaluation.drift import few
 from fedcal.evaluation.intervals import FIRM
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.site_tests import Sites
 from fedcal.mechanisms import NoiseLaw
-from fedcal.metrics.buckets import Score, bucket_of, scored
+from fedcal.metrics.binning import Score, bucket_of, scored
 from fedcal.metrics.gap_change import holm
 
 SEEN = 0.8
@@ -49,6 +50,7 @@ _FEW = 0.05
 
 _SPREAD = 0.03
 """Std of what buckets misread of a site's offset, where none has more than a fourth of its rows."""
+_NUMBERS = [digits * 10**k for k in range(1, 6) for digits in range(10, 100)]
 
 
 def verdicts_of(
@@ -259,6 +261,25 @@ def misread(rows: Shards, score: str, edges: Floats, subject_rows: int) -> float
     root, least = np.zeros((len(count), 0)), _least(score, rows.classes)
     read = Sites.of(np.stack([count, 0 * count]), edges, root, NoiseLaw(), least)
     return float(count @ read.shares() - weights @ value[:, 0]) / float(read.total)
+
+
+def enough(release: ScoreRelease, judged: Record) -> int | None:
+    """Return the number of protected units with which sites that noise hides could see enough.
+
+    That is a gap of `most`. It has two digits and rests on each site's own scores. None = such a
+    number does not exist, or noise hides nothing. `judged` is of `verdicts_of` for the release.
+    """
+    (_, now), single = _sites(release, "the release"), judged["level"] / judged["tests"]
+    each = judged["sites"].values()
+    own = now[[k for k, v in enumerate(each) if is_hidden(v, "noise") and v["limit"] < 1]]
+    most = _most(own, release.question.score)
+
+    def seen(number: int) -> bool:
+        grown = replace(own, rows=own.rows * (number / own.total)[:, None])
+        return bool((site_tests.least_gap(grown, single, SEEN) <= most).all())
+
+    at = bisect_left(_NUMBERS, True, key=seen) if len(own.rows) else len(_NUMBERS)
+    return _NUMBERS[at] if at < len(_NUMBERS) else None
 
 
 def groups_of(release: ScoreRelease) -> list[Record]:

@@ -38,9 +38,9 @@ from fedcal.clients.site.store import (
     finish,
     records_of,
 )
-from fedcal.core.errors import BudgetExceeded
+from fedcal.core.checks import BudgetExceeded
+from fedcal.core.numerics import Words
 from fedcal.core.shards import Shards
-from fedcal.core.types import Words
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import job_digest
 from fedcal.privacy.request import Request
@@ -796,17 +796,18 @@ class Run:
 
 @pytest.fixture
 def make(tmp_path):
-    """Prepares the site in a folder of this name, under a key with this count file."""
+    """Prepares the site in a folder of this name, under the key in this file, or a copy of it."""
     key = make_key(tmp_path / "signing.pem").public
     roster = Roster("hearts", (Member("a", key), Member("b", bytes(32))), Committee((0, 1), 2))
     (tmp_path / "federation.toml").write_text(roster.to_toml())
     policy = policy_text(federation=roster.digest, epsilon_total=2.5, delta_total=1e-3)
     (tmp_path / "site.toml").write_text(policy)
-    own = {"federation": tmp_path / "federation.toml", "sign_key": tmp_path / "signing.pem"}
+    own = {"federation": tmp_path / "federation.toml", "policy": tmp_path / "site.toml"}
 
-    def made(name: str = "site", count: str = "signing.pem.records") -> Prepared:
-        files = {**own, "policy": tmp_path / "site.toml", "count": tmp_path / count}
-        prepare(tmp_path / name, ROWS, **files, server="hub:9092")
+    def made(name: str = "site", file: str = "signing.pem") -> Prepared:
+        if not (tmp_path / file).exists():
+            shutil.copy(tmp_path / "signing.pem", tmp_path / file)
+        prepare(tmp_path / name, ROWS, **own, sign_key=tmp_path / file, server="hub:9092")
         return prepared(tmp_path / name)
 
     return made
@@ -859,7 +860,7 @@ def test_a_second_folder_and_a_second_key_answer_nothing(make):
     Run(epsilon=0.5).answer(make("first"))
     for site, said in (
         (make("second"), r"signing\.pem\.records, the file of this site's key"),
-        (make("first", "new.pem.records"), "restored from a backup"),
+        (make("first", "new.pem"), "restored from a backup"),
     ):
         more = Run()
         refused(said, more.answer, site)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from quarters import facts_of, hospitals, release_of
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.evaluation.histogram import from_each_edge
 from fedcal.experiments.study.quarter import present, quarter_summary
 from fedcal.experiments.study.quarter_page import parts
@@ -31,7 +31,8 @@ def test_faults_are_named_and_what_to_do_is_said(told):
     first, *rest = told["next"]
     assert "`fedcal site recalibrate --release 2026Q4/release.npz rows.csv --site cedar`" in first
     assert "wait for the next quarter, or look at the site's own exact page" in rest[-1]
-    assert "takes more patients there, or more epsilon" in rest[-1]
+    assert f"{told['enough']} patients there" in rest[-1]
+    assert 300 < told["enough"] <= 600  # birch, with 600, sees it
     assert json.loads(json.dumps(told, allow_nan=False)) == told
 
 

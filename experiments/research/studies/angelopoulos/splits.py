@@ -24,7 +24,7 @@ from fedcal.conformal.angelopoulos import (
     private_quantile,
     thresholds,
 )
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers
 from fedcal.experiments.research.studies.spec import Record
 
 ALPHA = 0.1

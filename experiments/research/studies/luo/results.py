@@ -22,8 +22,8 @@ from pathlib import Path
 from statistics import fmean, median, pstdev
 
 from fedcal import datasets
-from fedcal.core.errors import InputError
-from fedcal.core.parallel import usable_cores
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import usable_cores
 from fedcal.experiments.research.studies.claims import between
 from fedcal.experiments.research.studies.claims import where as on_how_many
 from fedcal.experiments.research.studies.luo.methods import (

@@ -21,14 +21,15 @@ import numpy as np
 
 from fedcal import datasets, partition
 from fedcal.clients.answers import answer, contribute
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.checks import FedcalError, InputError
+from fedcal.core.numerics import Integers, Words
 from fedcal.core.shards import Shards
-from fedcal.core.types import Integers, Words
 from fedcal.experiments.research.studies.rows import counted, dealt, grouped, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, Study, study_file
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.engines.inline import BLOCK_NUMBERS, run_inline
 from fedcal.experiments.runs.jobs import job_of
+from fedcal.privacy import wire
 from fedcal.privacy.curator import OpenRound
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Progress
@@ -125,7 +126,7 @@ def sizes_of(job: Job, shards: Shards) -> Rows:
         row["rounds"] += 1
         for key, size in (
             ("numbers_up", WORD * request.bound.length),
-            ("numbers_down", request.payload_bytes),
+            ("numbers_down", wire.payload_bytes(request)),
         ):
             row[key] = max(size, row.get(key, 0))
         total: Words = contribute(shards, request, alive).sum(axis=0, dtype=np.uint64)

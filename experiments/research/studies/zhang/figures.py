@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fedcal.core.types import Floats
+from fedcal.core.numerics import Floats
 from fedcal.experiments.research.studies.claims import all_of, larger, listed, ordered
 from fedcal.experiments.research.studies.rows import of_each, one, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, Study

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.calibrators import Calibrator
-from fedcal.core.errors import InputError
-from fedcal.core.numerics import softmax
-from fedcal.core.types import Floats, Integers
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.estimators.calibration import Ece, simulate
 from fedcal.experiments.research.studies import claims

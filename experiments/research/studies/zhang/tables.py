@@ -13,7 +13,7 @@ from functools import cache
 from itertools import pairwise, product
 from statistics import fmean
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.experiments.research.studies.claims import all_of, larger, listed, ordered
 from fedcal.experiments.research.studies.claims import where as on_how_many
 from fedcal.experiments.research.studies.rows import counted, grouped, of_each, where
