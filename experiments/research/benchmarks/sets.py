@@ -47,8 +47,10 @@ def sets(conformity: Conformity, peers: Mapping[str, dict[str, Any]], quick: boo
         arrays |= {"fit_parts": uniform_of(fit, 0), "parts": uniform_of(test, 0)}
 
     def values(found: NDArray[np.bool_] | str) -> dict[str, float]:
-        told = isinstance(found, str)
-        bits = np.frombuffer(bytes.fromhex(found), np.uint8) if told else np.packbits(found)
+        if isinstance(found, str):
+            bits = np.frombuffer(bytes.fromhex(found), np.uint8)
+        else:
+            bits = np.packbits(found)
         count = int(np.unpackbits(bits).sum())
         return {"labels in sets": count, "sets crc32": checksum(bits)}
 
