@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from fedcal.core import checks
-from fedcal.core.errors import damaged
+from fedcal.core.checks import damaged
 from fedcal.privacy.agreement import Terms, job_digest
 from fedcal.units import UNITS
 

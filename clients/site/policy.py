@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import Self
 
 from fedcal.clients.site.process.limits import LEAST_MIB, MEMORY_MIB
-from fedcal.core.checks import interval, needed, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, interval, needed, whole
 from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation.roster import Roster, check_digest
 from fedcal.storage.toml_files import read_as, record_of

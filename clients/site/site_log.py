@@ -6,8 +6,8 @@ from contextlib import suppress
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
-from fedcal.core import printable
-from fedcal.core.errors import InputError
+from fedcal.core import naming
+from fedcal.core.checks import InputError
 from fedcal.storage.atomic import locked
 
 LOGGER = "fedcal.site"
@@ -21,7 +21,7 @@ OLDER = 4
 """Older logs that are kept, as `site.log.1` (the newest of them) to `site.log.4`."""
 
 log = logging.getLogger(LOGGER)
-log.addFilter(printable.Printable())
+log.addFilter(naming.Printable())
 
 
 def rotate(path: Path) -> None:
@@ -47,4 +47,4 @@ def log_to(path: Path) -> None:
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
-    logging.getLogger("flwr").addFilter(printable.Printable(lines=True))
+    logging.getLogger("flwr").addFilter(naming.Printable(lines=True))

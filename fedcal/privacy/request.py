@@ -14,11 +14,10 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import fraction, one_of, same, whole
-from fedcal.core.errors import InputError, damaged
+from fedcal.core.checks import InputError, damaged, fraction, one_of, same, whole
 from fedcal.core.fields import Param, Scalar, set_checked, shaped
-from fedcal.core.streams import check_seed, key_of
-from fedcal.mechanisms import MECHANISMS, Noise
+from fedcal.core.numerics import check_seed, key_of
+from fedcal.mechanisms import Noise
 from fedcal.privacy.query import QUERIES, Query
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
@@ -57,7 +56,7 @@ class Asked:
         """Return the records of a message, for `from_records`."""
         asked: dict[str, Field] = {"kind": self.query.kind, "round": self.round}
         context: dict[str, Field] = {"run": self.run, "terms": self.terms}
-        return {"query": asked | _params(self.query), "context": context | _facts(self.query)}
+        return {"query": asked | params_of(self.query), "context": context | facts_of(self.query)}
 
     @classmethod
     def from_records(cls, records: Mapping[str, Mapping[str, Any]]) -> Self:
@@ -69,7 +68,7 @@ class Asked:
                 if name not in known and not name.startswith(("param.", "fact.")):
                     raise InputError(f"a question to a site states no {name!r:.80}: its terms do")
             number = whole("the round of a question", fields["round"], 1)
-            asked = cls(_query(fields, context), number, context["run"], context["terms"])
+            asked = cls(query_in(fields, context), number, context["run"], context["terms"])
             set_checked(asked)
             return asked
 
@@ -112,59 +111,6 @@ class Request:
         if self.noise is not None:
             same("length of the noise", sum(self.noise.lengths), length)
 
-    def to_fields(self) -> dict[str, Field]:
-        """Return flat scalars and lists for a Flower `ConfigRecord`, for `from_fields`."""
-        fields: dict[str, Field] = {
-            "kind": self.query.kind,
-            "round": self.round,
-            "lengths": list(self.bound.lengths),
-            "norms": list(self.bound.norms),
-            "rule": self.bound.rule,
-            "clients": self.ring.clients,
-            "grid": self.ring.grid,
-            "headroom": self.ring.headroom,
-        }
-        usual = {"order": 2, "per": "client", "whole": False, "rate": 1.0, "row-rate": 1.0}
-        more = {"order": self.bound.order, "per": self.bound.per, "whole": self.bound.whole}
-        more |= {"rate": self.rate, "row-rate": self.row_rate}
-        if self.noise is not None:
-            fields["noise"] = self.noise.mechanism.name
-            fields["noise-lengths"] = list(self.noise.lengths)
-            fields["noise-scales"] = list(self.noise.scales)
-            fields["noise-shares"] = self.noise.shares
-        if self.seed is not None:
-            fields["seed"] = self.seed
-        return fields | {k: v for k, v in more.items() if v != usual[k]} | _params(self.query)
-
-    def context_fields(self) -> dict[str, Field]:
-        """Return the record beside it: versions, and public facts of the question."""
-        return _facts(self.query)
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any], context: Mapping[str, Any]) -> Request:
-        """Return the request of `to_fields` and `context_fields` records.
-
-        Raises InputError if a field is missing or invalid, or a version is unknown.
-        """
-        with damaged("a query cannot be read"):
-            return cls(
-                query=_query(fields, context),
-                bound=Bound(
-                    tuple(int(n) for n in fields["lengths"]),
-                    tuple(float(c) for c in fields["norms"]),
-                    fields["rule"],
-                    fields.get("order", 2),
-                    fields.get("per", "client"),
-                    bool(fields.get("whole", False)),
-                ),
-                ring=Ring(int(fields["clients"]), float(fields["grid"]), int(fields["headroom"])),
-                round=int(fields["round"]),
-                noise=_noise(fields),
-                rate=float(fields.get("rate", 1.0)),
-                row_rate=float(fields.get("row-rate", 1.0)),
-                seed=int(fields["seed"]) if "seed" in fields else None,
-            )
-
     @property
     def key(self) -> str:
         """Key of the question and of all that the noise on its answer depends on, except the round.
@@ -192,28 +138,23 @@ class Request:
         whole = self._key(self.query.key)
         return hashlib.sha256(key_of(whole, self.round).encode()).hexdigest()
 
-    @property
-    def payload_bytes(self) -> int:
-        """Bytes of the question: 8 per number, 1 per character; the context does not count."""
-        return sum(
-            len(v) if isinstance(v, str) else 8 * len(v) if isinstance(v, list) else 8
-            for v in self.to_fields().values()
-        )
 
-
-def _params(query: Query) -> dict[str, Field]:
+def params_of(query: Query) -> dict[str, Field]:
+    """Return the parameters of a question, for a message."""
     return {
         f"param.{key}": value.tolist() if isinstance(value, np.ndarray) else value
         for key, value in query.params().items()
     }
 
 
-def _facts(query: Query) -> dict[str, Field]:
+def facts_of(query: Query) -> dict[str, Field]:
+    """Return the versions and public facts of a question, which do not count as payload."""
     fields: dict[str, Field] = {"version": VERSION, "query-version": query.version}
     return fields | {f"fact.{name}": getattr(query, name) for name in query.facts}
 
 
-def _query(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
+def query_in(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
+    """Return the question of `params_of` and `facts_of` records, or raise InputError."""
     whole("the version of the wire form", context["version"], VERSION, VERSION)
     query = QUERIES[one_of("query", fields["kind"], sorted(QUERIES))]
     ours = query.version
@@ -223,17 +164,6 @@ def _query(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
         for record, start in ((fields, "param."), (context, "fact."))
     )
     return query.read(params, facts)
-
-
-def _noise(fields: Mapping[str, Any]) -> Noise | None:
-    if "noise" not in fields:
-        return None
-    return Noise(
-        MECHANISMS[one_of("noise", fields["noise"], MECHANISMS)],
-        tuple(int(n) for n in fields["noise-lengths"]),
-        tuple(float(s) for s in fields["noise-scales"]),
-        int(fields["noise-shares"]),
-    )
 
 
 def _param(value: Any) -> Param:
