@@ -35,8 +35,7 @@ def to_fields(request: Request) -> dict[str, Field]:
         fields["noise-shares"] = request.noise.shares
     if request.seed is not None:
         fields["seed"] = request.seed
-    fields |= {name: value for name, value in more.items() if value != usual[name]}
-    return fields | params_of(request.query)
+    return fields | {k: v for k, v in more.items() if v != usual[k]} | params_of(request.query)
 
 
 def from_fields(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Request:
@@ -65,7 +64,7 @@ def from_fields(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Reques
 
 
 def payload_bytes(request: Request) -> int:
-    """Return the bytes of the question without the context: 8 per number, 1 per character."""
+    """Return the bytes of the question: 8 per number, 1 per character."""
     return sum(
         len(v) if isinstance(v, str) else 8 * len(v) if isinstance(v, list) else 8
         for v in to_fields(request).values()
