@@ -36,7 +36,6 @@ def write_result(
     `signer` it is to be signed later.
     """
     facts.check(study)
-    took_part = {k: "was away" if k in facts.absent else "took part" for k in study.sites}
     content = {
         "schema": 1,
         "study": study.study,

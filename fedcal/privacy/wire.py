@@ -25,8 +25,15 @@ def to_fields(request: Request) -> dict[str, Field]:
         "grid": request.ring.grid,
         "headroom": request.ring.headroom,
     }
-    usual = {"order": 2, "per": "client", "whole": False, "rate": 1.0, "row-rate": 1.0}
-    more = {"order": request.bound.order, "per": request.bound.per, "whole": request.bound.whole}
+    usual: dict[str, Field] = {
+        "order": 2,
+        "per": "client",
+        "whole": False,
+        "rate": 1.0,
+        "row-rate": 1.0,
+    }
+    bound = request.bound
+    more: dict[str, Field] = {"order": bound.order, "per": bound.per, "whole": bound.whole}
     more |= {"rate": request.rate, "row-rate": request.row_rate}
     if request.noise is not None:
         fields["noise"] = request.noise.mechanism.name
