@@ -21,7 +21,7 @@ from fedcal.clients.site.site_log import LOG, LOGGER
 from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import FedcalError, InputError
 from fedcal.experiments.deploy.rows import SiteRows
-from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode
+from fedcal.experiments.runs.engines.supernode import FLOWER_LOG, Ended, SuperNode
 from fedcal.secure_aggregation.roster import Roster
 
 NO_CONNECTION = 305

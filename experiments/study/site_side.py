@@ -11,20 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.clients.site import prepared, results, site_log
-from fedcal.clients.site.account import BudgetCaps, account
+from fedcal.clients.site.account import account
 from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
 from fedcal.core.checks import InputError, needed
-from fedcal.core.flower_internals import check_flower
+from fedcal.core.flower_internals_site import check_flower
 from fedcal.experiments.deploy import site
-from fedcal.experiments.deploy.fleet import check_fleet, read_address, trusted
 from fedcal.experiments.deploy.rows import SiteRows
-from fedcal.experiments.deploy.supernode import supernode
 from fedcal.experiments.report.page import said
 from fedcal.experiments.report.terminal import Stopped, console
+from fedcal.experiments.runs.engines.supernode import supernode
+from fedcal.experiments.runs.engines.tls import check_fleet, read_address, trusted
 from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study import joining, kept, kits
-from fedcal.storage.toml_files import record_of
 
 log = logging.getLogger(site_log.LOGGER)
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")
@@ -133,7 +132,7 @@ def status(folder: Path) -> dict[str, Any]:
     kit, state = joining.Kit.read(folder), folder / joining.STATE
     study = kit.study if kit.accepted is None else kit.accepted.study
     jobs, costs, refusal = [], [], ""
-    caps = BudgetCaps.of(record_of(Policy, study.policy("0" * 64), "a site's policy"))
+    caps = study.policy()
     year = caps.year(time.time())
     if (state / RECORDS).exists():
         with records_in(state) as records:
