@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from fedcal.core.checks import InputError, check_kept, located, needed, one_of, same, unused, whole
 from fedcal.core.imports import need
-from fedcal.core.naming import plain_names
 from fedcal.core.numerics import Integers, Kind, in_threads, usable_cores
 from fedcal.core.scores import ids_of
 from fedcal.core.shards import Shards, Task
@@ -257,7 +256,6 @@ def _with_facts(rows: BlockRows, progress: Callable[[int, int], None] | None) ->
     for done, (labels, groups) in enumerate(others, 2):
         seen, names = np.union1d(seen, labels), names | groups
         step(done, pieces)
-    plain_names("group", names)
     numbers = all(re.fullmatch("-?[0-9]+", name) for name in names)
     return replace(
         rows,
@@ -322,7 +320,6 @@ def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray
             names.append(ids[new])
             last = ids[-1:].copy()
     every = np.concatenate(names)
-    plain_names("client", every.tolist() if every.dtype.kind == "U" else ())
     return np.concatenate(firsts), every
 
 
