@@ -36,7 +36,7 @@ _METHODS = ("fednewton", "fedoneshot", "fedbbq", "evaluate", "conformal")
 _SIZES = (10_000, 100_000, 1_000_000)
 
 
-def write_rows(folder: Path, clients: int, *, form: str = ".npz", seed: int = 0) -> None:
+def write_rows(folder: Path, clients: int, *, seed: int = 0) -> None:
     """Write rows of an overconfident model into files of up to 20,000 clients each.
 
     Each client has 50 rows of 10 classes in single precision; 30 % of the labels are drawn at
@@ -51,16 +51,8 @@ def write_rows(folder: Path, clients: int, *, form: str = ".npz", seed: int = 0)
         wrong = rng.random(len(labels)) < 0.3
         labels[wrong] = rng.integers(0, CLASSES, int(wrong.sum()))
         client = np.repeat(np.arange(first, first + some, dtype=np.int32), ROWS)
-        path = folder / f"rows-{number:05d}{form}"
-        if form == ".npz":
-            np.savez(path, logits=logits, labels=labels, client=client)
-            continue
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        lists = pa.FixedSizeListArray.from_arrays(pa.array(logits.ravel()), CLASSES)
-        table = pa.table({"logits": lists, "label": labels, "client": client})
-        parquet.write_table(table, path)
+        path = folder / f"rows-{number:05d}.npz"
+        np.savez(path, logits=logits, labels=labels, client=client)
 
 
 def job(method: str, clients: int, masks: str = "none") -> Job:
@@ -99,10 +91,6 @@ def rows(quick: bool = False) -> Iterator[Row]:
         for method in _METHODS:
             for clients in sizes:
                 yield _alone(Path(root, str(clients)), method)
-        folder = Path(root, "parquet")
-        write_rows(folder, sizes[1], form=".parquet")
-        row = _alone(folder, "fednewton")
-        yield row | {"work": f"{row['work']}, .parquet"}
         yield from _masks(*((50, 10) if quick else (10_000, 5)))
         yield from _engines(quick, [Path(root, str(clients)) for clients in sizes])
 
@@ -231,6 +219,6 @@ BENCHMARK = Benchmark("up to a million clients", rows, notes=_notes)
 if __name__ == "__main__":
     what, place, last = sys.argv[1:4]
     if what == "write":
-        write_rows(Path(place), int(last), form=(sys.argv[4:5] or [".npz"])[0])
+        write_rows(Path(place), int(last))
     else:
         print(json.dumps(in_blocks(last, Path(place))))
