@@ -82,8 +82,8 @@ def _settings(name: str, value: Any) -> dict[str, Any]:
 
 
 def check_partition(name: str, value: Any) -> str:
-    """Return the text of a partition, which may be a partitioner of flwr-datasets."""
-    return str(_read_by(partition.parse)(name, partition.spelt(value)))
+    """Return the text of a partition."""
+    return str(_read_by(partition.parse)(name, value))
 
 
 @dataclass(frozen=True, kw_only=True)
