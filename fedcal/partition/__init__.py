@@ -9,6 +9,7 @@ from fedcal.partition.dealing import parse as parse
 from fedcal.partition.owners import DrawnPartition as DrawnPartition
 from fedcal.partition.owners import Partition as Partition
 from fedcal.partition.owners import dirichlet as dirichlet
+from fedcal.partition.owners import held_out as held_out
 from fedcal.partition.owners import iid as iid
 from fedcal.partition.owners import label_shards as label_shards
 from fedcal.partition.owners import quantity as quantity

@@ -8,7 +8,6 @@ were chosen on the CIFAR-10 probe by its test accuracy and are used on all data.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from fedcal.core.shards import Shards
 from fedcal.experiments.research.studies.zhang.tasks import Task, relabelled
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Gaussian
+from fedcal.partition import held_out
 from fedcal.privacy.curator import OpenRound
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
@@ -126,15 +126,8 @@ def federation(task: Task, epsilon: float, seed: int) -> Federation:
 
 
 def kept_from(task: Task, seed: int, share: float = HELD) -> NDArray[np.bool_]:
-    """Rows that are held out, (n,): each by a keyed hash of its number, so that no other row moves.
-
-    So a release from each part costs the larger of their budgets, not the sum (Zhang et al. 2022,
-    Proposition A.1).
-    """
-    secret = hashlib.blake2b(f"fedcal holdout {seed}".encode(), digest_size=32).digest()
-    each = (hashlib.blake2b(str(k).encode(), key=secret, digest_size=8) for k in range(task.rows))
-    drawn = np.frombuffer(b"".join(one.digest() for one in each), "<u8")
-    return np.asarray(drawn < np.uint64(share * 2.0**64), np.bool_)
+    """Rows that are held out, (n,)."""
+    return held_out(np.arange(task.rows), seed, share)
 
 
 def method(task: Task, how: Training, seed: int) -> FedSGD:
