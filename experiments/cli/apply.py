@@ -22,7 +22,7 @@ from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet
 from fedcal.experiments.report.terminal import show
 from fedcal.experiments.runs import folders
 from fedcal.experiments.training.data import labelled_rows, read_labelled
-from fedcal.metrics import below_floor, binning, names, summary
+from fedcal.metrics import binning, names, summary
 from fedcal.storage import artifact, atomic, npz
 from fedcal.training.networks import TrainedModel, load_model
 
@@ -225,9 +225,7 @@ def _apply_model(model: TrainedModel, rows: Rows) -> Done:
     content, lines = dict[str, Any](), list[str]()
     if (test := rows.test()) is not None:
         content = {"metrics": summary(test.probs, test.labels)}
-        content["rows_below_floor"] = below_floor(test.probs, test.labels)
         lines = [names.line(content["metrics"], binning.check_score("", model.classes))]
-        lines.append(names.floored({"in all": content["rows_below_floor"]}))
     columns = {f"logit_{j}": rows.logits[:, j] for j in range(model.classes)}
     done = f"read by the network {model.network}"
     return Done(done, {"logits": rows.logits}, columns, content, lines)
@@ -239,7 +237,6 @@ def _apply_calibrator(fitted: calibrators.Calibrator, rows: Rows) -> Done:
         content = fitted.judge(test)
         about = content["score"], naming.called(fitted.class_names, 1)
         lines = [f"{name}: {names.line(content[name], *about)}" for name in ("before", "after")]
-        lines.append(names.floored(content["rows_below_floor"]))
     probs = fitted.calibrated(rows.logits, fitted.input)[:, rows.place]
     columns = {f"prob_{name}": probs[:, j] for j, name in enumerate(rows.called)}
     return Done(f"calibrated by {fitted.kind}", {"probs": probs}, columns, content, lines)
