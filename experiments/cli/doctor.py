@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcal import __version__
-from fedcal.core import checks, flower_internals, imports, pages
+from fedcal.core import checks, flower_internals_site, imports, pages
 from fedcal.core.numerics import usable_cores
 from fedcal.experiments.cli import main, parameters
 from fedcal.experiments.report import terminal
@@ -150,6 +150,6 @@ def _refused() -> Iterator[Use]:
     except checks.InputError as e:
         yield Use(_FLOWER, str(e), all=True)
     try:
-        flower_internals.check_flower()
+        flower_internals_site.check_flower()
     except (checks.InputError, ImportError) as e:
         yield Use(_FLOWER, str(e), all=True)

@@ -24,9 +24,9 @@ from fedcal import mechanisms, trust, units
 from fedcal.core.checks import InputError, interval, like, needed, one_of, positive, unused, whole
 from fedcal.core.naming import class_names, digest_of
 from fedcal.evaluation.sites.effects import FINE
-from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.report.page import render
 from fedcal.experiments.runs.config import STUDY, Config
+from fedcal.experiments.runs.engines.tls import read_address
 from fedcal.experiments.runs.jobs import METHOD, is_personal, job_of
 from fedcal.metrics import binning, score_table
 from fedcal.privacy import AUTO
