@@ -117,7 +117,7 @@ class PredictionSets(Artifact):
     ) -> NDArray[np.bool_]:
         """Return `predict_set` of checked logits; for probabilities they are log(max(p, 1e-12))."""
         same("number of classes of scores for these sets", logits.shape[1], self.classes)
-        return self.conformity.within(logits, self._limits(len(logits), groups), self.input)
+        return self.conformity.of_all(logits, self.input) <= self._limits(len(logits), groups)
 
     def _limits(self, rows: int, groups: Sequence[str] | NDArray[Any] | None) -> Floats:
         """Return the thresholds in a shape that broadcasts over (n, c)."""
