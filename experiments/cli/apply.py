@@ -18,7 +18,7 @@ from fedcal import calibrators, datasets
 from fedcal.conformal import PredictionSets, load
 from fedcal.core import checks, imports, naming, numerics
 from fedcal.core.pages import Part, Table
-from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet
+from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet
 from fedcal.experiments.report.terminal import show
 from fedcal.experiments.runs import folders
 from fedcal.experiments.training.data import labelled_rows, read_labelled
@@ -37,7 +37,6 @@ def command(
     out: Path,
     model: str | None = None,
     alpha: float | None = None,
-    csv: Csv = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -70,7 +69,6 @@ def command(
     fitted: TrainedModel | PredictionSets | calibrators.Calibrator
     if artifact.form_of(calibrator) == TrainedModel.form:
         checks.unused("a model has no sets", alpha=alpha)
-        checks.unused("a model reads features, not CSV files", csv=csv)
         fitted = load_model(calibrator, model)
         rows = rows_of_model(fitted, data)
     else:
@@ -80,7 +78,7 @@ def command(
             if not isinstance(fitted, PredictionSets):
                 raise checks.InputError("--alpha is for prediction sets, and this is a calibrator")
             fitted = fitted.at(alpha)
-        loaded = datasets.load(data, labels_required=False, classes=fitted.class_names, csv=csv)
+        loaded = datasets.load(data, labels_required=False, classes=fitted.class_names)
         checks.same(
             f"kind of scores in {data}, as {calibrator} takes them,", loaded.input, fitted.input
         )
