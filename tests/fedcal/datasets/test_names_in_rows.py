@@ -105,18 +105,6 @@ def test_labels_match_names_that_are_numbers_by_value(reader: Reader, kept, tmp_
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_truth_values_match_their_names(reader: Reader, tmp_path):
-    two = np.where(Y[:, None] == 1, [0.9, 0.1], [0.2, 0.8])  # column 0 is right for Y == 1
-    truth = Y == 1
-    for labels in (truth, truth.astype(int), truth.astype(str), truth.astype(float)):
-        for names in (["True", "False"], ["TRUE", "false"], ["1.0", "0.0"]):
-            rows = {"probs": two, "labels": labels, "class_names": np.array(names)}
-            assert accuracy(reader(tmp_path, rows)) == 1, (names, labels[:2])
-    rows = {"probs": two[:, ::-1], "labels": truth.astype(int)}
-    assert accuracy(reader(tmp_path, rows, classes=["healthy", "disease"])) == 1
-
-
-@pytest.mark.parametrize("reader", READERS)
 def test_what_labels_cannot_mean_is_refused(reader: Reader, tmp_path):
     numbers, words = ["1", "2", "3"], ["well", "ill", "dead"]
     table: list[tuple[Any, str]] = [

@@ -89,15 +89,6 @@ def test_every_partitioner_of_theirs_is_tried_or_refused():
 
 
 @needs_it
-def test_rows_are_shuffled_before_they_are_cut():
-    # the rows are sorted by label; Flower's own FederatedDataset shuffles, too
-    labels = four_classes().labels
-    owner = owners("flwr:IidPartitioner", 4)
-    counts = np.bincount(owner * 4 + labels, minlength=16)
-    assert np.abs(counts - 25).max() < 6 * np.sqrt(25)
-
-
-@needs_it
 def test_natural_owners_are_the_data_s_clients():
     data = four_classes()
     np.testing.assert_array_equal(owners("flwr:NaturalIdPartitioner", data=data), data.client)
@@ -110,14 +101,6 @@ def test_natural_owners_are_the_data_s_clients():
         [(spec, "mine names no clients") for spec in ("flwr:NaturalIdPartitioner", by_client)],
         lambda spec: owners(spec, data=nobody),
     )
-
-
-@needs_it
-def test_continuous_owners_follow_confidence():
-    data = four_classes()
-    owner = owners("flwr:ContinuousPartitioner:strictness=1", 4, data=data)
-    ranks = np.argsort(np.argsort(data.probs.max(axis=1)))
-    np.testing.assert_array_equal(owner, ranks // 100)
 
 
 @needs_it
