@@ -17,7 +17,6 @@ import numpy as np
 
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats
-from fedcal.core.shards import Shards
 from fedcal.evaluation.findings import few
 from fedcal.evaluation.intervals import FIRM
 from fedcal.evaluation.score_release import ScoreRelease
