@@ -17,7 +17,7 @@ from fedcal.conformal.set_release import SetRelease
 from fedcal.core.checks import InputError, check_kept, needed, one_of, same
 from fedcal.core.fields import array
 from fedcal.core.naming import called, listed, one_form
-from fedcal.core.numerics import KINDS, Floats, Integers, Kind, logits_of, override
+from fedcal.core.numerics import KINDS, Floats, Kind, logits_of, override
 from fedcal.core.pages import Part
 from fedcal.core.scores import check_scores, ids_of
 from fedcal.metrics.conformity import BY, Conformity
