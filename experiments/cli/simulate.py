@@ -81,6 +81,7 @@ def shown(result: SimulationResult, out: Path | None) -> Iterator[str | pages.Ta
         *(f"Warning: {warning}" for warning in judged.get("coverage_warnings", ())),
         *judged.get("sets", {}).get("guarantee", ()),
         f"{result.said['guarantee']} {seen} (docs/guide/privacy.md)",
+        names.floored(judged.get("rows_below_floor", {})),
         result.said["sent"],
         "" if out is None else f"written to {out}",
         headline.headline(result.record),
