@@ -117,7 +117,7 @@ def simulate(
     if asked.real:
         raise InputError(f"engine '{asked.engine}' is started by {_STARTED_BY[asked.engine]}")
     if model is not None:  # all that follows needs is what it says
-        data = load.load_any(data, asked.class_names, asked.positive, model, asked.csv)
+        data = load.load_any(data, asked.class_names, asked.positive, model)
     if resume and out is None:
         raise InputError("resume needs the folder of the run: give out")
     folder = None if out is None else path_of(out)

@@ -264,8 +264,8 @@ def findings(
         tests = {view: {"cox": calibration.cox(h).bounded()} for view, h in whole.items()}
         if groups:
             for view in views:
-                shown = [group for group, own in groups.items() if own]
-                cox_of[view] = {g: calibration.cox(histograms[view, g, ""]) for g in shown}
+                known = [group for group, own in groups.items() if own]
+                cox_of[view] = {g: calibration.cox(histograms[view, g, ""]) for g in known}
                 tests[view]["groups_cox"] = calibration.together(cox_of[view].values())
         if len(views) == 2:
             at_half = agreement is not None and (threshold == 0.5 or score != "positive")
