@@ -12,6 +12,7 @@ from fedcal.clients.replies import answer_with
 from fedcal.clients.site.sources import dealt_to, site_rows
 from fedcal.core import checks
 from fedcal.core.shards import Shards
+from fedcal.privacy import wire
 from fedcal.privacy.request import Request
 
 log = logging.getLogger("fedcal")
@@ -71,7 +72,7 @@ def client_app(
 def request_in(message: Message) -> Request:
     """Return the question of a `query.answer`; InputError if it makes no sense."""
     records = message.content.config_records
-    return Request.from_fields(records["query"], records.get("context", {}))
+    return wire.from_fields(records["query"], records.get("context", {}))
 
 
 app = client_app(

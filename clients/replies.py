@@ -33,11 +33,6 @@ def drawn(
         return of(shards.keep(np.zeros(0, np.int64))), e
 
 
-def asks_for_masks(message: Message) -> bool:
-    """Return whether the server names a cohort, whose members mask their answers."""
-    return "masking" in message.content.config_records
-
-
 def answer_with(words: numerics.Words, message: Message, request: Request, site: int) -> Message:
     """Return the reply to a `query.answer`: a contribution, masked if there is a cohort.
 
@@ -48,10 +43,9 @@ def answer_with(words: numerics.Words, message: Message, request: Request, site:
     site
         number of the client in the cohort; of no use without one
     """
-    if asks_for_masks(message):
+    if (masking := message.content.config_records.get("masking")) is not None:
         from fedcal.secure_aggregation.masking import mask  # in simulations alone
 
-        masking = message.content.config_records["masking"]
         cohort: list[int] = masking["cohort"]  # type: ignore[assignment]
         seed = int(masking["seed"])  # type: ignore[arg-type]
         words = words + mask(site, cohort, seed, request.round, len(words))

@@ -25,7 +25,7 @@ from fedcal.partition import DEALT, deal
 from fedcal.privacy.agreement import job_digest, key_of_job
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies import base, register, settings, warnings
-from fedcal.strategies.server import collector, exchange, participation, run_folder, transport
+from fedcal.strategies.server import collector, participation, run_folder, transport
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import RELEASED, Outcome
 from fedcal.trust import TRUSTS
@@ -61,8 +61,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
     if ":" in method:  # of another package, named by who starts the run
         register(imports.named("method", method))
     out = Path(str(fields["out"])) if fields.get("out") else None
-    prompt = exchange.PromptGrid(grid)
-    grid = cast(Grid, prompt)
+    grid = cast(Grid, participation.PromptGrid(grid))
     with _logged(), nullcontext() if out is None else run_folder.held(out, resume=resume):
         # what is wrong in it is said before anybody waits
         early = Job.from_fields(fields, nodes=1, classes=_ANY)
@@ -90,8 +89,6 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
                 )
                 strategy.secure = collector.SecureRounds(roster, agreed, strategy.run, folder)
             strategy.assign_sites(met if job.tolerant else ())
-            if job.tolerant:
-                prompt.names = {node: names[site] for node, site in strategy.roster.items()}
             strategy.start(grid, model, timeout=job.timeout)
 
         def moved(done: int, planned: int) -> None:
@@ -104,9 +101,8 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
         if job.tolerant:
             secret = job.plan.secret_sample
             sites = driven[0].took_part.to_result(names, secret=secret)
-            sent = None if secret else (prompt.bytes_up, prompt.bytes_down)
             artifact = outcome.artifact.of_sites(sites)
-            outcome = replace(outcome, sites=sites, artifact=artifact, message_bytes=sent)
+            outcome = replace(outcome, sites=sites, artifact=artifact)
         if out is None:
             _show(job, outcome)
         else:
@@ -198,24 +194,16 @@ def _nodes(grid: Grid, job: Job, clients: int) -> list[int]:
         if time.monotonic() >= deadline:
             break
         time.sleep(0.05)
+    facts, least = job.federation, clients or 1
     if job.tolerant and clients:
-        facts, few = job.federation, f"{there} of {clients} sites"
-        least = TRUSTS[str(facts.trust)].quorum(facts.quorum, clients)
-        if facts.committee:
-            least = facts.fewest()
-        if least <= there < clients:
-            log.warning("fedcal: %s are connected: the run begins", few)
-            return nodes
-        if there < clients:
-            late = f"{few} had connected after {job.grace:g} s, and a run needs {least} or more"
-            raise RoundFailed(f"{late}; no question was sent")
-        if there > clients:
-            many = f"there are {there} sites, and the run is for {clients} clients"
-            which = "give their number, or unregister those that do not take part"
-            raise RoundFailed(f"{many}: {which}; no question was sent")
-    if not nodes or (clients and there != clients):
-        wanted = f" for {clients} clients; start as many, or give clients = 0" if clients else ""
-        raise RoundFailed(f"there are {there} nodes{wanted}")
+        quorum = TRUSTS[str(facts.trust)].quorum(facts.quorum, clients)
+        least = facts.fewest() if facts.committee else quorum
+    if there < least or there > clients > 0:
+        have = f"{there} of {clients or 'any'} sites had connected after {job.grace:g} s"
+        need = f"the run is for {least} to {clients or 'all'}"
+        raise RoundFailed(f"{have}, and {need}: no question was sent")
+    if there < clients:
+        log.warning("fedcal: %d of %d sites are connected: the run begins", there, clients)
     return nodes
 
 
@@ -233,8 +221,8 @@ def deliver(grid: Grid, job: Job, outcome: Outcome, called: Mapping[int, str]) -
         files = {name: (Path(folder) / name).read_bytes() for name in names}
     run = ConfigRecord({"run": outcome.run, "form": form})
     content = {"files": ConfigRecord({**files}), "run": run}
-    nodes = list(grid.get_node_ids())
-    sending = [exchange.message(content, node, transport.RESULT, 0, job.timeout) for node in nodes]
+    nodes, about = list(grid.get_node_ids()), (transport.RESULT, 0, job.timeout)
+    sending = [participation.message(content, node, *about) for node in nodes]
     receivers: set[int] = set()
     with suppress(RoundFailed):  # Flower takes none: the run is done all the same
         replies = grid.send_and_receive(sending, timeout=job.timeout)

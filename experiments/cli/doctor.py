@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcal import __version__
-from fedcal.core import flower_internals, imports, pages
+from fedcal.core import flower_internals_site, imports, pages
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import usable_cores
 from fedcal.experiments.cli import parameters
@@ -125,7 +125,7 @@ def _refused() -> Iterator[str]:
     checks: dict[str, Callable[[], object]] = {
         "train --out, site, study": lambda: posix_locks(Path("its folder")),
         "site, simulate --engine grpc": lambda: scripts(*flower),
-        "site, study, simulate --engine grpc": flower_internals.check_flower,
+        "site, study, simulate --engine grpc": flower_internals_site.check_flower,
     }
     for commands, check in checks.items():
         try:

@@ -101,7 +101,7 @@ def flower_app(
     fedcal flower-app app
     fedcal flower-app app --family evaluate
     """
-    from fedcal.experiments.deploy.flower_app import write_app
+    from fedcal.experiments.runs.engines.flower_app import write_app
 
     written = write_app(folder, family)
     terminal.show([f"written to {written}"], {"out": str(written)}, json=json, quiet=quiet)

@@ -17,8 +17,8 @@ from typing import Any
 
 from fedcal.core import checks
 from fedcal.core.checks import same
-from fedcal.experiments.deploy.fleet import check_control, plain_key, read_address, trusted
 from fedcal.experiments.runs.engines import superlink as flower
+from fedcal.experiments.runs.engines.tls import check_control, read_address, trusted
 from fedcal.storage.atomic import path_of, write_whole
 from fedcal.strategies.server import run_folder
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
@@ -152,32 +152,20 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
                 if status != flower.UNKNOWN:
                     heard = time.monotonic()
                 elif time.monotonic() - heard > _GONE_S and not run_folder.ended(work):
-                    raise _gone()
+                    raise checks.FedcalError(
+                        f"the server has not reported the release for {_GONE_S:g} s (it is gone, "
+                        f"hangs, or was restarted without its database): {AGAIN}"
+                    )
             time.sleep(_TICK_S if going else 0)
     except KeyboardInterrupt:
         raise checks.Interrupted(f"the release continues without this command: {AGAIN}") from None
-    if (error := run_folder.read_error(work)) is not None:
-        raise error
-    if not (work / OUTCOME).exists():
+    if not (work / OUTCOME).exists() or run_folder.read_error(work) is not None:
         raise _failure(work, superlink.flower.status(number))
 
 
-def _gone() -> checks.FedcalError:
-    return checks.FedcalError(
-        f"the server has not reported the release for {_GONE_S:g} s (it is gone, hangs, or was "
-        f"restarted without its database): {AGAIN}"
-    )
-
-
 def _failure(work: Path, status: str) -> checks.FedcalError:
-    if (error := run_folder.read_error(work)) is not None:
-        return error
-    if not any(path.name != run_folder.LOCK for path in work.iterdir()):
-        return checks.FedcalError(
-            f"the run ended as '{status}' and wrote nothing into {work}: does the SuperLink's "
-            "executor run on this machine, with fedcal installed?"
-        )
-    return checks.RoundFailed(f"Flower ended the run as '{status}'; {AGAIN}")
+    ended = checks.RoundFailed(f"Flower ended the run as '{status}'; {AGAIN}")
+    return run_folder.read_error(work) or ended
 
 
 def flower_run(out: Path) -> int:
@@ -199,22 +187,10 @@ class Control:
     def register(self, keys: Sequence[Path]) -> list[tuple[Path, str]]:
         """Let in the sites with these public keys; those that are known stay so.
 
-        Returns
-        -------
-        list of (Path, str)
-            Each key with Flower's number of its node, or Flower's words where it was known
-            before: a key that was unregistered once cannot come back.
-
-        Raises
-        ------
-        InputError
-            If a file cannot be read, or is no public key.
-        FedcalError
-            If the SuperLink refuses a key, with its words.
+        Returns each key with Flower's number of its node, or Flower's words where it was known
+        before: a key that was unregistered once cannot come back. Raises FedcalError if the
+        SuperLink refuses one.
         """
-        for key in keys:
-            with checks.system_errors(f"cannot read the public key {key}"):
-                plain_key(str(key), key.read_bytes())
         nodes, refused = [], "the SuperLink did not take"
         for key in keys:
             words = "supernode", "register", key.resolve(), "--name", key.stem

@@ -49,7 +49,7 @@ def check_comparable(earlier: ScoreRelease, later: ScoreRelease) -> None:
         if before != now and None not in (before, now)
     ]
     one, another = (release.question for release in (earlier, later))
-    if not np.array_equal(*(np.round(of.bucket_edges, 9) for of in (one, another))):
+    if not np.array_equal(np.round(one.bucket_edges, 9), np.round(another.bucket_edges, 9)):
         differences.append(f"buckets ({one.buckets}, now {another.buckets} with other edges)")
     if one.calibrator != another.calibrator and bool(one.calibrator) == bool(another.calibrator):
         differences.append("calibrator (two different ones)")

@@ -14,18 +14,16 @@ import numpy as np
 from scipy.special import log_softmax
 
 from fedcal import datasets
-from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import InputError, located, needed, one_of, same, system_errors, whole
 from fedcal.core.shards import Shards
 from fedcal.datasets.site_csv import AS_IT_IS, Reading
 from fedcal.evaluation.sites.verdicts import misread
-from fedcal.experiments.deploy.certificates import make_site_key
-from fedcal.experiments.deploy.fleet import public_key
 from fedcal.experiments.deploy.rows import SiteRows, read_rows, shards_of
 from fedcal.experiments.deploy.site import check_federation
 from fedcal.experiments.report.page import said
 from fedcal.experiments.report.terminal import must_agree
+from fedcal.experiments.runs.engines.tls import make_site_key, public_key
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.study import kits
 from fedcal.experiments.study.earlier_rows import compared
@@ -37,7 +35,6 @@ from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
 from fedcal.storage.atomic import path_of, write_whole
 from fedcal.storage.npz import read_npz
-from fedcal.storage.toml_files import record_of
 from fedcal.training.networks import need_torch
 from fedcal.units import Subject
 
@@ -321,7 +318,7 @@ class Offer:
         asked, said = (one.to_plain() for one in (sealed.asked, study.asked(sealed.roster)))
         for name in ("job", *said):
             check_alike(f"{name} that is asked, by the study itself,", asked[name], said[name])
-        rules = record_of(Policy, study.policy(sealed.roster.digest), "a site's policy")
+        rules = study.policy(sealed.roster.digest)
         rules.check(sealed.asked, sealed.roster, study.since)
         own = (folder / kits.AUTHORITY).read_text("ascii", "replace")
         same(f"server's authority in {path} (else ask for a new kit)", sealed.authority, own)

@@ -17,7 +17,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,14 @@ import numpy as np
 import tomli_w
 
 from fedcal import __version__
-from fedcal.core import checks, flower_internals
+from fedcal.core import checks, flower_internals_site
 from fedcal.core.checks import FedcalError, InputError, system_errors
 from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
-from fedcal.experiments.deploy import certificates, fleet
 from fedcal.experiments.deploy.run import Control, control
 from fedcal.experiments.deploy.site import Terminated, until_terminated
 from fedcal.experiments.report import page
 from fedcal.experiments.runs.engines import superlink as flower
+from fedcal.experiments.runs.engines import tls
 from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study.sealed import SEALED, Join, Sealed
@@ -72,20 +72,20 @@ def make_kits(path: Path) -> list[str]:
     """
     study = Study.read(path)
     own, server, kits = (folder_of(path, study.study, p) for p in ("coordinator", "server", "kits"))
-    host = fleet.read_address("server", study.server).host
+    host = tls.read_address("server", study.server).host
     is_ours = is_here(host)
     with system_errors(f"cannot write {path.parent}"):
         for folder in (own, server):
             folder.mkdir(mode=0o700, exist_ok=True)
         if not (own / KEY).exists():
             keys.make_key(own / KEY)
-        if not certificates.is_certified(own / "server.crt", host, study.until):
+        if not tls.is_certified(own / "server.crt", host, study.until):
             for name in ("server.crt", "server.key"):
                 (own / name).unlink(missing_ok=True)
             left = (study.until - datetime.datetime.now(datetime.UTC).date()).days
             days = min(max(left, 0) + _SPARE, _LONGEST)
             names = list(dict.fromkeys((host, "localhost", "127.0.0.1")))
-            certificates.make_certificates(own, names, days)
+            tls.make_certificates(own, names, days)
         for name in _SERVED:
             shutil.copy(own / name, server / name)  # with its mode
     for site in study.sites:
@@ -130,7 +130,6 @@ def kit_files(study: Study, site: str, *, one_machine: bool, **unit: Any) -> dic
     return {
         STUDY: study.to_toml(),
         KIT: json.dumps({"schema": 1, "site": site, "one_machine": one_machine}) + "\n",
-        "policy.toml": policy_text(study, ""),
         "start.sh": '#!/bin/sh\nexec fedcal site start "$(dirname "$0")" "$@"\n',
         UNIT: page.render("kit.service.j2", site=site, **unit),
         "compose.yml": page.render("kit-compose.yml.j2", site=site, version=__version__, **unit),
@@ -139,9 +138,9 @@ def kit_files(study: Study, site: str, *, one_machine: bool, **unit: Any) -> dic
 
 
 def policy_text(study: Study, federation: str) -> str:
-    """Return a site's `site.toml`; without a digest of the federation it is for reading alone."""
-    tables = {name: value for name, value in study.policy(federation).items() if value != ""}
-    return _RULES + tomli_w.dumps(tables)
+    """Return a site's `site.toml`, by the digest of the federation."""
+    rules = {k.replace("_", "-"): v for k, v in asdict(study.policy(federation)).items()}
+    return _RULES + tomli_w.dumps(rules)
 
 
 def seal(path: Path, joins: Sequence[Path]) -> list[str]:
@@ -154,7 +153,7 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
     own, out = folder_of(path, study.study, "coordinator"), path.with_suffix(SEALED)
     must_exist(own / KEY, f"fedcal study kit {path} makes it")
     signer, authority = keys.read_key(own / KEY), (own / AUTHORITY).read_text("ascii")
-    is_ours = is_here(fleet.read_address("server", study.server).host)
+    is_ours = is_here(tls.read_address("server", study.server).host)
     sealed = Sealed.of(study, [Join.read(join) for join in joins], authority, signer)
     sealed, notes = replace(sealed, one_machine=is_ours), [ONE_MACHINE] * is_ours
     before = [Sealed.read(last) for last in (out, own / out.name) if last.exists()]
@@ -181,17 +180,9 @@ MOST = 0.5
 """Gap from which on a number of patients is said to show nothing."""
 
 
-def check(study: Study) -> dict[str, Any]:
-    """Return what a study costs and what it will show, as strict JSON.
-
-    Returns
-    -------
-    dict
-        `sentences`, and `sees`: about how many of those protected -> the gap (fraction) that is
-        named with probability `SEEN` where it is there; None = none below `MOST`
-    """
-    plan = study.plan
-    (std,) = set(plan.noise_std or (0.0,))
+def forecast(study: Study) -> list[str]:
+    """Return in sentences what a study costs, and which gaps it will name at its sites."""
+    (std,) = set(study.plan.noise_std or (0.0,))
     about_sizes = {name: about for name, about in study.sites.items() if about}
     sizes = sorted(set(about_sizes.values()) or _SIZES)
     # of the last release: each site, and against each earlier one each site and all of them
@@ -201,19 +192,9 @@ def check(study: Study) -> dict[str, Any]:
     rest: dict[str, Any] = {"edges": edges, "std": std * math.sqrt(parts), "tests": tests}
     rest |= {"rate": study.model.rate, "level": ERROR / study.per_year}
     gaps = {size: detectable(size, **rest) for size in sizes}
-    sees = {str(size): gap if gap < MOST else None for size, gap in gaps.items()}
     facts: dict[str, Any] = {"study": study, "std": std, "gaps": gaps, "sizes": about_sizes}
     facts |= {"most": MOST, "points": least_points, "seen": SEEN, "error": ERROR}
-    return {
-        "study": study.study,
-        "epsilon": {"release": plan.epsilon, "year": study.epsilon, "all": study.epsilon_total},
-        "noise_std": std,
-        "unit": plan.unit,
-        "mechanism": plan.mechanism.name,
-        "sites": about_sizes,
-        "sees": sees,
-        "sentences": page.said("study", "forecast", **facts),
-    }
+    return page.said("study", "forecast", **facts)
 
 
 CONTROL, LOG, REGISTERED = "control", "server.log", "registered.json"
@@ -249,7 +230,7 @@ def serve(
     FedcalError
         A port is taken, or Flower's processes ended.
     """
-    flower_internals.check_flower()
+    flower_internals_site.check_flower()
     sealed = Sealed.read(path)
     home = folder_of(path, sealed.study.study, "server").resolve()
     files = {name: home / name for name in ("ca.crt", "server.crt", "server.key", "executor.key")}
@@ -257,14 +238,14 @@ def serve(
         must_exist(file, f"carry the folder {home.name} to the server")
     authority = files["ca.crt"].read_text("ascii", "replace")
     checks.same(f"authority of the server, in {files['ca.crt']},", authority, sealed.authority)
-    public = fleet.read_address("server", sealed.study.server)
-    sites = public if listen is None else fleet.read_address("--listen", listen)
+    public = tls.read_address("server", sealed.study.server)
+    sites = public if listen is None else tls.read_address("--listen", listen)
     if listen is None and not is_here(public.host):
         raise InputError(
             f"{public.host}, where {path} has its server, is no address of this machine: give "
             f"--listen ADDRESS:{public.port} (0.0.0.0: all of them) where a router leads here"
         )
-    ours = fleet.read_address("--control", at)
+    ours = tls.read_address("--control", at)
     for where in (ours, sites):
         _check_free(where)
     roster(home, sealed)
@@ -329,7 +310,7 @@ def enrol(commands: Control, sealed: Sealed, home: Path) -> None:
     write_whole(path, json.dumps(known))
 
 
-def _check_free(at: fleet.Address) -> None:
+def _check_free(at: tls.Address) -> None:
     """FedcalError if another process has a port, or the address is not this machine's."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -339,7 +320,7 @@ def _check_free(at: fleet.Address) -> None:
             raise FedcalError(f"cannot listen at {at}: {e.strerror}") from None
 
 
-def _wait(superlink: ProcessTree, ports: tuple[fleet.Address, ...], log: Path) -> None:
+def _wait(superlink: ProcessTree, ports: tuple[tls.Address, ...], log: Path) -> None:
     """Return once both ports answer; FedcalError if they do not."""
     deadline = time.monotonic() + _STARTS_S
     for at in ports:

@@ -120,7 +120,7 @@ class Training(Displayable):
             "rounds": self.history,
             "event": self.event,
             "privacy": self.privacy,
-            "communication": record.communication_of(self.outcome, self.federation.clients),
+            "communication": record.communication_of(self.outcome),
             "seconds": self.outcome.seconds,
             "versions": result.versions("torch"),
         }

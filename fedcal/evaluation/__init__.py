@@ -6,7 +6,6 @@ from fedcal.evaluation.estimators.calibration import CalibrationTest, cox
 from fedcal.evaluation.estimators.curves import (
     Curve,
     decision_curve,
-    precision_recall_curve,
     reliability,
     roc_curve,
     treat_all,
@@ -27,7 +26,6 @@ __all__ = [
     "evaluate",
     "evaluate_classes",
     "monotone_counts",
-    "precision_recall_curve",
     "reliability",
     "roc_curve",
     "treat_all",

@@ -24,7 +24,7 @@ from fedcal.evaluation.intervals import Estimate, IntervalOptions, Metric, Span
 METRICS: dict[str, type[Metric]] = registry(
     *(metrics.Accuracy, metrics.Precision, metrics.Recall, metrics.Specificity),
     *(metrics.Prevalence, metrics.NetBenefit),
-    *(metrics.RocAuc, metrics.ConfidenceAuc, metrics.AveragePrecision),
+    *(metrics.RocAuc, metrics.ConfidenceAuc),
     *(metrics.Gap, metrics.Brier, metrics.ConfidenceBrier),
     *(metrics.LogLoss, metrics.LogLossCut),
     *(metrics.ConfidenceLogLoss, metrics.ConfidenceLogLossCut),

@@ -44,10 +44,6 @@ Lines = tuple[tuple[Point, ...], tuple[Point, ...]]
 
 
 _DIAGONAL: tuple[Point, ...] = ((0.0, 0.0), (1.0, 1.0))
-_CURVES: tuple[tuple[str, tuple[str, str], Any, dict[str, tuple[Point, ...]]], ...] = (
-    ("ROC", ("false positive rate", "true positive rate"), curves.roc_curve, {"chance": _DIAGONAL}),
-    ("Precision and recall", ("recall", "precision"), curves.precision_recall_curve, {}),
-)
 
 
 def curve_parts(
@@ -61,9 +57,10 @@ def curve_parts(
         first = [(part, h) for (view, part), h in whole.items() if view == next(iter(whole))[0]]
         series = {called(names, int(part)): h for part, h in first[:MOST_CLASSES]}
     parts: list[Part | None] = []
-    for title, axes, curve, references in _CURVES if findings.score != "confidence" else ():
-        lines = {name: _lines(curve(h, level=level)) for name, h in series.items()}
-        parts.append(_part(title, axes, lines, references))
+    if findings.score != "confidence":
+        lines = {name: _lines(curves.roc_curve(h, level=level)) for name, h in series.items()}
+        axes = "false positive rate", "true positive rate"
+        parts.append(_part("ROC", axes, lines, {"chance": _DIAGONAL}))
     parts.append(reliability_part("Reliability", series, findings.score, level))
     if findings.score == "positive":
         parts.append(_decisions(series, level))
@@ -315,7 +312,11 @@ def _groups(
     """Return charts of accuracy and calibration in the large, tables, changes, and curves."""
     views = names_of(findings.metrics)
     first = next(iter(views))
-    known = [set(own[first]) for own in findings.groups.values() if own]
+    known = [
+        {metric.removesuffix("_cut") for metric in own[first]}
+        for own in findings.groups.values()
+        if own
+    ]
     there = set.intersection(*known) if known else set()
     missing = [group for group, own in findings.groups.items() if not own]
     note = f"Too few rows for any result: {', '.join(missing)}." if missing else ""
@@ -345,8 +346,9 @@ def _groups(
         noun = findings.weighting.counted
         return Table(title, ("group", noun, *columns), tuple(lines), about.strip())
 
-    main = [metric for metric in _OF_GROUPS if {metric, f"{metric}_cut"} & there]
-    tables: list[Part] = [table("Groups", main, list(findings.cox), f"{note} {_ABOUT_TEST}")]
+    main = [metric for metric in _OF_GROUPS if metric in there]
+    about = f"{note} {_ABOUT_TEST * bool(findings.cox)}"
+    tables: list[Part] = [table("Groups", main, list(findings.cox), about)]
     if set(_RATES) <= there:
         title = f"Groups: errors at threshold {findings.threshold:g}"
         tables.append(table(title, _RATES, (), note))

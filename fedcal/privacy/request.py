@@ -1,8 +1,7 @@
 """Request from the server to a client: a question, its bound and its context.
 
-The question and its bound are one record of a message, the context another: a client needs the
-first to answer, and the second to decide whether to answer. The context, and the versions in its
-record, are in no noise key and do not count as payload.
+The question and its bound are one record of a message. The versions and public facts in the other
+are in no noise key and do not count as payload.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import InputError, damaged, fraction, interval, located, one_of, same, whole
-from fedcal.core.fields import Count, Param, Scalar, set_checked, shaped
+from fedcal.core.checks import InputError, damaged, fraction, one_of, same, whole
+from fedcal.core.fields import Param, Scalar, set_checked, shaped
 from fedcal.core.numerics import check_seed, key_of
-from fedcal.mechanisms import FORMER, MECHANISMS, Noise
+from fedcal.mechanisms import Noise
 from fedcal.privacy.query import QUERIES, Query
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
@@ -30,42 +29,6 @@ VERSION = 1
 
 RUN = re.compile(r"[\w.:-]{1,64}")
 """Form of a run's name."""
-
-Name = Annotated[str, shaped(re.compile("[a-z-]{1,32}"))]
-
-
-@dataclass(frozen=True)
-class Context:
-    """Purpose of a question: a site checks and books it; nothing is computed from it.
-
-    Attributes
-    ----------
-    run
-        name of the run
-    plan
-        digest of the plan, without the seed (`Plan.key`)
-    round, rounds
-        number of this round, from 1, and number of rounds
-    unit, trust, mechanism
-        as in the plan
-    epsilon, delta
-        budget of the complete run; (inf, 0) without privacy
-    """
-
-    run: Annotated[str, shaped(RUN)]
-    plan: Annotated[str, shaped(re.compile("[0-9a-f]{64}"))]
-    round: Count
-    rounds: Count
-    unit: Name
-    trust: Name
-    mechanism: Name
-    epsilon: Annotated[float, interval("(0, inf]")]
-    delta: Annotated[float, interval("[0, 1)")]
-
-    def __post_init__(self) -> None:
-        with located("the context of a request"):
-            set_checked(self)
-            whole("round", self.round, 1, self.rounds)
 
 
 @dataclass(frozen=True)
@@ -93,7 +56,7 @@ class Asked:
         """Return the records of a message, for `from_records`."""
         asked: dict[str, Field] = {"kind": self.query.kind, "round": self.round}
         context: dict[str, Field] = {"run": self.run, "terms": self.terms}
-        return {"query": asked | _params(self.query), "context": context | _facts(self.query)}
+        return {"query": asked | params_of(self.query), "context": context | facts_of(self.query)}
 
     @classmethod
     def from_records(cls, records: Mapping[str, Mapping[str, Any]]) -> Self:
@@ -105,7 +68,7 @@ class Asked:
                 if name not in known and not name.startswith(("param.", "fact.")):
                     raise InputError(f"a question to a site states no {name!r:.80}: its terms do")
             number = whole("the round of a question", fields["round"], 1)
-            asked = cls(_query(fields, context), number, context["run"], context["terms"])
+            asked = cls(query_in(fields, context), number, context["run"], context["terms"])
             set_checked(asked)
             return asked
 
@@ -125,8 +88,6 @@ class Request:
         each client's rows take part with this probability, by its own coin (`distributed`)
     seed
         of a simulated client's noise and coins; a real site accepts none from a message
-    context
-        purpose of the question; None = not stated
     row_rate
         each row takes part with this probability, by a coin of its client
     """
@@ -138,7 +99,6 @@ class Request:
     noise: Noise | None = None
     rate: float = 1.0
     seed: int | None = None
-    context: Context | None = None
     row_rate: float = 1.0
 
     def __post_init__(self) -> None:
@@ -150,76 +110,6 @@ class Request:
         same("length of the answer", sum(self.query.lengths()), length)
         if self.noise is not None:
             same("length of the noise", sum(self.noise.lengths), length)
-        if (context := self.context) is None:
-            return
-        same("round of the context", context.round, self.round)
-        if self.noise is not None:
-            mechanism = FORMER.get(context.mechanism, context.mechanism)
-            same("mechanism of the noise", self.noise.mechanism.name, mechanism)
-
-    def to_fields(self) -> dict[str, Field]:
-        """Return flat scalars and lists for a Flower `ConfigRecord`, for `from_fields`."""
-        fields: dict[str, Field] = {
-            "kind": self.query.kind,
-            "round": self.round,
-            "lengths": list(self.bound.lengths),
-            "norms": list(self.bound.norms),
-            "rule": self.bound.rule,
-            "clients": self.ring.clients,
-            "grid": self.ring.grid,
-            "headroom": self.ring.headroom,
-        }
-        if self.bound.order != 2:
-            fields["order"] = self.bound.order
-        if self.bound.per != "client":
-            fields["per"] = self.bound.per
-        if self.bound.whole:
-            fields["whole"] = True
-        if self.noise is not None:
-            fields["noise"] = self.noise.mechanism.name
-            fields["noise-lengths"] = list(self.noise.lengths)
-            fields["noise-scales"] = list(self.noise.scales)
-            fields["noise-shares"] = self.noise.shares
-        if self.rate < 1:
-            fields["rate"] = self.rate
-        if self.row_rate < 1:
-            fields["row-rate"] = self.row_rate
-        if self.seed is not None:
-            fields["seed"] = self.seed
-        return fields | _params(self.query)
-
-    def context_fields(self) -> dict[str, Field]:
-        """Return the record beside it: versions, public facts of the question, and the context."""
-        fields = _facts(self.query)
-        if self.context is not None:
-            fields |= vars(self.context)
-        return fields
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any], context: Mapping[str, Any]) -> Request:
-        """Return the request of `to_fields` and `context_fields` records.
-
-        Raises InputError if a field is missing or invalid, or a version is unknown.
-        """
-        with damaged("a query cannot be read"):
-            return cls(
-                query=_query(fields, context),
-                bound=Bound(
-                    tuple(int(n) for n in fields["lengths"]),
-                    tuple(float(c) for c in fields["norms"]),
-                    fields["rule"],
-                    fields.get("order", 2),
-                    fields.get("per", "client"),
-                    bool(fields.get("whole", False)),
-                ),
-                ring=Ring(int(fields["clients"]), float(fields["grid"]), int(fields["headroom"])),
-                round=int(fields["round"]),
-                noise=_noise(fields),
-                rate=float(fields.get("rate", 1.0)),
-                row_rate=float(fields.get("row-rate", 1.0)),
-                seed=int(fields["seed"]) if "seed" in fields else None,
-                context=_context(context),
-            )
 
     @property
     def key(self) -> str:
@@ -241,36 +131,30 @@ class Request:
 
     @property
     def digest(self) -> str:
-        """Digest, in hex, of the complete question, of all that is in `key`, and of its context.
+        """Digest, in hex, of the complete question, of all that is in `key`, and of its round.
 
-        A site answers only one digest in a round, ever.
+        A site answers only one digest in a round of a job, ever.
         """
-        context = None if self.context is None else vars(self.context)
         whole = self._key(self.query.key)
-        return hashlib.sha256(key_of(whole, self.round, context).encode()).hexdigest()
-
-    @property
-    def payload_bytes(self) -> int:
-        """Bytes of the question: 8 per number, 1 per character; the context does not count."""
-        return sum(
-            len(v) if isinstance(v, str) else 8 * len(v) if isinstance(v, list) else 8
-            for v in self.to_fields().values()
-        )
+        return hashlib.sha256(key_of(whole, self.round).encode()).hexdigest()
 
 
-def _params(query: Query) -> dict[str, Field]:
+def params_of(query: Query) -> dict[str, Field]:
+    """Return the parameters of a question, for a message."""
     return {
         f"param.{key}": value.tolist() if isinstance(value, np.ndarray) else value
         for key, value in query.params().items()
     }
 
 
-def _facts(query: Query) -> dict[str, Field]:
+def facts_of(query: Query) -> dict[str, Field]:
+    """Return the versions and public facts of a question, which do not count as payload."""
     fields: dict[str, Field] = {"version": VERSION, "query-version": query.version}
     return fields | {f"fact.{name}": getattr(query, name) for name in query.facts}
 
 
-def _query(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
+def query_in(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
+    """Return the question of `params_of` and `facts_of` records, or raise InputError."""
     whole("the version of the wire form", context["version"], VERSION, VERSION)
     query = QUERIES[one_of("query", fields["kind"], sorted(QUERIES))]
     ours = query.version
@@ -280,27 +164,6 @@ def _query(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
         for record, start in ((fields, "param."), (context, "fact."))
     )
     return query.read(params, facts)
-
-
-def _context(fields: Mapping[str, Any]) -> Context | None:
-    """Return the context, or None if no field is there; if one is there, all must be."""
-    names = tuple(Context.__dataclass_fields__)
-    if not any(name in fields for name in names):
-        return None
-    return Context(**{name: fields[name] for name in names})
-
-
-def _noise(fields: Mapping[str, Any]) -> Noise | None:
-    if "noise" not in fields:
-        return None
-    name = fields["noise"]
-    now = FORMER.get(name, name) if isinstance(name, str) else name
-    return Noise(
-        MECHANISMS[one_of("noise", now, MECHANISMS)],
-        tuple(int(n) for n in fields["noise-lengths"]),
-        tuple(float(s) for s in fields["noise-scales"]),
-        int(fields["noise-shares"]),
-    )
 
 
 def _param(value: Any) -> Param:

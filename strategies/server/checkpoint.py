@@ -95,8 +95,7 @@ class Checkpoint:
         with damaged(f"{path} is damaged"):
             plain = json.loads(content)
             same(f"version of {path}", plain["version"], VERSION)
-            releases, (up, down) = plain["releases"], plain.get("sent", (0.0, 0.0))
-            took_part, state = plain.get("took_part"), plain.get("state")
+            releases, (up, down), state = plain["releases"], plain["sent"], plain["state"]
             of: dict[str, Any] = {"round": int, "kind": str, "values": _array, "std": _array}
             return cls(
                 run=str(plain["run"]),
@@ -106,8 +105,7 @@ class Checkpoint:
                 roster={int(node): int(site) for node, site in plain["roster"].items()},
                 state=None if state is None else {k: _array(v) for k, v in state.items()},
                 sent=(float(up), float(down)),
-                # a run that was begun before it was kept, and is paid for, goes on all the same
-                took_part=Participation.from_json(took_part) if took_part else Participation(),
+                took_part=Participation.from_json(plain["took_part"]),
             )
 
     @classmethod

@@ -162,7 +162,6 @@ def exact(scored: Scored, least: float = FLOOR) -> dict[str, float]:
         value |= {
             "prevalence": float(y.mean()),
             "roc_auc": float(sk.roc_auc_score(y, s)),
-            "average_precision": float(sk.average_precision_score(y, s)),
             "recall": float(told[y == 1].mean()),
             "specificity": float((~told[y == 0]).mean()),
         }

@@ -30,8 +30,8 @@ from fedcal.clients.site.process import handover, site_app
 from fedcal.clients.site.process.limits import MEMORY_MIB, limit_cpu, limit_memory
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.core import checks, naming
-from fedcal.core.flower_internals import REPLACED, check_flower, replaced, reply_to_bundle
-from fedcal.core.flower_internals import run_clientapp as flower
+from fedcal.core.flower_internals_site import REPLACED, check_flower, replaced, reply_to_bundle
+from fedcal.core.flower_internals_site import run_clientapp as flower
 
 SITE = "FEDCAL_SITE"
 """Environment variable with the site's folder."""

@@ -24,10 +24,10 @@ from fedcal.core.checks import FedcalError, InputError
 from fedcal.core.numerics import usable_cores
 from fedcal.core.shards import Shards
 from fedcal.datasets import Population
-from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.runs.engines import inline, superlink
+from fedcal.experiments.runs.engines.tls import read_address
 from fedcal.partition import DEALT
-from fedcal.privacy import curator, query
+from fedcal.privacy import curator, query, wire
 from fedcal.privacy.request import Request
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome, Progress
@@ -152,7 +152,7 @@ class Workers:
     def sum_of(self, asked: curator.OpenRound, alive: numerics.Integers) -> numerics.Words:
         """Return the sum of the contributions, (length,): one message to and from each worker."""
         request = asked.request
-        question = (type(request.query), request.to_fields(), request.context_fields())
+        question = (type(request.query), wire.to_fields(request), wire.context_fields(request))
         cuts = np.searchsorted(alive, self._edges)
         waiting, at = [], []
         for k, one in enumerate(self._actors):
@@ -161,7 +161,7 @@ class Workers:
                 message = None if len(ids) == self.shares[k].clients else ids.tobytes()
                 waiting.append(one.sum_of.remote([self._rows[k]], question, message))
                 at.append(k)
-                self.shares[k].bytes_in += request.payload_bytes + len(message or b"")
+                self.shares[k].bytes_in += wire.payload_bytes(request) + len(message or b"")
         total = np.zeros(request.bound.length, np.uint64)
         for k, (words, seconds, process) in zip(at, self._get(waiting), strict=True):
             total += np.frombuffer(words, np.uint64)
@@ -223,7 +223,7 @@ class _Holder:
         places = everybody if ids is None else np.frombuffer(ids, np.int64) - self._first
         kind, *records = question
         query.register(kind)  # a class of another package, which nobody imported here
-        words = add_up(Request.from_fields(*records), places)
+        words = add_up(wire.from_fields(*records), places)
         return words.tobytes(), time.perf_counter() - start, os.getpid()
 
 

@@ -1,8 +1,8 @@
-"""Curves of a histogram, at every edge of its buckets: ROC, precision-recall, decisions.
+"""Curves of a histogram, at every edge of its buckets: ROC, decisions, reliability.
 
 Points come from monotone counts (`monotone_counts`), so that a curve never runs backwards;
-intervals, pointwise, come from the counts as they are released. Areas under curves are metrics of
-their own (`roc_auc`, `average_precision`), read from the counts and not from these points.
+intervals, pointwise, come from the counts as they are released. The area under a curve is a metric
+of its own, `roc_auc`, read from the counts and not from these points.
 """
 
 import math
@@ -54,14 +54,6 @@ def roc_curve(h: Histogram, *, level: float = 0.95) -> Curve:
     ends = of_share(positive, bottom, noise, normal_quantile(level))
     x, y = (_share(row, np.full_like(row, row[0])) for row in from_each_edge(monotone_counts(h)))
     return Curve(x, y, np.fmin(ends[0], y), np.fmax(ends[1], y))
-
-
-def precision_recall_curve(h: Histogram, *, level: float = 0.95) -> Curve:
-    """Return recall (x) and precision (y) by threshold; parameters as in `roc_curve`."""
-    low, high = _rates(h, from_each_edge(h.counts), from_each_edge(h.root.T).T, level)
-    n, p = from_each_edge(monotone_counts(h))
-    y = _share(p, n + p)
-    return Curve(_share(p, np.full_like(p, p[0])), y, np.fmin(low, y), np.fmax(high, y))
 
 
 def decision_curve(h: Histogram, *, level: float = 0.95) -> Curve:

@@ -11,7 +11,7 @@ from hospitals import SITES, Hospitals, write_rows
 
 from fedcal.core.checks import FedcalError
 from fedcal.experiments.deploy import site
-from fedcal.experiments.deploy.certificates import make_site_key
+from fedcal.experiments.runs.engines.tls import make_site_key
 from fedcal.secure_aggregation.keys import make_key
 
 pytestmark = pytest.mark.usefixtures("quick_figures")

@@ -19,7 +19,6 @@ from fedcal.evaluation import (
     decision_curve,
     evaluate,
     evaluate_classes,
-    precision_recall_curve,
     roc_curve,
 )
 from fedcal.evaluation.estimates import SCORES
@@ -69,8 +68,6 @@ def releases(
 @pytest.mark.parametrize("name", [name for name in METRICS if name not in ECES])
 @pytest.mark.parametrize("noise", [0.0, 3.0])
 def test_gradients_are_those_of_finite_differences(name, noise):
-    if name == "average_precision" and noise:
-        pytest.skip("noisy counts are made monotone first: not smooth")
     root = noise * np.eye(BUCKETS)
     h = releases(truth(2, 3, 0.8), 20_000, root, 1)[0]
     if not noise:
@@ -97,7 +94,7 @@ CASES = {
     "dominating": ((1, 1, 0.8), 2_000, 12 * np.eye(BUCKETS), NoiseLaw()),
 }
 SMOOTH = ("accuracy", "precision", "recall", "roc_auc", "brier", "log_loss_cut")
-CAREFUL = ("average_precision", "specificity", "calibration_slope_cut")
+CAREFUL = ("specificity", "calibration_slope_cut")
 """Intervals that may cover more than they say."""
 
 
@@ -226,7 +223,6 @@ def test_intervals_of_few_rows_are_no_points():
     found = evaluate(Histogram.exact(EDGES, counts), "positive")
     assert (found["roc_auc"].value, found["roc_auc"].high) == (1, 1)
     assert found["roc_auc"].low < 0.8
-    assert found["average_precision"].low < 0.8
     assert found["calibration_slope_cut"].warning == "few rows are misplaced"
     assert found["brier"].warning == ""
     counts[:, 5] -= 4.0
@@ -275,15 +271,13 @@ def test_intervals_of_curves_are_fieller_s_of_sums_of_counts():
     sixteen = np.full(15, BUCKETS / 15)
     for curve, (low, high) in (
         (roc_curve, share(p, all_p, [m, m, np.full_like(m, BUCKETS)])),
-        (precision_recall_curve, share(p, n + p, [m, m, 2 * m])),
         (reliability, share(of_bin[1], sum(of_bin), [sixteen, sixteen, 2 * sixteen])),
         (decision_curve, fieller(top, total * ones, benefit, normal_quantile(0.9), (-np.inf, 1.0))),
     ):
         found = curve(h, level=0.9)
         if curve is roc_curve:
             assert max(np.diff(found.x).max(), np.diff(found.y).max()) <= 1e-12
-        held = curve in (roc_curve, precision_recall_curve)  # their intervals hold their points
-        shown = found.y if held else low
+        shown = found.y if curve is roc_curve else low  # its interval holds its points
         np.testing.assert_allclose(found.low, np.fmin(low, shown), rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(found.high, np.fmax(high, shown), rtol=1e-9, atol=1e-12)
 

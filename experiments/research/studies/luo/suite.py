@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -248,7 +247,7 @@ def run_suite(
     Interrupted
         Ctrl-C; finished cells are kept in `out`.
     """
-    place = pool_of(jobs, None, ray_address)
+    place = pool_of(jobs, ray_address)
     journal = None
     if out is not None:
         journal = Journal(out, DONE, check_cell, resume=resume)
@@ -260,7 +259,7 @@ def run_suite(
     with place as pool, kept as rows:
         ordered = run_all(runs, sources, cell_row, pool, rows, progress)
         if journal is not None:
-            journal.finish(partial(_save, suite, ordered))
+            _save(suite, ordered, journal.out)
     return ordered
 
 

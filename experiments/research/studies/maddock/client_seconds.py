@@ -37,6 +37,7 @@ from fedcal.experiments.research.studies.rows import counted, dealt, grouped
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import BLOCK_NUMBERS
+from fedcal.privacy import wire
 from fedcal.privacy.request import Request
 from fedcal.strategies.server.outcome import Progress
 from fedcal.strategies.server.transport import ANSWER
@@ -239,7 +240,7 @@ def _blocks(shards: Shards, size: int) -> Iterator[Shards]:
 def _through_messages(single: Sequence[Shards], request: Request) -> Way:
     nodes = range(1, len(single) + 1)
     grid = InProcessGrid(client_app(lambda context: single[site_of(context)]), nodes)
-    fields = {"query": request.to_fields(), "context": request.context_fields()}
+    fields = {"query": wire.to_fields(request), "context": wire.context_fields(request)}
 
     def ask(node: int) -> None:
         content = RecordDict({name: ConfigRecord(values) for name, values in fields.items()})

@@ -5,7 +5,7 @@ exchanges of messages. Here the first look after an answer comes soon, and each 
 And Flower's own takes messages of any size into memory, and unpacks of a bundle what the server
 packed. Here both have limits, and the server hears of a refusal what it hears of any.
 
-python -m fedcal.experiments.deploy.node flower-supernode ARGUMENTS
+python -m fedcal.experiments.runs.engines.node flower-supernode ARGUMENTS
 """
 
 import logging

@@ -1,0 +1,82 @@
+"""A request as the records of a message, whole: for simulated clients, which have no terms.
+
+A real site takes all but the question from its own terms (`fedcal.privacy.request.Asked`).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedcal.core.checks import damaged, one_of
+from fedcal.mechanisms import MECHANISMS, Noise
+from fedcal.privacy.request import Field, Request, params_of, query_in
+from fedcal.secure_aggregation import Ring
+from fedcal.units.bounding import Bound
+
+
+def to_fields(request: Request) -> dict[str, Field]:
+    """Return flat scalars and lists for a Flower `ConfigRecord`, for `from_fields`."""
+    fields: dict[str, Field] = {
+        "kind": request.query.kind,
+        "round": request.round,
+        "lengths": list(request.bound.lengths),
+        "norms": list(request.bound.norms),
+        "rule": request.bound.rule,
+        "clients": request.ring.clients,
+        "grid": request.ring.grid,
+        "headroom": request.ring.headroom,
+    }
+    usual = {"order": 2, "per": "client", "whole": False, "rate": 1.0, "row-rate": 1.0}
+    more = {"order": request.bound.order, "per": request.bound.per, "whole": request.bound.whole}
+    more |= {"rate": request.rate, "row-rate": request.row_rate}
+    if request.noise is not None:
+        fields["noise"] = request.noise.mechanism.name
+        fields["noise-lengths"] = list(request.noise.lengths)
+        fields["noise-scales"] = list(request.noise.scales)
+        fields["noise-shares"] = request.noise.shares
+    if request.seed is not None:
+        fields["seed"] = request.seed
+    return fields | {k: v for k, v in more.items() if v != usual[k]} | params_of(request.query)
+
+
+def from_fields(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Request:
+    """Return the request of `to_fields` and `facts_of` records.
+
+    Raises InputError if a field is missing or invalid, or a version is unknown.
+    """
+    with damaged("a query cannot be read"):
+        return Request(
+            query=query_in(fields, context),
+            bound=Bound(
+                tuple(int(n) for n in fields["lengths"]),
+                tuple(float(c) for c in fields["norms"]),
+                fields["rule"],
+                fields.get("order", 2),
+                fields.get("per", "client"),
+                bool(fields.get("whole", False)),
+            ),
+            ring=Ring(int(fields["clients"]), float(fields["grid"]), int(fields["headroom"])),
+            round=int(fields["round"]),
+            noise=_noise(fields),
+            rate=float(fields.get("rate", 1.0)),
+            row_rate=float(fields.get("row-rate", 1.0)),
+            seed=int(fields["seed"]) if "seed" in fields else None,
+        )
+
+
+def payload_bytes(request: Request) -> int:
+    """Return the bytes of the question: 8 per number, 1 per character."""
+    return sum(
+        len(v) if isinstance(v, str) else 8 * len(v) if isinstance(v, list) else 8
+        for v in to_fields(request).values()
+    )
+
+
+def _noise(fields: Mapping[str, Any]) -> Noise | None:
+    if "noise" not in fields:
+        return None
+    return Noise(
+        MECHANISMS[one_of("noise", fields["noise"], MECHANISMS)],
+        tuple(int(n) for n in fields["noise-lengths"]),
+        tuple(float(s) for s in fields["noise-scales"]),
+        int(fields["noise-shares"]),
+    )
