@@ -87,7 +87,7 @@ def command(
             written = f"calibrator written to {file}"
         found, names = read.findings(threshold), read.class_names
         content = {**found.to_json(), "class_names": None if names is None else list(names)}
-        told = [
+        told: list[str | pages.Part] = [
             f"{release} read again: no run, and no further charge",
             "" if names is None else naming.in_a_line(names),
             *(
