@@ -91,4 +91,3 @@ def test_a_line_without_skill_is_marked():
 
     assert told(0.21, 0.21) == "‡"
     assert told(0.21, 0.19) == told(0.19, 0.19) == ""
-

@@ -116,8 +116,6 @@ DAMAGED = [
     *(damaged("after", "ece", value) for value in (True, float("nan"), 10**400, 1e300)),
     json.dumps(row(7)).replace("0.05", "1e999"),
     damaged("privacy", "mechanism"),
-    damaged("privacy", "noise_std", [0.5, "1"]),
-    damaged("communication", "rounds", 1.5),
     damaged("communication", "bytes_up_per_client", 10**400),
     "[" * 100_000,
     "\udcff",
