@@ -13,10 +13,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError, PrivacyError
-from fedcal.core.types import Floats, Integers, Words
-from fedcal.privacy import Federation, Ledger, Plan, Query, Question, Range, declared
+from fedcal.core.checks import InputError, PrivacyError, one_of
+from fedcal.core.numerics import Floats, Integers, Words
+from fedcal.privacy import Federation, Ledger, Plan, Query, Question, Range, declared, wire
 from fedcal.privacy.curator import Curator, OpenRound, Release
 from fedcal.secure_aggregation import SECURE_AGGREGATION, messages
 from fedcal.secure_aggregation.committee import Committee
@@ -177,7 +176,7 @@ class Method(ABC):
         if committee is not None:
             size = messages.message_bytes(Committee.of_first(*committee), numbers)[0]
         self.bytes_up += share * size
-        self.bytes_down += share * asked.request.payload_bytes
+        self.bytes_down += share * wire.payload_bytes(asked.request)
         return asked
 
     def charge_round(self, asked: OpenRound, repliers: int) -> None:
@@ -253,11 +252,6 @@ class Method(ABC):
     def at_limits(self) -> list[str]:
         """Return a sentence where what was learned is at an end of the range that was searched."""
         return self.result().at_limits()
-
-    @property
-    def reads(self) -> tuple[int, ...] | None:
-        """Shape of the inputs of the network that it trains; None = it is about scores."""
-        return None
 
     def divisor(self, release: Release) -> float:
         """Return the number that turns a released sum into a mean; with privacy the public q K.

@@ -19,13 +19,13 @@ from flwr.app import ArrayRecord, ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedcal import datasets
-from fedcal.core import checks, optional, printable
-from fedcal.core.errors import FedcalError, InputError, RoundFailed
+from fedcal.core import checks, imports, naming
+from fedcal.core.checks import FedcalError, InputError, RoundFailed
 from fedcal.partition import DEALT, deal
 from fedcal.privacy.agreement import job_digest, key_of_job
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies import base, register, settings, warnings
-from fedcal.strategies.server import collector, exchange, participation, run_folder, transport
+from fedcal.strategies.server import collector, participation, run_folder, transport
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import RELEASED, Outcome
 from fedcal.trust import TRUSTS
@@ -59,10 +59,9 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
     resume, method = checks.read(fields, "resume", bool), checks.read(fields, "method", str)
     without_unready = checks.read({**FRESH, **fields}, WITHOUT_UNREADY, bool)  # a new key
     if ":" in method:  # of another package, named by who starts the run
-        register(optional.named("method", method))
+        register(imports.named("method", method))
     out = Path(str(fields["out"])) if fields.get("out") else None
-    prompt = exchange.PromptGrid(grid)
-    grid = cast(Grid, prompt)
+    grid = cast(Grid, participation.PromptGrid(grid))
     with _logged(), nullcontext() if out is None else run_folder.held(out, resume=resume):
         # what is wrong in it is said before anybody waits
         early = Job.from_fields(fields, nodes=1, classes=_ANY)
@@ -90,8 +89,6 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
                 )
                 strategy.secure = collector.SecureRounds(roster, agreed, strategy.run, folder)
             strategy.assign_sites(met if job.tolerant else ())
-            if job.tolerant:
-                prompt.names = {node: names[site] for node, site in strategy.roster.items()}
             strategy.start(grid, model, timeout=job.timeout)
 
         def moved(done: int, planned: int) -> None:
@@ -104,9 +101,8 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
         if job.tolerant:
             secret = job.plan.secret_sample
             sites = driven[0].took_part.to_result(names, secret=secret)
-            sent = None if secret else (prompt.bytes_up, prompt.bytes_down)
             artifact = outcome.artifact.of_sites(sites)
-            outcome = replace(outcome, sites=sites, artifact=artifact, message_bytes=sent)
+            outcome = replace(outcome, sites=sites, artifact=artifact)
         if out is None:
             _show(job, outcome)
         else:
@@ -123,7 +119,7 @@ def _logged() -> Iterator[None]:
 
     What sites and files say is logged as printable text.
     """
-    harmless = printable.Printable(lines=True)
+    harmless = naming.Printable(lines=True)
     log.addFilter(harmless)
     try:
         yield
@@ -179,7 +175,7 @@ def wait_for_nodes(
         there, names = {who.place for who in met}, participation.names_of(job.roster, clients)
         away = [name for k, name in enumerate(names) if job.roster and k not in there]
         if away:
-            log.warning("fedcal: not there: %s", printable.listed(away))
+            log.warning("fedcal: not there: %s", naming.listed(away))
         return clients, met
     met = participation.ask_node_info(grid, nodes[:1], job.timeout)
     if not clients:
@@ -198,24 +194,16 @@ def _nodes(grid: Grid, job: Job, clients: int) -> list[int]:
         if time.monotonic() >= deadline:
             break
         time.sleep(0.05)
+    facts, least = job.federation, clients or 1
     if job.tolerant and clients:
-        facts, few = job.federation, f"{there} of {clients} sites"
-        least = TRUSTS[str(facts.trust)].quorum(facts.quorum, clients)
-        if facts.committee:
-            least = facts.fewest()
-        if least <= there < clients:
-            log.warning("fedcal: %s are connected: the run begins", few)
-            return nodes
-        if there < clients:
-            late = f"{few} had connected after {job.grace:g} s, and a run needs {least} or more"
-            raise RoundFailed(f"{late}; no question was sent")
-        if there > clients:
-            many = f"there are {there} sites, and the run is for {clients} clients"
-            which = "give their number, or unregister those that do not take part"
-            raise RoundFailed(f"{many}: {which}; no question was sent")
-    if not nodes or (clients and there != clients):
-        wanted = f" for {clients} clients; start as many, or give clients = 0" if clients else ""
-        raise RoundFailed(f"there are {there} nodes{wanted}")
+        quorum = TRUSTS[str(facts.trust)].quorum(facts.quorum, clients)
+        least = facts.fewest() if facts.committee else quorum
+    if there < least or there > clients > 0:
+        have = f"{there} of {clients or 'any'} sites had connected after {job.grace:g} s"
+        need = f"the run is for {least} to {clients or 'all'}"
+        raise RoundFailed(f"{have}, and {need}: no question was sent")
+    if there < clients:
+        log.warning("fedcal: %d of %d sites are connected: the run begins", there, clients)
     return nodes
 
 
@@ -233,8 +221,8 @@ def deliver(grid: Grid, job: Job, outcome: Outcome, called: Mapping[int, str]) -
         files = {name: (Path(folder) / name).read_bytes() for name in names}
     run = ConfigRecord({"run": outcome.run, "form": form})
     content = {"files": ConfigRecord({**files}), "run": run}
-    nodes = list(grid.get_node_ids())
-    sending = [exchange.message(content, node, transport.RESULT, 0, job.timeout) for node in nodes]
+    nodes, about = list(grid.get_node_ids()), (transport.RESULT, 0, job.timeout)
+    sending = [participation.message(content, node, *about) for node in nodes]
     receivers: set[int] = set()
     with suppress(RoundFailed):  # Flower takes none: the run is done all the same
         replies = grid.send_and_receive(sending, timeout=job.timeout)
@@ -244,7 +232,7 @@ def deliver(grid: Grid, job: Job, outcome: Outcome, called: Mapping[int, str]) -
         logging.WARNING if without else logging.INFO,
         "fedcal: %d of %d sites have the %s%s",
         *(len(nodes) - len(without), len(nodes), outcome.artifact.noun),
-        f", not {printable.listed(sorted(without))}" if without else "",
+        f", not {naming.listed(sorted(without))}" if without else "",
     )
 
 

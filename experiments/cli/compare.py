@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core import pages
-from fedcal.core.checks import one_of
-from fedcal.core.errors import FedcalError
+from fedcal.core.checks import FedcalError, one_of
 from fedcal.experiments.cli import parameters
 from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.comparison import Comparison, compare, grid

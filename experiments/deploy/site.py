@@ -21,12 +21,12 @@ from fedcal.clients.site.prepared import FEDERATION
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
-from fedcal.core import flower_internals
-from fedcal.core.errors import FedcalError, InputError
-from fedcal.experiments.deploy.fleet import Address, check_fleet, trusted
+from fedcal.core import flower_internals_site
+from fedcal.core.checks import FedcalError, InputError
 from fedcal.experiments.deploy.rows import SiteRows
-from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
 from fedcal.experiments.report.terminal import Stopped, console
+from fedcal.experiments.runs.engines.supernode import FLOWER_LOG, Ended, SuperNode, supernode
+from fedcal.experiments.runs.engines.tls import Address, check_fleet, trusted
 from fedcal.secure_aggregation.roster import Roster
 
 NO_CONNECTION = 305
@@ -84,7 +84,7 @@ def run_site(
     Stopped
         Ctrl-C. SIGTERM just ends it.
     """
-    flower_internals.check_flower()
+    flower_internals_site.check_flower()
     context, roster = trusted(root_certificates), Roster.read(rules["federation"])
     check_federation(state, roster.digest)
     reader = _Rows(state, read, watched, {**rules, "server": str(fleet)})

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import datasets, strategies
-from fedcal.core.classes import names_in
+from fedcal.core.naming import names_in
 from fedcal.experiments.runs import result, statement
 from fedcal.experiments.runs.config import APP, STUDY, Config
 from fedcal.storage.artifact import Holdout
@@ -68,17 +68,13 @@ def recorded(
     return known, privacy
 
 
-def communication_of(outcome: Outcome, clients: int) -> dict[str, Any]:
-    """Return the payload expected for each client, and the size of messages with real sites."""
-    sent: dict[str, Any] = {
+def communication_of(outcome: Outcome) -> dict[str, Any]:
+    """Return the payload expected for each client."""
+    return {
         "bytes_up_per_client": outcome.bytes_up,
         "bytes_down_per_client": outcome.bytes_down,
         "rounds": len(outcome.records),
     }
-    if outcome.message_bytes is not None:
-        up, down = (round(count / clients) for count in outcome.message_bytes)
-        sent |= {"message_bytes_up_per_client": up, "message_bytes_down_per_client": down}
-    return sent
 
 
 def result_of(
@@ -117,7 +113,7 @@ def result_of(
         artifact=artifact,
         judged={**artifact.results(), **({} if test is None else artifact.judge(test)), **ends},
         privacy=privacy,
-        communication=communication_of(outcome, config.clients or 1),
+        communication=communication_of(outcome),
         config=config,
         given=given,
         seconds=outcome.seconds,

@@ -34,8 +34,8 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.core import checks, parallel
-from fedcal.core.errors import FedcalError, InputError, Interrupted, system_errors
+from fedcal.core import checks, numerics
+from fedcal.core.checks import FedcalError, InputError, Interrupted, system_errors
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.files import write_folder
@@ -109,7 +109,7 @@ def pool_of(jobs: int | None, ray_address: str | None) -> contextlib.AbstractCon
         checks.whole("jobs", jobs, 1)
     if ray_address:
         return on_ray(jobs, ray_address)
-    return contextlib.nullcontext(partial(here, jobs=jobs or parallel.usable_cores()))
+    return contextlib.nullcontext(partial(here, jobs=jobs or numerics.usable_cores()))
 
 
 def here(runs: Sequence[Run], sources: Sources, work: Work, *, jobs: int) -> Generator[Row]:

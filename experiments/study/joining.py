@@ -16,17 +16,15 @@ from scipy.special import log_softmax
 from fedcal import datasets
 from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.store import RECORDS, records_in
-from fedcal.core.checks import needed, one_of, same, whole
-from fedcal.core.errors import InputError, located, system_errors
+from fedcal.core.checks import InputError, located, needed, one_of, same, system_errors, whole
 from fedcal.core.shards import Shards
 from fedcal.datasets.site_csv import AS_IT_IS, Reading
 from fedcal.evaluation.sites.verdicts import misread
-from fedcal.experiments.deploy.certificates import make_site_key
-from fedcal.experiments.deploy.fleet import public_key
 from fedcal.experiments.deploy.rows import SiteRows, read_rows, shards_of
 from fedcal.experiments.deploy.site import check_federation
 from fedcal.experiments.report.page import said
 from fedcal.experiments.report.terminal import must_agree
+from fedcal.experiments.runs.engines.tls import make_site_key, public_key
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.study import kits
 from fedcal.experiments.study.earlier_rows import compared

@@ -26,14 +26,14 @@ import numpy as np
 import tomli_w
 
 from fedcal import __version__
-from fedcal.core import checks, flower_internals
-from fedcal.core.errors import FedcalError, InputError, system_errors
+from fedcal.core import checks, flower_internals_site
+from fedcal.core.checks import FedcalError, InputError, system_errors
 from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
-from fedcal.experiments.deploy import certificates, fleet
 from fedcal.experiments.deploy.run import Control, control
 from fedcal.experiments.deploy.site import Terminated, until_terminated
 from fedcal.experiments.report import page
 from fedcal.experiments.runs.engines import superlink as flower
+from fedcal.experiments.runs.engines import tls
 from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study.sealed import SEALED, Join, Sealed
@@ -72,20 +72,20 @@ def make_kits(path: Path) -> list[str]:
     """
     study = Study.read(path)
     own, server, kits = (folder_of(path, study.study, p) for p in ("coordinator", "server", "kits"))
-    host = fleet.read_address("server", study.server).host
+    host = tls.read_address("server", study.server).host
     is_ours = is_here(host)
     with system_errors(f"cannot write {path.parent}"):
         for folder in (own, server):
             folder.mkdir(mode=0o700, exist_ok=True)
         if not (own / KEY).exists():
             keys.make_key(own / KEY)
-        if not certificates.is_certified(own / "server.crt", host, study.until):
+        if not tls.is_certified(own / "server.crt", host, study.until):
             for name in ("server.crt", "server.key"):
                 (own / name).unlink(missing_ok=True)
             left = (study.until - datetime.datetime.now(datetime.UTC).date()).days
             days = min(max(left, 0) + _SPARE, _LONGEST)
             names = list(dict.fromkeys((host, "localhost", "127.0.0.1")))
-            certificates.make_certificates(own, names, days)
+            tls.make_certificates(own, names, days)
         for name in _SERVED:
             shutil.copy(own / name, server / name)  # with its mode
     for site in study.sites:
@@ -154,7 +154,7 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
     own, out = folder_of(path, study.study, "coordinator"), path.with_suffix(SEALED)
     must_exist(own / KEY, f"fedcal study kit {path} makes it")
     signer, authority = keys.read_key(own / KEY), (own / AUTHORITY).read_text("ascii")
-    is_ours = is_here(fleet.read_address("server", study.server).host)
+    is_ours = is_here(tls.read_address("server", study.server).host)
     sealed = Sealed.of(study, [Join.read(join) for join in joins], authority, signer)
     sealed, notes = replace(sealed, one_machine=is_ours), [ONE_MACHINE] * is_ours
     before = [Sealed.read(last) for last in (out, own / out.name) if last.exists()]
@@ -249,7 +249,7 @@ def serve(
     FedcalError
         A port is taken, or Flower's processes ended.
     """
-    flower_internals.check_flower()
+    flower_internals_site.check_flower()
     sealed = Sealed.read(path)
     home = folder_of(path, sealed.study.study, "server").resolve()
     files = {name: home / name for name in ("ca.crt", "server.crt", "server.key", "executor.key")}
@@ -257,14 +257,14 @@ def serve(
         must_exist(file, f"carry the folder {home.name} to the server")
     authority = files["ca.crt"].read_text("ascii", "replace")
     checks.same(f"authority of the server, in {files['ca.crt']},", authority, sealed.authority)
-    public = fleet.read_address("server", sealed.study.server)
-    sites = public if listen is None else fleet.read_address("--listen", listen)
+    public = tls.read_address("server", sealed.study.server)
+    sites = public if listen is None else tls.read_address("--listen", listen)
     if listen is None and not is_here(public.host):
         raise InputError(
             f"{public.host}, where {path} has its server, is no address of this machine: give "
             f"--listen ADDRESS:{public.port} (0.0.0.0: all of them) where a router leads here"
         )
-    ours = fleet.read_address("--control", at)
+    ours = tls.read_address("--control", at)
     for where in (ours, sites):
         _check_free(where)
     roster(home, sealed)
@@ -329,7 +329,7 @@ def enrol(commands: Control, sealed: Sealed, home: Path) -> None:
     write_whole(path, json.dumps(known))
 
 
-def _check_free(at: fleet.Address) -> None:
+def _check_free(at: tls.Address) -> None:
     """FedcalError if another process has a port, or the address is not this machine's."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -339,7 +339,7 @@ def _check_free(at: fleet.Address) -> None:
             raise FedcalError(f"cannot listen at {at}: {e.strerror}") from None
 
 
-def _wait(superlink: ProcessTree, ports: tuple[fleet.Address, ...], log: Path) -> None:
+def _wait(superlink: ProcessTree, ports: tuple[tls.Address, ...], log: Path) -> None:
     """Return once both ports answer; FedcalError if they do not."""
     deadline = time.monotonic() + _STARTS_S
     for at in ports:

@@ -12,11 +12,11 @@ from fedcal.clients.site import prepared, results, site_log
 from fedcal.clients.site.account import BudgetCaps, account
 from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.store import RECORDS, records_in
-from fedcal.core.checks import needed
-from fedcal.core.errors import InputError
-from fedcal.experiments.deploy import fleet, site
+from fedcal.core.checks import InputError, needed
+from fedcal.experiments.deploy import site
 from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.report.page import said
+from fedcal.experiments.runs.engines.tls import read_address
 from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study import joining, kept, kits
 from fedcal.storage.toml_files import record_of
@@ -60,7 +60,7 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
     write_folder(folder, lambda draft: joining.write_rules(draft, sealed))
     site.run_site(
         read,
-        fleet=fleet.read_address("server", sealed.study.server),
+        fleet=read_address("server", sealed.study.server),
         root_certificates=folder / kits.AUTHORITY,
         key=kit.own / joining.CONNECTION,
         state=folder / joining.STATE,

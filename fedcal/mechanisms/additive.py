@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 
 import numpy as np
 
-from fedcal.core.types import Floats, Integers, Words, override
+from fedcal.core.numerics import Floats, Integers, Words, override
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, Target, words_of
 from fedcal.secure_aggregation import Ring
@@ -120,7 +120,9 @@ class Gaussian(Additive):
         """
         if source is not None and shares == 1 and scale > _MANY_STEPS:
             return np.rint(source.standard_normal(n) * scale).astype(np.int64)
-        return samplers.discrete_gaussian(scale / math.sqrt(shares), n, words_of(source))
+        from fedcal.mechanisms.gaussian_sampler import discrete_gaussian
+
+        return discrete_gaussian(scale / math.sqrt(shares), n, words_of(source))
 
 
 _LAPLACE_TAIL = 43.0

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from fedcal.core.checks import one_of, same, whole
-from fedcal.core.errors import InputError, damaged
+from fedcal.core.checks import InputError, damaged, one_of, same, whole
+from fedcal.privacy.agreed_plan import AgreedPlan
 from fedcal.privacy.agreement import Terms, under_protocol
 from fedcal.privacy.declared import Question
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.making import made_again
-from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.query import QUERIES, OneHotQuery
 
 _LAST_DIGITS = 1e-9
@@ -75,7 +74,7 @@ def differences(
         yield where, old, new
 
 
-def _check_declared(question: Question, plan: Plan) -> None:
+def _check_declared(question: Question, plan: AgreedPlan) -> None:
     """Refuse a question that leaves a parameter open, or whose answers the noise does not fit."""
     query = QUERIES[one_of("question", question.kind, sorted(QUERIES))]
     what = f"the question '{query.kind}'"

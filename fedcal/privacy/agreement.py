@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from fedcal.core.checks import needed, read, same, whole
-from fedcal.core.errors import damaged
+from fedcal.core.checks import damaged, needed, read, same, whole
 from fedcal.core.fields import strict
+from fedcal.privacy.agreed_plan import AgreedPlan
 from fedcal.privacy.declared import Question, check_question
 from fedcal.privacy.federation import FIELDS
-from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.query import Query
 from fedcal.privacy.request import Asked, Context, Request
 from fedcal.units.bounding import Bound
@@ -65,7 +64,7 @@ class Terms:
     """
 
     job: Mapping[str, Any]
-    plan: Plan
+    plan: AgreedPlan
     questions: tuple[Question, ...]
     form: str = ""
     norms: tuple[float, ...] = ()
@@ -90,7 +89,7 @@ class Terms:
                 facts[name] = float(facts[name])
             return cls(
                 {name: read(facts, name, kind) for name, kind in AGREED.items()},
-                Plan.from_plain(values["plan"]),
+                AgreedPlan.from_plain(values["plan"]),
                 tuple(Question.from_plain(question) for question in values["questions"]),
                 str(values["form"]),
                 tuple(float(norm) for norm in values["norms"]),
@@ -126,7 +125,7 @@ class Terms:
         return request_under(self.plan, asked.query, asked.round, asked.run, self.norms)
 
 
-def key_of_job(job: Mapping[str, Any], plan: Plan) -> str:
+def key_of_job(job: Mapping[str, Any], plan: AgreedPlan) -> str:
     """Return the digest of a job's public facts, but for those of `_OPEN`, and of its plan.
 
     Server and sites compute it: equal exactly where all facts are, floats to their last bit.
@@ -165,7 +164,7 @@ def under_protocol(fields: Mapping[str, Any]) -> bool:
 
 
 def request_under(
-    plan: Plan, query: Query, number: int, run: str, norms: tuple[float, ...] = ()
+    plan: AgreedPlan, query: Query, number: int, run: str, norms: tuple[float, ...] = ()
 ) -> Request:
     """Return a plan's request for a query in a round of a run; server and sites make the same.
 

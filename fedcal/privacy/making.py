@@ -9,9 +9,9 @@ from dataclasses import replace
 from functools import lru_cache, partial
 
 from fedcal import accounting
-from fedcal.core.checks import same, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, same, whole
 from fedcal.mechanisms import MECHANISMS, PRIVATE, Gaussian, Mechanism, NoNoise, Target, samplers
+from fedcal.privacy.agreed_plan import AgreedPlan
 from fedcal.privacy.federation import Federation, amplifying_rate
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.privacy import AUTO, MOST_ROUNDS
@@ -142,7 +142,7 @@ def make_plan(
 
 
 @lru_cache(maxsize=8)  # of many sites of a simulation; the account takes seconds with sampling
-def made_again(plan: Plan) -> Plan:
+def made_again(plan: AgreedPlan) -> Plan:
     """Return the plan that our own accounting makes of a plan's facts, bound, rounds and rates.
 
     Formal guarantee: a plan that equals it has noise that meets its epsilon and delta in all of its

@@ -15,11 +15,10 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import fraction, interval, one_of, same, whole
-from fedcal.core.errors import InputError, damaged, located
+from fedcal.core.checks import InputError, damaged, fraction, interval, located, one_of, same, whole
 from fedcal.core.fields import Count, Param, Scalar, set_checked, shaped
-from fedcal.core.streams import check_seed, key_of
-from fedcal.mechanisms import FORMER, MECHANISMS, Noise
+from fedcal.core.numerics import check_seed, key_of
+from fedcal.mechanisms import FORMER, Noise
 from fedcal.privacy.query import QUERIES, Query
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
@@ -94,7 +93,7 @@ class Asked:
         """Return the records of a message, for `from_records`."""
         asked: dict[str, Field] = {"kind": self.query.kind, "round": self.round}
         context: dict[str, Field] = {"run": self.run, "terms": self.terms}
-        return {"query": asked | _params(self.query), "context": context | _facts(self.query)}
+        return {"query": asked | params_of(self.query), "context": context | facts_of(self.query)}
 
     @classmethod
     def from_records(cls, records: Mapping[str, Mapping[str, Any]]) -> Self:
@@ -106,7 +105,7 @@ class Asked:
                 if name not in known and not name.startswith(("param.", "fact.")):
                     raise InputError(f"a question to a site states no {name!r:.80}: its terms do")
             number = whole("the round of a question", fields["round"], 1)
-            asked = cls(_query(fields, context), number, context["run"], context["terms"])
+            asked = cls(query_in(fields, context), number, context["run"], context["terms"])
             set_checked(asked)
             return asked
 
@@ -158,70 +157,6 @@ class Request:
             mechanism = FORMER.get(context.mechanism, context.mechanism)
             same("mechanism of the noise", self.noise.mechanism.name, mechanism)
 
-    def to_fields(self) -> dict[str, Field]:
-        """Return flat scalars and lists for a Flower `ConfigRecord`, for `from_fields`."""
-        fields: dict[str, Field] = {
-            "kind": self.query.kind,
-            "round": self.round,
-            "lengths": list(self.bound.lengths),
-            "norms": list(self.bound.norms),
-            "rule": self.bound.rule,
-            "clients": self.ring.clients,
-            "grid": self.ring.grid,
-            "headroom": self.ring.headroom,
-        }
-        if self.bound.order != 2:
-            fields["order"] = self.bound.order
-        if self.bound.per != "client":
-            fields["per"] = self.bound.per
-        if self.bound.whole:
-            fields["whole"] = True
-        if self.noise is not None:
-            fields["noise"] = self.noise.mechanism.name
-            fields["noise-lengths"] = list(self.noise.lengths)
-            fields["noise-scales"] = list(self.noise.scales)
-            fields["noise-shares"] = self.noise.shares
-        if self.rate < 1:
-            fields["rate"] = self.rate
-        if self.row_rate < 1:
-            fields["row-rate"] = self.row_rate
-        if self.seed is not None:
-            fields["seed"] = self.seed
-        return fields | _params(self.query)
-
-    def context_fields(self) -> dict[str, Field]:
-        """Return the record beside it: versions, public facts of the question, and the context."""
-        fields = _facts(self.query)
-        if self.context is not None:
-            fields |= vars(self.context)
-        return fields
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any], context: Mapping[str, Any]) -> Request:
-        """Return the request of `to_fields` and `context_fields` records.
-
-        Raises InputError if a field is missing or invalid, or a version is unknown.
-        """
-        with damaged("a query cannot be read"):
-            return cls(
-                query=_query(fields, context),
-                bound=Bound(
-                    tuple(int(n) for n in fields["lengths"]),
-                    tuple(float(c) for c in fields["norms"]),
-                    fields["rule"],
-                    fields.get("order", 2),
-                    fields.get("per", "client"),
-                    bool(fields.get("whole", False)),
-                ),
-                ring=Ring(int(fields["clients"]), float(fields["grid"]), int(fields["headroom"])),
-                round=int(fields["round"]),
-                noise=_noise(fields),
-                rate=float(fields.get("rate", 1.0)),
-                row_rate=float(fields.get("row-rate", 1.0)),
-                seed=int(fields["seed"]) if "seed" in fields else None,
-                context=_context(context),
-            )
-
     @property
     def key(self) -> str:
         """Key of the question and of all that the noise on its answer depends on, except the round.
@@ -250,28 +185,23 @@ class Request:
         whole = self._key(self.query.key)
         return hashlib.sha256(key_of(whole, self.round, context).encode()).hexdigest()
 
-    @property
-    def payload_bytes(self) -> int:
-        """Bytes of the question: 8 per number, 1 per character; the context does not count."""
-        return sum(
-            len(v) if isinstance(v, str) else 8 * len(v) if isinstance(v, list) else 8
-            for v in self.to_fields().values()
-        )
 
-
-def _params(query: Query) -> dict[str, Field]:
+def params_of(query: Query) -> dict[str, Field]:
+    """Return the parameters of a question, for a message."""
     return {
         f"param.{key}": value.tolist() if isinstance(value, np.ndarray) else value
         for key, value in query.params().items()
     }
 
 
-def _facts(query: Query) -> dict[str, Field]:
+def facts_of(query: Query) -> dict[str, Field]:
+    """Return the versions and public facts of a question, which do not count as payload."""
     fields: dict[str, Field] = {"version": VERSION, "query-version": query.version}
     return fields | {f"fact.{name}": getattr(query, name) for name in query.facts}
 
 
-def _query(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
+def query_in(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
+    """Return the question of `params_of` and `facts_of` records, or raise InputError."""
     whole("the version of the wire form", context["version"], VERSION, VERSION)
     query = QUERIES[one_of("query", fields["kind"], sorted(QUERIES))]
     ours = query.version
@@ -281,27 +211,6 @@ def _query(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
         for record, start in ((fields, "param."), (context, "fact."))
     )
     return query.read(params, facts)
-
-
-def _context(fields: Mapping[str, Any]) -> Context | None:
-    """Return the context, or None if no field is there; if one is there, all must be."""
-    names = tuple(Context.__dataclass_fields__)
-    if not any(name in fields for name in names):
-        return None
-    return Context(**{name: fields[name] for name in names})
-
-
-def _noise(fields: Mapping[str, Any]) -> Noise | None:
-    if "noise" not in fields:
-        return None
-    name = fields["noise"]
-    now = FORMER.get(name, name) if isinstance(name, str) else name
-    return Noise(
-        MECHANISMS[one_of("noise", now, MECHANISMS)],
-        tuple(int(n) for n in fields["noise-lengths"]),
-        tuple(float(s) for s in fields["noise-scales"]),
-        int(fields["noise-shares"]),
-    )
 
 
 def _param(value: Any) -> Param:

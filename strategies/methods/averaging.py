@@ -11,15 +11,15 @@ from fedcal.calibrators import TemperatureScaling, order_preserving
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.clients.questions import scaling, temperature
 from fedcal.core.checks import interval
-from fedcal.core.types import Floats, override
-from fedcal.privacy import SEED, Plan, Query, Range, Release, noise_plan
+from fedcal.core.numerics import Floats, override
+from fedcal.privacy import SEED, Plan, Query, Range, Release, agreed_plan
 from fedcal.storage.artifact import at_end
 from fedcal.strategies import base
 
 CLIP = 0.5
 """Bound of one client's update; Maddock et al., A.3.2."""
 
-_LEAST_CLIP = 1024 * noise_plan.EXACT_GRID
+_LEAST_CLIP = 1024 * agreed_plan.EXACT_GRID
 
 
 class Averaging(base.FederatedStrategy):

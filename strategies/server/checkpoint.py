@@ -20,9 +20,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import same
-from fedcal.core.errors import damaged, system_errors
-from fedcal.core.types import Floats
+from fedcal.core.checks import damaged, same, system_errors
+from fedcal.core.numerics import Floats
 from fedcal.privacy.curator import Release
 from fedcal.storage.atomic import write_whole
 from fedcal.strategies.base import FederatedStrategy
@@ -96,8 +95,7 @@ class Checkpoint:
         with damaged(f"{path} is damaged"):
             plain = json.loads(content)
             same(f"version of {path}", plain["version"], VERSION)
-            releases, (up, down) = plain["releases"], plain.get("sent", (0.0, 0.0))
-            took_part, state = plain.get("took_part"), plain.get("state")
+            releases, (up, down), state = plain["releases"], plain["sent"], plain["state"]
             of: dict[str, Any] = {"round": int, "kind": str, "values": _array, "std": _array}
             return cls(
                 run=str(plain["run"]),
@@ -107,8 +105,7 @@ class Checkpoint:
                 roster={int(node): int(site) for node, site in plain["roster"].items()},
                 state=None if state is None else {k: _array(v) for k, v in state.items()},
                 sent=(float(up), float(down)),
-                # a run that was begun before it was kept, and is paid for, goes on all the same
-                took_part=Participation.from_json(took_part) if took_part else Participation(),
+                took_part=Participation.from_json(plain["took_part"]),
             )
 
     @classmethod

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from fedcal.calibrators import Calibrator, calibrator_of
-from fedcal.core.errors import damaged
+from fedcal.core.checks import damaged
 from fedcal.privacy.curator import Release
 from fedcal.storage.artifact import ARTIFACTS, Artifact
 from fedcal.storage.atomic import write_whole
@@ -39,9 +39,6 @@ class Outcome:
         of each of them; empty there
     run
         what names the run to sites and ledger
-    message_bytes
-        of Flower's messages with real sites, up and down, of all together; None = not counted,
-        or secret because it tells how many were asked
     job
         what was run, by Flower's dashed names: budget, unit, trust, ledger, ...; {} of a method
         that nobody was asked for
@@ -59,7 +56,6 @@ class Outcome:
     seconds: float | None
     round_seconds: list[float]
     run: str = ""
-    message_bytes: tuple[int, int] | None = None
     job: dict[str, Any] = field(default_factory=dict)
     sites: dict[str, Any] | None = None
     at_limits: list[str] = field(default_factory=list)
@@ -87,7 +83,6 @@ class Outcome:
         with damaged(f"{folder} holds no outcome of a run", OSError):
             plain = json.loads((folder / OUTCOME).read_text("utf-8"))
             form, kept = ARTIFACTS[plain.pop("form")], plain.pop("kept")
-            plain["message_bytes"] = plain["message_bytes"] and tuple(plain["message_bytes"])
         history = [form.read(folder, f"round-{number}") for number in range(1, kept + 1)]
         return cls(form.read(folder, form.form), history, **plain)
 

@@ -1,4 +1,4 @@
-"""Which real sites take part and took part, and who the nodes of a Flower grid are.
+"""Messages out, replies in; who the nodes of a Flower grid are, and which sites take part.
 
 Where the epsilon counts on a secret sample, nobody learns who was asked, who answered, or how many
 did: only who was never there is told then. Nodes are asked who they are in each round, whoever
@@ -6,19 +6,18 @@ is sampled, so that this says nothing of the sample.
 """
 
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
-from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from fedcal.core import fields, flower_internals
-from fedcal.core.errors import InputError, RoundFailed
-from fedcal.core.printable import listed, printable
+from fedcal.core.checks import InputError, RoundFailed
+from fedcal.core.naming import listed, printable
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.strategies.server.exchange import message
-from fedcal.training.networks import shape_of
 
 WHO = "query.who"
 """Flower message type: which site is this node."""
@@ -32,9 +31,56 @@ ABSENT = _CODE.MESSAGE_UNAVAILABLE, _CODE.REPLY_MESSAGE_UNAVAILABLE, _CODE.NODE_
 
 UNREADABLE = Exception
 """What reading a reply may raise: its bytes are the site's, and NumPy reads them as a file."""
-
+_FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5
+"""Seconds between looks for replies; Flower's own grid looks every three seconds."""
 
 log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
+
+
+def message(
+    content: Mapping[str, ConfigRecord | ArrayRecord], node: int, kind: str, group: int, ttl: float
+) -> Message:
+    """Return a message that expires when the server stops waiting for its reply (seconds)."""
+    records: dict[str, Any] = dict(content)
+    return Message(
+        RecordDict(records), dst_node_id=node, message_type=kind, group_id=str(group), ttl=ttl
+    )
+
+
+class PromptGrid:
+    """A Flower grid that takes replies as they come."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grid, name)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[Message]:
+        """Return one reply to each message, as far as they come within `timeout` s (None: an hour).
+
+        Errors are among them. A second reply to a message, or one that nobody waits for, is
+        dropped. Raises RoundFailed if Flower takes no message at all.
+        """
+        sent = list(messages)
+        waiting = {one for one in self._grid.push_messages(sent) if one} if sent else set()
+        if sent and not waiting:
+            why = "are they larger than it lets through?"
+            raise RoundFailed(f"Flower took none of the messages: {why}")
+        replies = list[Message]()
+        deadline, wait = time.monotonic() + (timeout or 3600.0), _FIRST_WAIT
+        while waiting:
+            for reply in self._grid.pull_messages(sorted(waiting)):
+                if (one := reply.metadata.reply_to_message_id) in waiting:
+                    waiting.remove(one)
+                    replies.append(reply)
+            if (left := deadline - time.monotonic()) <= 0:
+                break
+            time.sleep(min(wait, left) if waiting else 0)
+            wait = min(2 * wait, _LONGEST_WAIT)
+        return replies
 
 
 class NodeInfo(NamedTuple):
@@ -54,8 +100,6 @@ class NodeInfo(NamedTuple):
     classes, digest, input
         of a real site: how many classes its rows have, the digest of their names, and whether
         its model gives logits or probabilities; None of a simulated one
-    inputs
-        of a real site with rows to train on: the shape of one input; None = it has scores
     """
 
     node: int
@@ -65,7 +109,6 @@ class NodeInfo(NamedTuple):
     classes: int | None = None
     digest: str | None = None
     input: str | None = None
-    inputs: tuple[int, ...] | None = None
 
 
 def ask_node_info(
@@ -108,12 +151,11 @@ def _who(reply: Message) -> NodeInfo:
     try:
         said: Mapping[str, Any] = reply.content.config_records["who"]
         counts = {k: int(said[k]) for k in ("site", "place", "clients", "classes") if k in said}
-        words = {k: str(said[k]) for k in ("names", "input", "inputs") if k in said}
+        words = {k: str(said[k]) for k in ("names", "input") if k in said}
         if not 2 <= counts.get("classes", 2) <= fields.MOST_CLASSES:
             raise RoundFailed("a node reports an impossible number of classes")
-        shape = shape_of(words["inputs"]) if "inputs" in words else None
         node, digest, input = reply.metadata.src_node_id, words.get("names"), words.get("input")
-        return NodeInfo(node, **counts, digest=digest, input=input, inputs=shape)
+        return NodeInfo(node, **counts, digest=digest, input=input)
     except RoundFailed:
         raise
     except UNREADABLE:

@@ -10,11 +10,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fedcal.core import flower_internals, printable
-from fedcal.core.checks import same
-from fedcal.core.errors import FedcalError, InputError, RoundFailed
-from fedcal.core.types import Words
-from fedcal.privacy import Plan
+from fedcal.core import flower_internals, naming
+from fedcal.core.checks import FedcalError, InputError, RoundFailed, same
+from fedcal.core.numerics import Words
+from fedcal.privacy import Plan, wire
 from fedcal.privacy.curator import OpenRound
 from fedcal.privacy.request import Asked
 from fedcal.secure_aggregation import messages
@@ -22,8 +21,7 @@ from fedcal.secure_aggregation.masking import unmask
 from fedcal.strategies.method import Method
 from fedcal.strategies.server import participation
 from fedcal.strategies.server.collector import Collector, Content, SecureRounds
-from fedcal.strategies.server.exchange import message
-from fedcal.training.networks import text_of
+from fedcal.strategies.server.participation import message
 
 ANSWER, RESULT = "query.answer", "query.result"
 """Flower message types: a contribution; what the run has learned, for a site to keep."""
@@ -145,8 +143,8 @@ class FlowerTransport(Method, Strategy):
             flower_internals.limit_pulls(WHOLE_S + 8 * asked.request.bound.length / SLOWEST)
         self.discover_nodes(grid)
         content = {
-            "query": ConfigRecord(asked.request.to_fields()),
-            "context": ConfigRecord(asked.request.context_fields()),
+            "query": ConfigRecord(wire.to_fields(asked.request)),
+            "context": ConfigRecord(wire.context_fields(asked.request)),
         }
         question = Asked(asked.request.query, asked.round, self.run, self.terms)
         guarded = {name: ConfigRecord(of) for name, of in question.to_records().items()}
@@ -261,7 +259,7 @@ class FlowerTransport(Method, Strategy):
             log.warning(
                 "fedcal: round %d: %d of %d clients answered%s",
                 *(asked.round, len(answered), len(asked.clients)),
-                f", not {printable.listed([*map(self._called, missing)])}" if self.tolerant else "",
+                f", not {naming.listed([*map(self._called, missing)])}" if self.tolerant else "",
             )
 
     def configure_evaluate(self, *args: Any, **options: Any) -> Iterable[Message]:
@@ -295,7 +293,7 @@ class FlowerTransport(Method, Strategy):
         new = {node: site for site, node in self._sites.items() if node in self._unsure}
         if not new:
             return
-        names = {node: self._name(site) for node, site in new.items()}
+        names = {node: self._called(site) for node, site in new.items()}
         late = self.tolerant and self.released > 0
         stop = not (late or self.without_unready)
         ready = participation.ask_ready(grid, names, content, number, self._timeout, stop=stop)
@@ -304,11 +302,6 @@ class FlowerTransport(Method, Strategy):
             if not ready.get(node, False):
                 del self._sites[site]
         self._passed |= {node for node, can in ready.items() if not can}
-
-    def _name(self, site: int) -> str:
-        """Return what the operator calls a site: its name in the federation, or Flower's node."""
-        called = self._called(site)
-        return called if self.secure is not None else f"{called} (node {self._sites[site]})"
 
     def _called(self, site: int) -> str:
         """Return a site's name in the federation, or its number."""
@@ -381,12 +374,6 @@ class FlowerTransport(Method, Strategy):
         self.class_digest = self.class_digest or who.digest
         what = f"digest of the classes of {self._called(site)} (all need the same --class-names)"
         same(what, who.digest, self.class_digest)
-        reads, own = self.reads, who.inputs
-        if own is not None if reads is None else reads != (own or (who.classes,)):
-            has = "scores" if own is None else f"rows of shape {text_of(own)}, to train on"
-            shape = f"inputs of shape {text_of(reads or ())} (--set shape, the same at all sites)"
-            needs = "scores" if reads is None else shape
-            raise InputError(f"{self._called(site)} has {has}, and {self.name} needs {needs}")
 
     def _answers(self, replies: Iterable[Message]) -> Iterable[tuple[int, Message]]:
         """Yield replies by site.

@@ -12,9 +12,9 @@ from fedcal.clients import answers
 from fedcal.clients.answers import answer, contribute
 from fedcal.clients.questions.histograms import BinOutcomes, OutcomeCell
 from fedcal.clients.questions.search import AccuracyGap, ClippedNLL
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards
-from fedcal.privacy import Federation, Plan, make_plan
+from fedcal.privacy import Federation, Plan, make_plan, wire
 from fedcal.privacy.curator import Curator
 from fedcal.privacy.query import QUERIES
 from fedcal.privacy.request import Request
@@ -76,7 +76,7 @@ def test_a_site_sends_the_same_alone_and_among_others(mechanism, trust):
         np.testing.assert_array_equal(alone[0], together[k])
     order = np.random.default_rng(1).permutation(CLIENTS)
     np.testing.assert_array_equal(contribute(shards.take(order), request, order), together[order])
-    travelled = Request.from_fields(request.to_fields(), request.context_fields())
+    travelled = wire.from_fields(wire.to_fields(request), wire.context_fields(request))
     np.testing.assert_array_equal(contribute(shards, travelled, everybody), together)
 
 

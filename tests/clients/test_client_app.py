@@ -14,7 +14,7 @@ from fedcal.clients.questions.histograms import ClassCounts
 from fedcal.clients.questions.temperature import TemperatureScores
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
-from fedcal.privacy import Federation, make_plan
+from fedcal.privacy import Federation, make_plan, wire
 from fedcal.privacy.curator import Curator
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
@@ -24,8 +24,8 @@ from fedcal.units.bounding import Bound
 CLIENTS = 4
 REQUEST = Request(ClassCounts(3), Bound((3,), (2.0,)), Ring(CLIENTS, 2.0**-24), round=5)
 FIELDS: dict[str, dict[str, Any]] = {
-    "query": REQUEST.to_fields(),
-    "context": REQUEST.context_fields(),
+    "query": wire.to_fields(REQUEST),
+    "context": wire.context_fields(REQUEST),
 }
 MASKING: dict[str, Any] = {"seed": 9, "cohort": [0, 2, 3]}
 
@@ -50,7 +50,7 @@ def ask(grid: InProcessGrid, node: int, kind: str, **records: ConfigRecord) -> M
 
 def records_of(request: Request) -> dict[str, ConfigRecord]:
     """The two records of a question."""
-    fields, context = request.to_fields(), request.context_fields()
+    fields, context = wire.to_fields(request), wire.context_fields(request)
     return {"query": ConfigRecord(fields), "context": ConfigRecord(context)}
 
 
@@ -137,7 +137,7 @@ def test_a_real_client_ignores_the_seed_in_a_query(shards):
 def test_a_context_that_makes_no_sense_is_one_line_and_no_answer(grid, shards):
     """Nor a question that makes none; all of them: tests/fedcal/privacy/test_request.py."""
     request = noisy_request(shards)
-    fields = {"query": request.to_fields(), "context": request.context_fields()}
+    fields = {"query": wire.to_fields(request), "context": wire.context_fields(request)}
     changes: list[tuple[str, dict[str, Any]]] = [
         ("query", {"noise": "none"}),
         ("query", {"seed": -1}),

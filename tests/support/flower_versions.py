@@ -21,7 +21,7 @@ CELLS = {
     "deployment": [f"{DEPLOY}/test_faults.py", "-k", "killed_in_mid_round"],
 }
 OF_SITES = ("gRPC engine", "guard", "hostile server", "deployment")
-CHECK = "from fedcal.core.flower_internals import check_flower; check_flower()"
+CHECK = "from fedcal.core.flower_internals_site import check_flower; check_flower()"
 
 
 def tried(tests: list[str]) -> str:

@@ -12,7 +12,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedcal import __version__
-from fedcal.clients.replies import answer_with, asks_for_masks, drawn
+from fedcal.clients.replies import answer_with, drawn
 from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.guard import check, own_terms
 from fedcal.clients.site.party import Party
@@ -20,11 +20,11 @@ from fedcal.clients.site.prepared import WITH_POLICY, Prepared, prepared
 from fedcal.clients.site.process.limits import OverLimit, lacks_memory
 from fedcal.clients.site.site_log import LOGGER
 from fedcal.clients.site.store import answer_once, finish, records_of
-from fedcal.core import checks, types
-from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
-from fedcal.core.shards import text_of
+from fedcal.core import checks, numerics
+from fedcal.core.checks import BudgetExceeded, ContributionRefused, FedcalError, InputError
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.request import Asked
+from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.secure_aggregation.roster import Roster
 
@@ -57,8 +57,6 @@ def site_app(folder: Path) -> ClientApp:
             shards = site.shards
             own: dict[str, int | str] = {"classes": shards.classes, "input": shards.input}
             own |= {"names": site.digest, "version": __version__}
-            if shards.inputs is not None:
-                own["inputs"] = text_of(shards.input_shape)
             places = {"site": site.number, "place": site.place}
             own |= {key: number for key, number in places.items() if number is not None}
         log.info("asked which classes it has: answered with their digest %s", site.digest[:12])
@@ -85,10 +83,10 @@ def site_app(folder: Path) -> ClientApp:
             log.info("asked: run %s, round %d: %s", asked.run, asked.round, asked.query.kind)
             request, terms = check(context.run_config, asked, site)
             job = JobFacts.of(terms, asked.run, site.server)
-            if asks_for_masks(message):
+            if "masking" in records:
                 checks.needed("a number of this site", site.number, MASKED)
 
-            def draw() -> types.Words:
+            def draw() -> numerics.Words:
                 with _hide_private_errors():
                     words, failed = drawn(
                         site.shards,
@@ -105,13 +103,11 @@ def site_app(folder: Path) -> ClientApp:
                 return words
 
             if terms.plan.committee:
-                secure = SecureSite(site, terms, asked.run)
+                question = request.round, request.digest
                 members = texts_in(records["members"], "enrolments")
-                number, question = request.round, request.digest
-                with secure.party() as party:
+                with party_of(site, terms) as party:
                     sent, again = party.answer(
-                        *(job, number, question, members, draw),
-                        asked_once=request.query.asked_once,
+                        *(job, *question, members, draw), asked_once=request.query.asked_once
                     )
                 reply = said_to(message, sent)
             else:
@@ -152,44 +148,41 @@ def site_app(folder: Path) -> ClientApp:
 def _take_part_in_sums(app: ClientApp, folder: Path) -> None:
     """Let an app answer what the protocol of secure aggregation asks beside contributions."""
 
-    def in_job(message: Message, context: Context, record: str) -> SecureSite:
-        run = checks.read(message.content.config_records[record], "run", str)
-        site = prepared(folder)
-        return SecureSite(site, own_terms(context.run_config, run, site), run)
+    @contextmanager
+    def in_job(
+        what: str, message: Message, context: Context, record: str
+    ) -> Iterator[tuple[Party, JobFacts, Mapping[str, Any], Terms]]:
+        with _hide_error_from_server(what):
+            fields, site = message.content.config_records[record], prepared(folder)
+            run = checks.read(fields, "run", str)
+            terms = own_terms(context.run_config, run, site)
+            with party_of(site, terms) as party:
+                yield party, JobFacts.of(terms, run, site.server), fields, terms
 
     @app.query("enrol")
     def enrol(message: Message, context: Context) -> Message:
-        with _hide_error_from_server("enrol"):
-            secure = in_job(message, context, "job")
-            with secure.party() as party:
-                text = party.enrol(secure.job)
-        log.info("enrolled as a member of the committee: job %s", secure.job.job[:12])
+        with in_job("enrol", message, context, "job") as (party, job, _, _):
+            text = party.enrol(job)
+        log.info("enrolled as a member of the committee: job %s", job.job[:12])
         return said_to(message, text)
 
     @app.query("confirm")
     def confirm(message: Message, context: Context) -> Message:
-        with _hide_error_from_server("confirm a sum"):
-            secure = in_job(message, context, "sum")
-            asked = message.content.config_records["sum"]
-            number, headers = checks.read(asked, "round", int), texts_in(asked, "headers")
-            sealed = texts_in(asked, "sealed")
+        with in_job("confirm a sum", message, context, "sum") as (party, job, fields, terms):
+            number, headers = checks.read(fields, "round", int), texts_in(fields, "headers")
+            sealed = texts_in(fields, "sealed")
             checks.same("number of sealed seeds", len(sealed), len(headers))
             sums = list(zip(headers, sealed, strict=True))
-            with secure.party() as party:
-                text = party.confirm(secure.job.job, number, secure.plan.quorum, sums)
-        log.info("confirmed: job %s, round %d, %d sites", secure.job.job[:12], number, len(headers))
+            text = party.confirm(job.job, number, terms.plan.quorum, sums)
+        log.info("confirmed: job %s, round %d, %d sites", job.job[:12], number, len(headers))
         return said_to(message, text)
 
     @app.query("open")
     def open_sum(message: Message, context: Context) -> Message:
-        with _hide_error_from_server("open a sum"):
-            secure = in_job(message, context, "sum")
-            asked = message.content.config_records["sum"]
-            number = checks.read(asked, "round", int)
-            of, signed = checks.read(asked, "of", str), texts_in(asked, "signed")
-            with secure.party() as party:
-                text = party.open(secure.job.job, number, of, signed)
-        log.info("opened: job %s, round %d", secure.job.job[:12], number)
+        with in_job("open a sum", message, context, "sum") as (party, job, fields, _):
+            number, of = checks.read(fields, "round", int), checks.read(fields, "of", str)
+            text = party.open(job.job, number, of, texts_in(fields, "signed"))
+        log.info("opened: job %s, round %d", job.job[:12], number)
         return said_to(message, text)
 
 
@@ -224,7 +217,7 @@ def _unfit(site: Prepared, asked: Asked, fields: Mapping[str, Any]) -> str:
         if terms.job["secure-aggregation"] == "masks":
             checks.needed("a number of this site", site.number, MASKED)
         if terms.plan.committee:
-            SecureSite(site, terms, asked.run)
+            in_roster(site, terms)
     except InputError as e:
         if isinstance(e.__context__, OSError):
             raise
@@ -296,33 +289,20 @@ def check_roster(terms: Terms, roster: Roster) -> None:
     checks.same("committee", terms.plan.committee, own)
 
 
-class SecureSite:
-    """A real site in one run under the protocol.
+def in_roster(site: Prepared, terms: Terms) -> tuple[SigningKey, Roster]:
+    """Return a site's key and roster; InputError if the job is not one among its sites."""
+    roster = checks.needed("--federation", site.roster, WITH_POLICY)
+    key = checks.needed("--sign-key", site.sign_key, WITH_POLICY)
+    check_roster(terms, roster)
+    return key, roster
 
-    Parameters
-    ----------
-    site
-        with a roster and a key of its own
-    terms
-        of the job, which its policy allows
-    run
-        its name, as the server says it
 
-    Raises
-    ------
-    InputError
-        If the job is not one under the protocol among the sites of this site's roster.
+@contextmanager
+def party_of(site: Prepared, terms: Terms) -> Iterator[Party]:
+    """Open the records of a real site, for what it does in a job under the protocol.
+
+    Raises InputError as `in_roster`.
     """
-
-    def __init__(self, site: Prepared, terms: Terms, run: str) -> None:
-        self._roster = checks.needed("--federation", site.roster, WITH_POLICY)
-        self._key = checks.needed("--sign-key", site.sign_key, WITH_POLICY)
-        check_roster(terms, self._roster)
-        self.plan, self.job = terms.plan, JobFacts.of(terms, run, site.server)
-        self._site = site
-
-    @contextmanager
-    def party(self) -> Iterator[Party]:
-        """Open the site's records, for what it does in this job."""
-        with records_of(self._site) as records:
-            yield Party(self._key, self._roster, records)
+    own = in_roster(site, terms)
+    with records_of(site) as records:
+        yield Party(*own, records)

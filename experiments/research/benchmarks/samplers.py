@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers
 from fedcal.experiments.research.benchmarks.peers import opendp_noise
 from fedcal.experiments.research.benchmarks.timing import Case, Contestant, Prepare
 from fedcal.mechanisms.categorical import categorical
+from fedcal.mechanisms.gaussian_sampler import discrete_gaussian
 from fedcal.mechanisms.samplers import (
     Words,
     bernoulli,
-    discrete_gaussian,
     discrete_laplace,
     polya_share,
     seeded_words,

@@ -10,10 +10,10 @@ from statistics import median
 from typing import Any
 
 from fedcal import datasets
-from fedcal.experiments.deploy.supernode import SuperNode
 from fedcal.experiments.research.benchmarks.harness import Benchmark
 from fedcal.experiments.runs.engines.grpc import run_grpc
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.experiments.runs.engines.supernode import SuperNode
 from fedcal.experiments.runs.sweep import Row
 from fedcal.partition import deal
 from fedcal.privacy.federation import Federation

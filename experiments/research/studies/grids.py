@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.errors import InputError, Interrupted
+from fedcal.core.checks import InputError, Interrupted
 from fedcal.datasets import Dataset, is_shipped
 from fedcal.experiments.report.comparison import names_of
 from fedcal.experiments.research.studies.cells import row_of

@@ -13,8 +13,8 @@ from itertools import product
 from typing import Any
 
 from fedcal import partition as partitions
-from fedcal.core import checks, streams
-from fedcal.core.errors import InputError, NoEffect, TooLittle
+from fedcal.core import checks, numerics
+from fedcal.core.checks import InputError, NoEffect, TooLittle
 from fedcal.core.fields import Count
 from fedcal.core.options import RUNNING, SITES, Option, Options, option, options_of
 from fedcal.core.shards import Shards
@@ -160,7 +160,7 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        streams.check_seed(self.seed + self.seeds - 1)
+        numerics.check_seed(self.seed + self.seeds - 1)
         known = dict[str, None]()
         for variant in self.variants:
             Config(method=variant.method, set=variant.settings)

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import checks, errors
+from fedcal.core import checks
 from fedcal.datasets import Dataset
 from fedcal.experiments.report import comparison, families, shown, tables
 from fedcal.experiments.report.page import Page
@@ -69,7 +69,7 @@ def run_row(run: Run, data: Dataset) -> Row:
         try:
             result = simulation.simulate(data, config=config)
             before, after = families.family_of([config.method]).told(result)
-        except errors.FedcalError as e:
+        except checks.FedcalError as e:
             return row | {"error": " ".join(str(e).split())}
     return row | {
         "before": before,
@@ -359,5 +359,5 @@ def _named(data: Any, model: Any) -> tuple[Any, dict[str, Dataset]]:
     loaded = [d if isinstance(d, named) else load.load_any(d, model=model) for d in listed]
     names = [d.name if isinstance(d, Dataset) else str(d) for d in loaded]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise errors.InputError(f"data {twice[0]!r} occurs twice")
+        raise checks.InputError(f"data {twice[0]!r} occurs twice")
     return names, {d.name: d for d in loaded if isinstance(d, Dataset)}

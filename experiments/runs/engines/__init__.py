@@ -3,8 +3,7 @@
 from functools import partial
 from typing import Any
 
-from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, one_of
 from fedcal.core.shards import Shards
 from fedcal.datasets import Population
 from fedcal.experiments.runs.config import ENGINES
@@ -62,6 +61,4 @@ def run(
     elif engine != "inline":
         raise InputError(f"engine {engine!r} sends rows to clients: blocks need inline or ray")
     driven = partial(inline.run_inline, shards=shards, unavailable=job.unavailable)
-    if not isinstance(shards, Shards):  # a round is long: progress is that of its parts
-        driven, progress = partial(driven, progress=progress), None
     return job.run(driven, progress, **options)

@@ -15,9 +15,9 @@ from fedcal.clients.site.prepared import FEDERATION
 from fedcal.clients.site.preparing import prepare
 from fedcal.core.checks import whole
 from fedcal.core.shards import Shards
-from fedcal.experiments.deploy.certificates import make_certificates, make_site_key
-from fedcal.experiments.deploy.supernode import SuperNode, supernode
 from fedcal.experiments.runs.engines import superlink
+from fedcal.experiments.runs.engines.supernode import SuperNode, supernode
+from fedcal.experiments.runs.engines.tls import make_certificates, make_site_key
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 
 from fedcal.clients.answers import contribute
-from fedcal.core import checks, errors, parallel, types
+from fedcal.core import checks, numerics
 from fedcal.core.shards import Task
 from fedcal.datasets import Population
 from fedcal.privacy.curator import OpenRound
@@ -14,7 +14,6 @@ from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies.method import Method
-from fedcal.strategies.server.outcome import Progress
 
 BLOCK_NUMBERS = 1 << 18
 """Numbers that a block of clients answers with, or reads, at most (2 MiB: they stay in the cache;
@@ -22,10 +21,10 @@ an answer or the rows of a single client may have more)."""
 
 _KEPT_BYTES = 1 << 23
 
-Unavailable = Callable[[int], types.Integers]
+Unavailable = Callable[[int], numerics.Integers]
 """Round -> clients that do not answer in it."""
 
-SumOf = Callable[[OpenRound, types.Integers], types.Words]
+SumOf = Callable[[OpenRound, numerics.Integers], numerics.Words]
 """(a round, who answers in it) -> the sum of their contributions, (length,)."""
 
 
@@ -36,7 +35,6 @@ def run_inline(
     unavailable: Unavailable | None = None,
     block: int | None = None,
     sum_of: SumOf | None = None,
-    progress: Progress | None = None,
 ) -> Artifact:
     """Drive a method over clients' rows in this process.
 
@@ -58,21 +56,15 @@ def run_inline(
     sum_of
         in place of the exact sum over the shards, where a study draws or scales sums, or other
         processes hold the rows
-    progress
-        called as parts of a round are done, with those of all rounds so far, and those planned; not
-        where `sum_of` is given
 
     Returns
     -------
     Artifact
         `method.result()` after the last round; it takes what the shards were made of.
     """
-    if block is not None:
-        checks.whole("block", block, 1)
-    add_up = sum_of
-    if add_up is None:
-        local = local_sums(shards, block, _over_rounds(method, progress))
-        add_up = lambda asked, alive: local(asked.request, alive)  # noqa: E731
+    if sum_of is None:
+        local = local_sums(shards, block)
+        sum_of = lambda asked, alive: local(asked.request, alive)  # noqa: E731
     try:
         for round_number in range(method.resumed + 1, method.plan.rounds + 1):
             asked = method.open_round(round_number)
@@ -83,7 +75,7 @@ def run_inline(
                 alive = np.setdiff1d(alive, gone, assume_unique=True)
             method.charge_round(asked, len(alive))
             _check_members(method, asked, alive)
-            method.close_round(asked, add_up(asked, alive))
+            method.close_round(asked, sum_of(asked, alive))
     except BaseException:
         method.abandon()
         raise
@@ -92,7 +84,7 @@ def run_inline(
     return artifact
 
 
-def _check_members(method: Method, asked: OpenRound, alive: types.Integers) -> None:
+def _check_members(method: Method, asked: OpenRound, alive: numerics.Integers) -> None:
     """Raise RoundFailed where too few members of the committee are there to open the sum."""
     if method.plan.committee is None:
         return
@@ -100,27 +92,18 @@ def _check_members(method: Method, asked: OpenRound, alive: types.Integers) -> N
     away = np.setdiff1d(asked.clients, alive, assume_unique=True)
     there = len(np.setdiff1d(committee.members, away))
     if there < committee.threshold:
-        raise errors.RoundFailed(
+        raise checks.RoundFailed(
             f"round {asked.round}: {there} members of the committee confirmed the sum, "
             f"{committee.threshold} must; it stays hidden"
         )
 
 
-def _over_rounds(method: Method, progress: Progress | None) -> Progress | None:
-    """Return what takes the parts of the present round; None where nobody looks."""
-    if progress is None:
-        return None
-    rounds, shown = method.plan.rounds, progress
-    return lambda done, parts: shown(method.released * parts + done, rounds * parts)
-
-
 def local_sums(
     shards: Population,
     block: int | None = None,
-    progress: Progress | None = None,
     first: int = 0,
     threads: int | None = None,
-) -> Callable[[Request, types.Integers], types.Words]:
+) -> Callable[[Request, numerics.Integers], numerics.Words]:
     """Return the function that adds up contributions in this process, on all its cores.
 
     It takes the question, and the places of those who answer among the clients of the shards.
@@ -131,8 +114,6 @@ def local_sums(
         rows of the clients
     block
         clients per block, see `run_inline`
-    progress
-        called as parts of a round are done
     first
         number of the first client, where the shards are those of a part
     threads
@@ -144,25 +125,23 @@ def local_sums(
     everybody = cache(lambda size: shards.tasks(np.arange(shards.clients), size))
     each = shards.size * shards.classes // max(1, shards.clients)
 
-    def add_up(request: Request, alive: types.Integers) -> types.Words:
+    def add_up(request: Request, alive: numerics.Integers) -> numerics.Words:
         length = request.bound.length
         size = block or max(1, BLOCK_NUMBERS // max(length, each))
         # blocks of all clients are kept for the whole run, with what was derived of their rows
         tasks = everybody(size) if len(alive) == shards.clients else shards.tasks(alive, size)
-        many = shards.size * shards.classes >= parallel.MANY
-        cores = threads or (parallel.usable_cores() if many else 1)
-        total = np.zeros(length, np.uint64)
+        many = shards.size * shards.classes >= numerics.MANY
+        cores = threads or (numerics.usable_cores() if many else 1)
 
-        def work(task: Task) -> types.Words:
+        def work(task: Task) -> numerics.Words:
             own = np.zeros(length, np.uint64)
             for ids, part in task():
                 own += contribute(part, request, ids + first).sum(axis=0, dtype=np.uint64)
             return own
 
-        for done, own in enumerate(parallel.in_threads(work, tasks, min(cores, len(tasks))), 1):
+        total = np.zeros(length, np.uint64)
+        for own in numerics.in_threads(work, tasks, min(cores, len(tasks))):
             total += own
-            if progress is not None:
-                progress(done, len(tasks))
         return total
 
     return add_up

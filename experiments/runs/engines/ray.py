@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedcal.clients.site.sources import write_dealt
-from fedcal.core import optional, types
-from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.parallel import usable_cores
+from fedcal.core import imports, numerics
+from fedcal.core.checks import FedcalError, InputError
+from fedcal.core.numerics import usable_cores
 from fedcal.core.shards import Shards
 from fedcal.datasets import Population
-from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.runs.engines import inline, superlink
+from fedcal.experiments.runs.engines.tls import read_address
 from fedcal.partition import DEALT
-from fedcal.privacy import curator, query
+from fedcal.privacy import curator, query, wire
 from fedcal.privacy.request import Request
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome, Progress
@@ -149,10 +149,10 @@ class Workers:
         self.shares = [Share(part.clients, part.size) for _, part in parts]
         self._get([one.ready.remote([r]) for one, r in zip(self._actors, self._rows, strict=True)])
 
-    def sum_of(self, asked: curator.OpenRound, alive: types.Integers) -> types.Words:
+    def sum_of(self, asked: curator.OpenRound, alive: numerics.Integers) -> numerics.Words:
         """Return the sum of the contributions, (length,): one message to and from each worker."""
         request = asked.request
-        question = (type(request.query), request.to_fields(), request.context_fields())
+        question = (type(request.query), wire.to_fields(request), wire.context_fields(request))
         cuts = np.searchsorted(alive, self._edges)
         waiting, at = [], []
         for k, one in enumerate(self._actors):
@@ -161,7 +161,7 @@ class Workers:
                 message = None if len(ids) == self.shares[k].clients else ids.tobytes()
                 waiting.append(one.sum_of.remote([self._rows[k]], question, message))
                 at.append(k)
-                self.shares[k].bytes_in += request.payload_bytes + len(message or b"")
+                self.shares[k].bytes_in += wire.payload_bytes(request) + len(message or b"")
         total = np.zeros(request.bound.length, np.uint64)
         for k, (words, seconds, process) in zip(at, self._get(waiting), strict=True):
             total += np.frombuffer(words, np.uint64)
@@ -196,9 +196,11 @@ class _Holder:
 
     def __init__(self, first: int) -> None:
         self._first = first
-        self._held: tuple[int, Callable[[Request, types.Integers], types.Words]] | None = None
+        self._held: tuple[int, Callable[[Request, numerics.Integers], numerics.Words]] | None = None
 
-    def hold(self, rows: list[Any]) -> tuple[int, Callable[[Request, types.Integers], types.Words]]:
+    def hold(
+        self, rows: list[Any]
+    ) -> tuple[int, Callable[[Request, numerics.Integers], numerics.Words]]:
         """Return the number of clients and what adds up for them; rows are where Ray keeps them."""
         if self._held is None:
             import ray
@@ -221,7 +223,7 @@ class _Holder:
         places = everybody if ids is None else np.frombuffer(ids, np.int64) - self._first
         kind, *records = question
         query.register(kind)  # a class of another package, which nobody imported here
-        words = add_up(Request.from_fields(*records), places)
+        words = add_up(wire.from_fields(*records), places)
         return words.tobytes(), time.perf_counter() - start, os.getpid()
 
 
@@ -247,7 +249,7 @@ def cluster(cores: int | None, address: str | None) -> Iterator[Any]:
     InputError
         Ray is missing, or there is no cluster at that address.
     """
-    ray = optional.need("ray", "simulation", "computing on Ray")
+    ray = imports.need("ray", "simulation", "computing on Ray")
     if ray.is_initialized():
         yield ray
         return
@@ -330,7 +332,7 @@ def run_flower(
         )
     programs = superlink.commands("flower")
     if importlib.util.find_spec("ray") is None:
-        raise optional.absent("ray", "simulation", "engine 'flower'")
+        raise imports.absent("ray", "simulation", "engine 'flower'")
     if ray_address is not None:
         check_cluster(ray_address)
     with superlink.run_folder() as folder:

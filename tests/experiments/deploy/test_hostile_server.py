@@ -17,8 +17,8 @@ from fedcal.clients.site.prepared import prepared
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import records_of
 from fedcal.core.shards import Shards
-from fedcal.experiments.deploy.flower_app import app_toml
-from fedcal.experiments.deploy.supernode import supernode
+from fedcal.experiments.runs.engines.flower_app import app_toml
+from fedcal.experiments.runs.engines.supernode import supernode
 
 pytestmark = pytest.mark.slow
 

@@ -55,7 +55,7 @@ def test_who_does_not_belong_is_not_enrolled(joins, word):
 @pytest.mark.parametrize("line", ["\ud800", "ssh-a\nssh-b", "no key"])
 def test_a_connection_is_one_public_key(tmp_path, line):
     write_whole(tmp_path / "file", join("alder", connection=line).to_text(KEYS["alder"]))
-    refused("is not a public ECDSA key", Join.read, tmp_path / "file")
+    refused("is no public ECDSA key", Join.read, tmp_path / "file")
 
 
 def test_any_changed_field_is_found(tmp_path):

@@ -7,8 +7,9 @@ import flwr
 import pytest
 from flwr.supernode.runtime import run_clientapp as flower
 
-from fedcal.core import flower_internals as internals
-from fedcal.core.errors import InputError
+from fedcal.core import flower_internals
+from fedcal.core import flower_internals_site as internals
+from fedcal.core.checks import InputError
 
 ROOT = Path(__file__).parents[3]
 INSTALL = r"; pip install 'fedcal\[sites\]' \(flwr==1\.39\.0\)$"
@@ -30,7 +31,7 @@ def test_a_reply_that_stays_in_pieces_is_given_up(monkeypatch):
     monkeypatch.setattr(
         flower_parts.pull_objects, "__kwdefaults__", {**flower_parts.pull_objects.__kwdefaults__}
     )
-    internals.limit_pulls(0.2)
+    flower_internals.limit_pulls(0.2)
 
     asked = []
 

@@ -15,14 +15,14 @@ from refusals import each_is_refused
 from scipy import stats
 
 from fedcal.mechanisms import categorical as drawing
-from fedcal.mechanisms import samplers
+from fedcal.mechanisms import gaussian_sampler, samplers
 from fedcal.mechanisms.categorical import categorical
+from fedcal.mechanisms.gaussian_sampler import discrete_gaussian
 from fedcal.mechanisms.samplers import (
     TOTAL_VARIATION,
     Table,
     Words,
     bernoulli,
-    discrete_gaussian,
     discrete_laplace,
     polya_share,
     seeded_words,
@@ -168,7 +168,7 @@ def test_laplace_tables_are_within_the_total_variation(scale):
 
 def gaussian_law(std: float) -> dict[int, Decimal]:
     mass = {0: 1}
-    parts = samplers._parts(std)
+    parts = gaussian_sampler._parts(std)
     for table, middle, shift in parts:
         own = [((i - middle) << shift, m) for i, m in enumerate(law_of(table)) if m]
         both: dict[int, int] = {}
@@ -182,7 +182,7 @@ def gaussian_law(std: float) -> dict[int, Decimal]:
 @pytest.mark.parametrize("std", [0.3, 1.0, 12.5, 51.5, 409.5])
 def test_gaussian_tables_are_within_the_total_variation(std):
     discrete = gaussian_law(std)
-    assert len(samplers._parts(std)) == (2 if std > 409 else 1)
+    assert len(gaussian_sampler._parts(std)) == (2 if std > 409 else 1)
     double = 2 * Decimal(std) ** 2
     half = {k: (-k * k / double).exp() for k in range(max(discrete) + 21)}
     assert total_variation(discrete, half | {-k: w for k, w in half.items()}) < TOTAL_VARIATION
@@ -197,16 +197,16 @@ def same(one: tuple[Table, int], other: tuple[Table, int]) -> bool:
 @pytest.mark.parametrize("std", [409.5, 500.0, 768.0, 1e4, 2.0**20, 1.7 * 2.0**33, 2.0**40])
 def test_every_split_keeps_the_variance_and_is_smooth_enough(std):
     # A split v = v1 + 4^j v2 is safe where x2 given the sum has a std of 2.5 * 2^j (module noise).
-    parts = samplers._parts(std)
+    parts = gaussian_sampler._parts(std)
     assert 2 <= len(parts) <= 6
     left = Fraction(std) ** 2
     for (table, middle, shift), (_, _, following) in pairwise(parts):
         j = following - shift
         first = Fraction(9 * 4**j)
         assert first * (1 - first / left) >= Fraction(25, 4) * 4**j
-        assert same((table, middle), samplers._bell(first))
+        assert same((table, middle), gaussian_sampler._bell(first))
         left = (left - first) / 4**j
-    assert same(parts[-1][:2], samplers._bell(left))
+    assert same(parts[-1][:2], gaussian_sampler._bell(left))
     assert all(table.bits <= 13 for table, _, _ in parts)
 
 
@@ -287,8 +287,8 @@ def test_the_callers_decimal_context_does_not_matter():
     def drawn() -> list[np.ndarray]:
         for clear in (
             samplers._digits,
-            samplers._bell,
-            samplers._parts,
+            gaussian_sampler._bell,
+            gaussian_sampler._parts,
             samplers._law,
             drawing._factors,
         ):

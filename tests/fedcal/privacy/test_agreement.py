@@ -13,7 +13,7 @@ from refusals import refused
 from fedcal.clients.questions.histograms import BinOutcomes, ClassCounts, ClassHistograms
 from fedcal.clients.questions.search import AccuracyGap
 from fedcal.clients.questions.temperature import TemperatureScores
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.privacy import Federation
 from fedcal.privacy.accepting import check_terms
 from fedcal.privacy.agreement import AGREED, PROTOCOL, Terms, job_digest, key_of_job
@@ -133,7 +133,7 @@ def test_a_site_answers_the_server_s_request_from_its_own_terms(name):
         plain = json.loads(json.dumps(job.terms().to_plain(), allow_nan=False))
         terms = Terms.from_plain(plain)
         check_terms(terms)
-        assert terms.plan == job.plan
+        assert terms.plan.to_plain() == job.plan.to_plain()
         request, own = opened(job), terms.request(asked_of(job))
         own = replace(own, context=replace(own.context, run=request.context.run))
         assert own == replace(request, seed=None)

@@ -11,7 +11,7 @@ import tomli_w
 from refusals import refused
 from strategy_checks import assert_refused
 
-from fedcal.core.errors import BudgetExceeded
+from fedcal.core.checks import BudgetExceeded
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.noise_plan import Federation

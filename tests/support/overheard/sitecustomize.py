@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 if "HEARD" in os.environ and any("flwr-serverapp" in word for word in sys.orig_argv):
-    from fedcal.strategies.server.exchange import PromptGrid
+    from fedcal.strategies.server.participation import PromptGrid
 
     replies = PromptGrid.send_and_receive
 

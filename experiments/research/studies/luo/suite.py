@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from fedcal.core.checks import one_of, whole
-from fedcal.core.errors import InputError
-from fedcal.core.streams import Purpose, check_seed, stream
-from fedcal.core.types import Floats
+from fedcal.core.checks import InputError, one_of, whole
+from fedcal.core.numerics import Floats, Purpose, check_seed, stream
 from fedcal.datasets import Dataset
 from fedcal.experiments.research.studies.luo.methods import (
     BASELINES,

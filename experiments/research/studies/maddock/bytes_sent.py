@@ -30,14 +30,14 @@ from flwr.common.serde import recorddict_to_proto
 
 from fedcal import datasets, partition
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards
 from fedcal.experiments.research.studies.rows import counted, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.jobs import job_of
-from fedcal.privacy.request import Request
+from fedcal.privacy import wire
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Progress
 from fedcal.strategies.server.transport import ANSWER
@@ -171,10 +171,11 @@ def sizes_of(job: Job, shards: Shards) -> Rows:
     found: dict[str, Record] = {}
     for sent, received in grid.rounds:
         records = sent[0].content.config_records
-        request = Request.from_fields(records["query"], records["context"])
+        request = wire.from_fields(records["query"], records["context"])
         for message in sent:
             del message.content["context"]
-        sizes = {"numbers_up": _WORD * request.bound.length, "numbers_down": request.payload_bytes}
+        down = wire.payload_bytes(request)
+        sizes = {"numbers_up": _WORD * request.bound.length, "numbers_down": down}
         for (way, messages), size in product((("up", received), ("down", sent)), _WEIGH):
             sizes[f"{size}_{way}"] = max(map(_WEIGH[size], messages))
         kind = request.query.kind

@@ -27,7 +27,7 @@ from scipy.optimize import minimize_scalar
 from fedcal import datasets
 from fedcal.clients.answers import answer
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.core.errors import FedcalError
+from fedcal.core.checks import FedcalError
 from fedcal.core.numerics import LOG_A_LIMIT, label_entries, row_sum, shifted
 from fedcal.core.shards import Shards
 from fedcal.experiments.research.benchmarks.timing import SLOW
@@ -37,6 +37,7 @@ from fedcal.experiments.research.studies.rows import counted, dealt, grouped
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import BLOCK_NUMBERS
+from fedcal.privacy import wire
 from fedcal.privacy.request import Request
 from fedcal.strategies.server.outcome import Progress
 from fedcal.strategies.server.transport import ANSWER
@@ -239,7 +240,7 @@ def _blocks(shards: Shards, size: int) -> Iterator[Shards]:
 def _through_messages(single: Sequence[Shards], request: Request) -> Way:
     nodes = range(1, len(single) + 1)
     grid = InProcessGrid(client_app(lambda context: single[site_of(context)]), nodes)
-    fields = {"query": request.to_fields(), "context": request.context_fields()}
+    fields = {"query": wire.to_fields(request), "context": wire.context_fields(request)}
 
     def ask(node: int) -> None:
         content = RecordDict({name: ConfigRecord(values) for name, values in fields.items()})

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedcal import datasets
-from fedcal.core.errors import Interrupted
+from fedcal.core.checks import Interrupted
 from fedcal.experiments import Comparison, compare, simulate
 from fedcal.experiments.runs import folders
 from fedcal.experiments.runs.sweep import Row, key_of

@@ -8,7 +8,7 @@ import numpy as np
 from refusals import each_is_refused
 
 from fedcal import datasets
-from fedcal.core.errors import TooLittle
+from fedcal.core.checks import TooLittle
 from fedcal.experiments.runs.comparison import compare
 from fedcal.experiments.runs.comparison.grid import Cell, LeftOut, read_grid, resolve
 

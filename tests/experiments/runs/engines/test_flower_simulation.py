@@ -22,7 +22,7 @@ import fedcal
 import fedcal.experiments.runs.engines.ray as engine
 import fedcal.experiments.runs.engines.superlink as superlink
 from fedcal import datasets
-from fedcal.core.errors import RoundFailed
+from fedcal.core.checks import RoundFailed
 from fedcal.experiments import SimulationResult, simulate
 from fedcal.experiments.runs.engines.ray import NamedData, run_flower
 from fedcal.experiments.runs.engines.superlink import MARK

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from fedcal.core.shards import Shards
-from fedcal.experiments.deploy.supernode import SuperNode
 from fedcal.experiments.runs.engines.grpc import run_grpc
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.experiments.runs.engines.supernode import SuperNode
 from fedcal.privacy.federation import Federation
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome

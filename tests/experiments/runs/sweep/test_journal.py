@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from refusals import each_is_refused, refused
 
-from fedcal.core.errors import FedcalError, Interrupted
+from fedcal.core.checks import FedcalError, Interrupted
 from fedcal.datasets import Dataset
 from fedcal.experiments.report.families import FAMILIES
 from fedcal.experiments.runs.comparison.grid import read_grid

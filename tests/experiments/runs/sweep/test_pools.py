@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedcal import datasets
-from fedcal.core.errors import FedcalError
+from fedcal.core.checks import FedcalError
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.comparison.grid import read_grid, resolve
 from fedcal.experiments.runs.comparison.run import run_row, runs_of

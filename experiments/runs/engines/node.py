@@ -5,7 +5,7 @@ exchanges of messages. Here the first look after an answer comes soon, and each 
 And Flower's own takes messages of any size into memory, and unpacks of a bundle what the server
 packed. Here both have limits, and the server hears of a refusal what it hears of any.
 
-python -m fedcal.experiments.deploy.node flower-supernode ARGUMENTS
+python -m fedcal.experiments.runs.engines.node flower-supernode ARGUMENTS
 """
 
 import logging
@@ -20,7 +20,7 @@ from typing import Any
 from fedcal.clients.site.process.limits import MESSAGE_BYTES, Intake
 from fedcal.clients.site.process.runtime import check_size
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 
 SITE = "FEDCAL_SITE"
 """Environment variable with the site's folder, as `fedcal.clients.site.process.runtime` has it."""

@@ -19,12 +19,13 @@ from typing import NamedTuple
 from fedcal.clients.site import prepared, site_log
 from fedcal.clients.site.process import handover
 from fedcal.clients.site.process.runtime import SITE, self_test
-from fedcal.core.flower_internals import TASK_TYPE_TO_COMMAND, check_flower
+from fedcal.core.flower_internals import TASK_TYPE_TO_COMMAND
+from fedcal.core.flower_internals_site import check_flower
 from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.engines.superlink import free_port, quiet_environment, scripts
 
 FLOWER_LOG = "flower.log"
-NODE, WORKER = "fedcal.experiments.deploy.node", "fedcal.clients.site.process.runtime"
+NODE, WORKER = "fedcal.experiments.runs.engines.node", "fedcal.clients.site.process.runtime"
 """What looks for messages, and what answers one."""
 POLL_S = 0.2
 """Seconds between a site's looks for a message that its SuperNode has received."""

@@ -24,7 +24,7 @@ from flwr.supernode import start_client_internal as flower
 from flwr.supernode.nodestate import NodeStateFactory
 
 from fedcal.clients.site.process import limits, runtime
-from fedcal.experiments.deploy import node, supernode
+from fedcal.experiments.runs.engines import node, supernode
 
 
 class SuperLink:

@@ -22,14 +22,14 @@ from fedcal import InProcessGrid
 from fedcal.clients.client_app import client_app
 from fedcal.clients.site.sources import site_rows
 from fedcal.experiments import simulate
-from fedcal.experiments.deploy.flower_app import (
+from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.engines.flower_app import (
     FAMILIES,
     FILE,
     app_toml,
     run_config,
     write_app,
 )
-from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.simulation import finish
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job

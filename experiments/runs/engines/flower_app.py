@@ -12,15 +12,11 @@ from typing import Any
 import tomli_w
 
 import fedcal
-from fedcal.core import checks, errors
+from fedcal.core import checks
 from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.jobs import METHOD
 from fedcal.privacy.federation import Federation
-from fedcal.storage import atomic, toml_files
+from fedcal.storage import atomic
 from fedcal.strategies import server_app, settings
-from fedcal.strategies.methods.conformal import FedConformal
-from fedcal.strategies.methods.prior import FedPrior
-from fedcal.strategies.methods.training import FedSGD
 from fedcal.strategies.server.job import Job
 
 FILE = "pyproject.toml"
@@ -34,10 +30,10 @@ _HEADER = """\
 
 FAMILIES = {
     "calibrate": Config.method,
-    "evaluate": METHOD,
-    "conformal": FedConformal.name,
-    "personal": FedPrior.name,
-    "train": FedSGD.name,
+    "evaluate": "evaluate",
+    "conformal": "conformal",
+    "personal": "fedprior",
+    "train": "fedsgd",
 }
 """Family -> the method of its app, if `-c` names no other."""
 
@@ -78,19 +74,9 @@ def write_app(folder: Path, family: str = "calibrate") -> Path:
     `pyproject.toml` that is somebody else's.
     """
     file, fields = folder / FILE, run_config(family)
-    with errors.system_errors(f"cannot write {file}"):
+    with checks.system_errors(f"cannot write {file}"):
         folder.mkdir(parents=True, exist_ok=True)
-        if file.exists() and not _is_ours(file.read_bytes()):
-            raise errors.InputError(f"{file} is not of `fedcal flower-app`; choose another folder")
+        if file.exists() and not file.read_bytes().startswith(_HEADER.encode()):
+            raise checks.InputError(f"{file} is not of `fedcal flower-app`; choose another folder")
         atomic.write_whole(file, _HEADER + app_toml(fields))
     return file
-
-
-def _is_ours(content: bytes) -> bool:
-    """Return whether overwriting the content loses nothing of another owner's."""
-    try:
-        known = toml_files.parse_toml(content, FILE)
-    except ValueError:
-        return False
-    project = known.get("project")
-    return not known or (isinstance(project, dict) and project.get("name") == NAME)

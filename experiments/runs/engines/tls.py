@@ -1,34 +1,46 @@
-"""Keys and certificates of real sites and their server.
+"""Keys, certificates and addresses of real sites and their server, and whether they fit.
 
 An authority of one's own signs the SuperLink's certificate; each site has a key by which the
-SuperLink knows it, and the SuperLink's executor a secret. Nothing but `cryptography` is needed.
+SuperLink knows it, and the SuperLink's executor a secret. What is wrong between a site and its
+SuperLink is found before Flower is started, which waits without an end for one that is away.
 """
 
 import ipaddress
 import os
 import re
 import secrets
+import socket
+import ssl
+import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedcal.core.checks import like, whole
-from fedcal.core.errors import damaged, system_errors
+from fedcal.core.checks import FedcalError, InputError, damaged, like, system_errors, whole
 from fedcal.storage.atomic import must_not_exist
 
 CA_LIVES = 10
 """Lifetimes of a server certificate; it can be renewed so often before sites need a new CA."""
 
-_HOST = re.compile(r"(?!.{254})(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
+_DNS_NAME = re.compile(r"(?!.{254})(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
 _LONGEST = 3650
 _AUTHORITY, _SERVER = "fedcal deployment CA", "fedcal SuperLink"
 _SLOW_CLOCKS = timedelta(hours=1)
+_CONNECT_S, _PAUSE_S = 5.0, 1.0
+_HOST = re.compile(r"[A-Za-z0-9_.:][A-Za-z0-9_.:%-]*")  # a study's file may be a stranger's
 
 
 def make_certificates(folder: Path, names: Iterable[str], days: int = 365) -> None:
@@ -85,8 +97,7 @@ def make_site_key(folder: Path, stem: str, site: str) -> None:
     """
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-    form = serialization.PublicFormat.OpenSSH
-    public = key.public_key().public_bytes(Encoding.OpenSSH, form)
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     _write(folder, {f"{stem}.key": private, f"{stem}.pub": public + f" {site}\n".encode()})
 
 
@@ -104,7 +115,7 @@ def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
-        return x509.DNSName(like("a name", name, _HOST, "a DNS name or an IP address"))
+        return x509.DNSName(like("a name", name, _DNS_NAME, "a DNS name or an IP address"))
 
 
 def _read_authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
@@ -165,3 +176,108 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
             # exclusive, and with its mode from the start: nobody reads a key in between
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
                 file.write(content)
+
+
+def public_key(key: Path) -> str:
+    """Return the public half of a site's private key, in one line as OpenSSH writes it.
+
+    Raises InputError if the file cannot be read, or holds no key that Flower takes.
+    """
+    with (
+        system_errors(f"cannot read {key}"),
+        damaged(f"{key} is no ECDSA key in OpenSSH's format", UnsupportedAlgorithm),
+    ):
+        private = serialization.load_ssh_private_key(key.read_bytes(), None)
+        public = private.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+        return plain_key(str(key), public).decode("ascii")
+
+
+def plain_key(where: str, text: bytes) -> bytes:
+    """Return the public half of a site's key as OpenSSH writes it, without a comment.
+
+    Raises InputError for another text; `where` it is from.
+    """
+    with damaged(f"{where} is no public ECDSA key in OpenSSH's format", UnsupportedAlgorithm):
+        known = serialization.load_ssh_public_key(text)
+        if not isinstance(known, ec.EllipticCurvePublicKey):
+            raise TypeError
+        return known.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+
+
+class Address(NamedTuple):
+    """Address at which a SuperLink listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def read_address(option: str, text: str) -> Address:
+    """HOST:PORT, also [IPv6]:PORT; InputError for anything else."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    plain = _HOST.fullmatch(host) and (":" not in host or text.startswith("["))
+    if not plain or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536:
+        raise InputError(
+            f"{option} must be HOST:PORT, such as superlink.example:9092; got {text!r}"
+        )
+    return Address(host, int(port))
+
+
+def trusted(root_certificates: Path) -> ssl.SSLContext:
+    """TLS that trusts these certificates alone; InputError if they cannot be read."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    with system_errors(f"cannot read {root_certificates} as a PEM file"):
+        context.load_verify_locations(root_certificates)
+    return context
+
+
+def check_fleet(fleet: Address, context: ssl.SSLContext, wait: float) -> None:
+    """Return once a SuperLink that this site trusts listens at `fleet`.
+
+    Parameters
+    ----------
+    wait
+        seconds to wait for one that is not up yet
+
+    Raises
+    ------
+    FedcalError
+        If nobody listens there in time, or not the SuperLink that the certificates are for.
+    """
+    if _protocol(fleet, context, wait) != "h2":
+        raise FedcalError(
+            f"what listens at {fleet} is not a Fleet API, which speaks HTTP/2 (is this the "
+            "port of the control API, or a proxy that ends TLS?)"
+        )
+
+
+def check_control(control: Address, context: ssl.SSLContext) -> None:
+    """Return if a control API listens at `control`, without waiting; see `check_fleet`."""
+    if _protocol(control, context, 0.0) == "h2":
+        raise FedcalError(f"{control} is not a Control API: is it the Fleet API?")
+
+
+def _protocol(at: Address, context: ssl.SSLContext, wait: float) -> str | None:
+    """Return the protocol inside of TLS at an address, as far as both sides state it."""
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            connection = socket.create_connection(at, _CONNECT_S)
+            break
+        except OSError as e:
+            if time.monotonic() >= deadline:
+                raise FedcalError(f"no server listens at {at} ({e.strerror or e})") from None
+        time.sleep(_PAUSE_S)
+    try:
+        with connection, context.wrap_socket(connection, server_hostname=at.host) as secure:
+            return secure.selected_alpn_protocol()
+    except ssl.SSLCertVerificationError as e:
+        why = f"the certificate of {at} is not one that this study's ca.crt vouches for"
+        raise FedcalError(f"{why}: {e.verify_message}") from None
+    except (ssl.SSLError, OSError) as e:
+        reason = getattr(e, "reason", None) or e.strerror or type(e).__name__
+        raise FedcalError(f"what listens at {at} does not speak TLS ({reason})") from None

@@ -16,14 +16,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.cli.supernode.register import try_load_public_key
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
-from fedcal.core.errors import FedcalError, InputError
-from fedcal.experiments.deploy.certificates import CA_LIVES, make_certificates, make_site_key
-from fedcal.experiments.deploy.fleet import (
+from fedcal.core.checks import FedcalError, InputError
+from fedcal.experiments.runs.engines.superlink import complaint
+from fedcal.experiments.runs.engines.tls import (
+    CA_LIVES,
     Address,
     check_fleet,
+    make_certificates,
+    make_site_key,
     trusted,
 )
-from fedcal.experiments.runs.engines.superlink import complaint
 
 NAMES = ("superlink", "localhost", "calibration.example.org", "127.0.0.1", "::1")
 
@@ -73,10 +75,10 @@ def test_the_right_one_passes_and_each_of_the_others_is_one_line(made):
     with listening(ours) as address:
         check_fleet(address, trusted(ours / "ca.crt"), 0)
     with listening(named) as address:
-        assert "was not signed by --root-certificates" in refusal(address)
+        assert "ca.crt vouches for: " in refusal(address)
     with listening(named) as address:
         said = refusal(address, named)
-        assert said.startswith("the certificate of FLEET does not name 127.0.0.1: use a name")
+        assert "is not valid for '127.0.0.1'" in said
     with listening(ours, ["http/1.1"]) as address:
         assert "is not a Fleet API, which speaks HTTP/2" in refusal(address)
     with listening(None) as address:
