@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -284,12 +284,12 @@ def compare(
         secure_aggregation, dropout, and set={...} for every method that has such a parameter.
         Baselines (none, pooled-...) appear once for each data set. At epsilon = inf nothing but
         exact sums is released, whatever delta and trust. Impossible combinations are skipped, with
-        a warning and a line in `more`, as long as each value is in some run
+        a warning and a line in `more`, as long as each value but a method is in some run
 
     Returns
     -------
     Comparison
-        The same, but for seconds, whatever `jobs`, `engine`, and interruptions. A run that fails
+        The same, but for seconds, whatever `jobs`, `ray_address` and interruptions. A run that fails
         in operation is a row that says why, and the others go on.
 
     Raises
@@ -304,12 +304,12 @@ def compare(
     place = sweep.pool_of(jobs, ray_address)
     for metric in metrics:
         checks.one_of("metric", metric, METRICS)
-    journal, read = None, {}
+    journal, read = None, dict[str, Any]()
     if out is not None:
         out = path_of(out)
         journal = sweep.Journal(out, DONE, check_row, resume=resume, overwrite=overwrite)
         folders.claim(out, folders.COMPARISON, overwrite=overwrite, resume=resume, report=report)
-        read = journal.begun
+        read |= journal.begun
     elif resume:
         checks.needed("--out DIR", out, "--resume continues the comparison there")
     if config is not None:
@@ -332,7 +332,9 @@ def compare(
             load.warn_of_rows(judged, f"{name}: test rows")
 
     runs = [run for cell in cells for run in runs_of(cell)]
-    kept = nullcontext({}) if journal is None else journal.opened(grid.to_toml(), sources, runs)
+    kept: AbstractContextManager[dict[str, Row]] = nullcontext({})
+    if journal is not None:
+        kept = journal.opened(grid.to_toml(), sources, runs)
     with place as pool, kept as rows:
         ordered = sweep.run_all(runs, sources, run_row, pool, rows, progress)
         following = iter(ordered)  # one for each cell and seed, in this order
