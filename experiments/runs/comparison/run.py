@@ -284,7 +284,7 @@ def compare(
         secure_aggregation, dropout, and set={...} for every method that has such a parameter.
         Baselines (none, pooled-...) appear once for each data set. At epsilon = inf nothing but
         exact sums is released, whatever delta and trust. Impossible combinations are skipped, with
-        a warning and a line in `more`, as long as each value but a method is in some run
+        a warning and a line in `more`, if each value that is not a method is in some run
 
     Returns
     -------
@@ -318,7 +318,7 @@ def compare(
     grid = read_grid(read, {"data": named}, options)
     of = partial(load.load_any, class_names=grid.class_names, positive=grid.positive, csv=grid.csv)
     given = (arrays.get(name, name) for name in grid.data)
-    sources = {load.name_of(one, rows := of(one)): rows for one in given}
+    sources = {load.name_of(one, known := of(one)): known for one in given}
     grid = _with(grid, data=tuple(sources))  # as `simulate` names them
     family, whole = families.family_of(v.method for v in grid.variants).name, grid
     if uncalibrated and family == "calibrate" and "none" not in grid.method:

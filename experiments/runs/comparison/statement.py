@@ -96,13 +96,11 @@ def statement(
         once=len(fitted) > len(private) and any(t.model.noise_by == "client" for t in guarantees),
     )
     found["more"] += dict.fromkeys(f"{c.variant.label}: {c.little}." for c in cells if c.little)
-    kinds: dict[tuple[str, tuple[str, ...]], dict[str, None]] = {}
+    kinds: dict[str, dict[str, None]] = {}
     for cell, why in left_out:
-        kinds.setdefault((why, cell.protection), {})[cell.variant.label] = None
-    found["more"] += [
-        f"Skipped: {', '.join(labels)} with {', '.join(facts)}: {why}."
-        for (why, facts), labels in kinds.items()
-    ]
+        told_of = f"with {', '.join(cell.protection)}: {why}."
+        kinds.setdefault(told_of, {})[cell.variant.label] = None
+    found["more"] += [f"Skipped: {', '.join(labels)} {why}" for why, labels in kinds.items()]
     return found
 
 
