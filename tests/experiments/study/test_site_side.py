@@ -8,14 +8,14 @@ from hospitals import Hospitals, table, write_rows
 from quarters import release_of
 from refusals import refused
 
-from fedcal.clients.site.account import OWN_NOISE, BudgetCaps, JobFacts
+from fedcal.clients.site.account import OWN_NOISE, JobFacts
 from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.prepared import alone, prepared
 from fedcal.clients.site.results import keep_result
 from fedcal.clients.site.store import records_in
 from fedcal.core.checks import FedcalError
 from fedcal.experiments.cli.main import _run
-from fedcal.experiments.deploy import site
+from fedcal.experiments.study import site_side
 from fedcal.experiments.study.joining import Kit, join
 from fedcal.experiments.study.site_side import start, status
 from fedcal.privacy.agreement import Terms
@@ -37,7 +37,7 @@ def there(tmp_path, monkeypatch):
     def away(*_):
         raise FedcalError("nobody listens")
 
-    monkeypatch.setattr(site, "check_fleet", away)
+    monkeypatch.setattr(site_side, "check_fleet", away)
     return hospitals
 
 
@@ -153,10 +153,9 @@ def test_a_year_whose_budget_is_spent_says_when_the_next_one_begins(tmp_path, mo
     found, study = status(kit), Kit.read(kit).study
     spent = {"spent this year": 4.0, "left this year": 0.0, "spent in all": 4.0, "left in all": 4.0}
     assert found["epsilon"] == spent | {"a release": 1.0}
-    year = f"year 1 (the next begins on {study.begins(2)})"
-    assert found["next"] == f"nothing: the budget of {year} is spent"
-    caps = BudgetCaps.of(Policy.read(kit / "site.toml"))
-    assert caps.a_year == (study.epsilon, caps.total[1] / 2)
+    assert found["next"] == f"nothing: the budget of {study.policy().in_words(1)} is spent"
+    caps = Policy.read(kit / "site.toml")
+    assert (caps.epsilon_a_year, caps.delta_a_year) == (study.epsilon, caps.delta_total / 2)
     days = (study.since + timedelta(day) for day in range((study.until - study.since).days + 1))
     noon = {day: datetime(day.year, day.month, day.day, 12, tzinfo=UTC) for day in days}
     assert all(caps.year(noon[day].timestamp()) == study.year(day) for day in noon)
