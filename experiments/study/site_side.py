@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.clients.site import prepared, results, site_log
-from fedcal.clients.site.account import BudgetCaps, account
+from fedcal.clients.site.account import account
 from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
 from fedcal.core.checks import InputError, needed
 from fedcal.core.flower_internals_site import check_flower
 from fedcal.experiments.deploy import site
-from fedcal.experiments.runs.engines.tls import check_fleet, read_address, trusted
 from fedcal.experiments.deploy.rows import SiteRows
-from fedcal.experiments.runs.engines.supernode import supernode
 from fedcal.experiments.report.page import said
 from fedcal.experiments.report.terminal import Stopped, console
+from fedcal.experiments.runs.engines.supernode import supernode
+from fedcal.experiments.runs.engines.tls import check_fleet, read_address, trusted
 from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study import joining, kept, kits
 

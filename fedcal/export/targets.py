@@ -10,7 +10,6 @@ from fedcal.calibrators import Calibrator
 from fedcal.conformal import PredictionSets
 from fedcal.core.checks import InputError, one_of
 from fedcal.core.imports import need
-from fedcal.core.numerics import KINDS, Kind
 from fedcal.storage.atomic import path_of, write_whole
 
 if TYPE_CHECKING:
@@ -24,9 +23,7 @@ INPUT_NAMES = {"logits": "logits", "probs": "model_probs"}
 """What an ONNX model takes -> name of its input; `probs` is the name of the output."""
 
 
-def to_torch(
-    calibrator: Calibrator | PredictionSets, *, input: Kind | None = None
-) -> CalibrationModule:
+def to_torch(calibrator: Calibrator | PredictionSets) -> CalibrationModule:
     """Return the calibrator, or prediction sets, as a `torch.nn.Module`.
 
     It maps scores (..., c) to calibrated probabilities (..., c) of the same floating type (at
@@ -45,8 +42,6 @@ def to_torch(
     ----------
     calibrator
         fitted; or prediction sets that are neither randomised nor by group
-    input
-        what the module takes; None = what the calibrator's data were declared to be
 
     Returns
     -------
@@ -68,7 +63,6 @@ def to_torch(
         )
     else:
         part = calibrator.conformity.read_calibrator()
-    taken = one_of("input", calibrator.input if input is None else input, KINDS)
     need("torch", "export", "export to PyTorch")
     from fedcal.export.torch_modules import MODULES, SetModule
 
@@ -79,16 +73,15 @@ def to_torch(
             f"one: {', '.join(cls.kind for cls in MODULES)}"
         )
     if not isinstance(calibrator, PredictionSets):
-        return MODULES[type(calibrator)](calibrator, taken).eval()
-    model = None if part is None else MODULES[type(part)](part, taken)
-    return SetModule(calibrator, model, taken).eval()
+        return MODULES[type(calibrator)](calibrator, calibrator.input).eval()
+    model = None if part is None else MODULES[type(part)](part, calibrator.input)
+    return SetModule(calibrator, model, calibrator.input).eval()
 
 
 def to_onnx(
     calibrator: Calibrator | PredictionSets,
     path: str | Path | None = None,
     *,
-    input: Kind | None = None,
     dtype: Literal["float32", "float64"] = "float32",
 ) -> onnx.ModelProto:
     """Return the calibrator, or prediction sets, as an ONNX model of plain operators.
@@ -111,8 +104,6 @@ def to_onnx(
         fitted; or prediction sets that are neither randomised nor by group
     path
         ending in .onnx, where to write the model, too, atomically; None = nowhere
-    input
-        what the model takes; None = what the calibrator's data were declared to be
     dtype
         of input and output
 
@@ -127,7 +118,7 @@ def to_onnx(
         path = path_of(path)
         one_of("suffix of a file to export to", path.suffix, (".onnx",))
     one_of("dtype", dtype, DTYPES)
-    module = to_torch(calibrator, input=input)
+    module = to_torch(calibrator)
     from fedcal.export.torch_modules import onnx_of
 
     kind, output = calibrator.form, "sets"

@@ -289,8 +289,8 @@ def compare(
     Returns
     -------
     Comparison
-        The same, but for seconds, whatever `jobs`, `ray_address` and interruptions. A run that fails
-        in operation is a row that says why, and the others go on.
+        The same, but for seconds, wherever and with whatever interruptions it ran. A run that
+        fails in operation is a row that says why, and the others go on.
 
     Raises
     ------
