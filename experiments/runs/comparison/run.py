@@ -316,7 +316,7 @@ def compare(
         read = read_options(path_of(config))
     named, arrays = _named(data, model)
     grid = read_grid(read, {"data": named}, options)
-    of = partial(load.load_any, class_names=grid.class_names, positive=grid.positive, csv=grid.csv)
+    of = partial(load.load_any, class_names=grid.class_names, positive=grid.positive)
     given = (arrays.get(name, name) for name in grid.data)
     sources = {load.name_of(one, known := of(one)): known for one in given}
     grid = _with(grid, data=tuple(sources))  # as `simulate` names them
