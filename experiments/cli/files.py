@@ -42,7 +42,7 @@ def report(folder: Path, quiet: Quiet = False, json: Json = False) -> None:
 OF_FLOAT32 = (
     "It takes float32, and gives the sets of float32 scores. Where many scores tie with the "
     "threshold, those that lose digits in float32 may get other sets: "
-    "fedcal.export.save(sets, path, dtype='float64') takes all digits"
+    "fedcal.export.to_onnx(sets, path, dtype='float64') takes all digits"
 )
 """This is told of exported prediction sets."""
 
@@ -54,14 +54,14 @@ def export(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Export a calibrator or prediction sets to ONNX or PyTorch.
+    """Export a calibrator or prediction sets to ONNX.
 
     Options
     -------
     calibrator
         calibrator.npz or sets.npz.
     out
-        File to write: ONNX (.onnx) or a PyTorch program (.pt2).
+        ONNX file (.onnx) to write.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def export(
     form = form_of(calibrator)
     checks.check_kept(f"exporting a {form}.npz")
     folders.claim_file(out, overwrite=overwrite)
-    export.save(fitted_in(calibrator), out)
+    export.to_onnx(fitted_in(calibrator), out)
     terminal.show([f"written to {out}"], {"out": str(out)}, json=json, quiet=quiet)
     if form == PredictionSets.form and not (quiet or json):
         terminal.console().print(OF_FLOAT32)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from fedcal.core.pages import Text
@@ -67,19 +66,18 @@ def write_column(
 ) -> None:
     """Write quality against epsilon as a figure for one column of a paper, as PDF and SVG.
 
-    Of more methods than `SERIES` those with the best mean of the metric that ranks them are shown.
+    Of more methods than `SERIES` those with the best line by the metric that ranks them are shown.
     """
     there, family = finished(cells), family_in(cells)
-    first = [c for c in there if c["data"] == there[0]["data"]] if there else []
+    first = [c for c in there if c["data"] == there[0]["data"]]
     plotted = [m for m in metrics or [family.best] if m and all(_has(c, m) for c in first)]
     if not plotted or all(c["baseline"] for c in first):
         return
-    means: dict[str, list[float]] = {}
-    for c in first:
-        means.setdefault(c["label"], []).append(c["after"][plotted[0]]["mean"])
-    pick = sorted(means, key=lambda label: fmean(means[label]), reverse=named(plotted[0]).higher)
-    some = [c for c in first if c["label"] in pick[:SERIES]]
-    sheet = curves.quality_sheet(some, plotted[:2], Path(str(there[0]["data"])).name)
+    way = -1 if named(plotted[0]).higher else 1
+    ranked = sorted(first, key=lambda c: way * float(c["after"][plotted[0]]["mean"]))
+    pick = [*dict.fromkeys(c["label"] for c in ranked)][:SERIES]
+    some = [c for c in first if c["label"] in pick]
+    sheet = curves.quality_sheet(some, plotted[:2], Path(str(first[0]["data"])).name)
     sheet = replace(sheet, columns=1, width=3.3 - LEFT - RIGHT, name=COLUMN)
     save_sheets({COLUMN: sheet}, folder, (".pdf", ".svg"))
 
@@ -101,13 +99,18 @@ def comparison_page(comparison: Mapping[str, Any], *where: Path) -> page.Page:
         ranked=best and named(best).title,
     )
     lines: list[page.Shown] = [Text("", tuple(told), "plain"), replace(as_table(cells), title="")]
-    if failures := tuple(_failures(every)):
-        lines.append(Text("Runs that failed", failures))
+    failures = tuple(
+        f"{c['label']} on {curves.told({k: c[k] for k in ('data', 'partition', 'epsilon')})}, "
+        f"seed {failure['seed']}: {failure['error']}"
+        for c in every
+        for failure in c.get("failures", ())
+    )
+    lines += [Text("Runs that failed", failures)] * bool(failures)
     lines.append(meanings(columns_of(cells)))
     statement = Text("", tuple(comparison.get("statement", ())))
     return page.Page(
         "Comparison: " + ", ".join(sets.values()),
-        comparison.get("headline", "Methods compared"),  # older ones have none
+        comparison.get("headline", "Methods compared"),
         [
             *comparison_sheets(cells),
             page.Section("All lines", lines),
@@ -123,13 +126,3 @@ def card_of(cells: Sequence[Mapping[str, Any]]) -> page.Page:
     there = finished(cells)
     table = page.Section("", [as_table(there)])
     return page.Page(f"Comparison of {len(there)} lines", "", [table])
-
-
-def _failures(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """List the failures, a line for each run."""
-    return [
-        f"{c['label']} on {curves.told({k: c[k] for k in ('data', 'partition', 'epsilon')})}, "
-        f"seed {failure['seed']}: {failure['error']}"
-        for c in cells
-        for failure in c.get("failures", ())
-    ]

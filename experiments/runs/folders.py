@@ -29,7 +29,7 @@ CONFIG = "config.toml"
 _PAGES = (page.FILE, PAGE, *CURVE_NAMES)
 _OF_A_RUN = (
     *("rounds.jsonl", "test_probs.npy", "reliability.json", *NAMES),
-    *("calibrator.onnx", "calibrator.pt2", "sets.onnx", "sets.pt2"),
+    *("calibrator.onnx", "sets.onnx"),
 )
 _PAID = (CONFIG, OUTCOME, ROUND_FILES)
 
@@ -132,14 +132,14 @@ SUITE = Kind("a suite", {"suite.json": "cells"}, (CONFIG,), unfinished=("rows.js
 TRAINING = Kind(
     "a training",
     {"training.json": "parameters", OUTCOME: "records"},
-    (*_PAGES, *_PAID, "logits.npz", "model.pt", "model.onnx", "model.pt2"),
+    (*_PAGES, *_PAID, "logits.npz", "model.pt"),
     f"{_PAGE_OF}training_page",
     (CHECKPOINT,),
 )
 AT_HOME = Kind(
     "a recalibration at home",
     {"result.json": "verdict"},
-    (*_PAGES, "calibrator.npz", "calibrator.onnx", "calibrator.pt2"),
+    (*_PAGES, "calibrator.npz", "calibrator.onnx"),
     f"{_PAGE_OF}result_page",
 )
 QUARTER = Kind(

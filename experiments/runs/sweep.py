@@ -186,7 +186,7 @@ def _begin(folder: str, told: Mapping[str, Mapping[str, Any]], line: Connection)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us
     os.dup2(2, 1)  # what a package prints is no result
     for name, known in told.items():
-        values = {
+        values: Any = {
             key: np.asarray(np.load(value, mmap_mode="r")) if isinstance(value, Path) else value
             for key, value in known.items()
         }

@@ -10,25 +10,20 @@ from fedcal.calibrators import Calibrator
 from fedcal.conformal import PredictionSets
 from fedcal.core.checks import InputError, one_of
 from fedcal.core.imports import need
-from fedcal.core.numerics import KINDS, Kind
 from fedcal.storage.atomic import path_of, write_whole
 
 if TYPE_CHECKING:
     import onnx
-    from torch import Tensor
 
     from fedcal.export.torch_modules import CalibrationModule
 
 
 DTYPES = ("float32", "float64")
-SUFFIXES = (".onnx", ".pt2")
 INPUT_NAMES = {"logits": "logits", "probs": "model_probs"}
 """What an ONNX model takes -> name of its input; `probs` is the name of the output."""
 
 
-def to_torch(
-    calibrator: Calibrator | PredictionSets, *, input: Kind | None = None
-) -> CalibrationModule:
+def to_torch(calibrator: Calibrator | PredictionSets) -> CalibrationModule:
     """Return the calibrator, or prediction sets, as a `torch.nn.Module`.
 
     It maps scores (..., c) to calibrated probabilities (..., c) of the same floating type (at
@@ -47,8 +42,6 @@ def to_torch(
     ----------
     calibrator
         fitted; or prediction sets that are neither randomised nor by group
-    input
-        what the module takes; None = what the calibrator's data were declared to be
 
     Returns
     -------
@@ -70,7 +63,6 @@ def to_torch(
         )
     else:
         part = calibrator.conformity.read_calibrator()
-    taken = one_of("input", calibrator.input if input is None else input, KINDS)
     need("torch", "export", "export to PyTorch")
     from fedcal.export.torch_modules import MODULES, SetModule
 
@@ -81,16 +73,15 @@ def to_torch(
             f"one: {', '.join(cls.kind for cls in MODULES)}"
         )
     if not isinstance(calibrator, PredictionSets):
-        return MODULES[type(calibrator)](calibrator, taken).eval()
-    model = None if part is None else MODULES[type(part)](part, taken)
-    return SetModule(calibrator, model, taken).eval()
+        return MODULES[type(calibrator)](calibrator, calibrator.input).eval()
+    model = None if part is None else MODULES[type(part)](part, calibrator.input)
+    return SetModule(calibrator, model, calibrator.input).eval()
 
 
 def to_onnx(
     calibrator: Calibrator | PredictionSets,
     path: str | Path | None = None,
     *,
-    input: Kind | None = None,
     dtype: Literal["float32", "float64"] = "float32",
 ) -> onnx.ModelProto:
     """Return the calibrator, or prediction sets, as an ONNX model of plain operators.
@@ -112,86 +103,32 @@ def to_onnx(
     calibrator
         fitted; or prediction sets that are neither randomised nor by group
     path
-        where to write the model, too; None = nowhere
-    input
-        what the model takes; None = what the calibrator's data were declared to be
+        ending in .onnx, where to write the model, too, atomically; None = nowhere
     dtype
         of input and output
 
     Raises
     ------
     InputError
-        As `to_torch`; or `dtype` is not allowed, onnx is not installed, or nothing can be written
-        at `path`.
-    """
-    parts = _parts_of(calibrator, input, dtype)
-    from fedcal.export.torch_modules import onnx_of
-
-    model = onnx_of(*parts)
-    if path is not None:
-        write_whole(path_of(path), model.SerializeToString(deterministic=True))
-    return model
-
-
-def save(
-    calibrator: Calibrator | PredictionSets,
-    path: str | Path,
-    *,
-    input: Kind | None = None,
-    dtype: Literal["float32", "float64"] = "float32",
-) -> None:
-    """Write the calibrator, or prediction sets, for another runtime, atomically.
-
-    The suffix says which:
-
-    `.onnx`
-        as `to_onnx`
-    `.pt2`
-        a program of `torch.export`, for `torch.export.load(path).module()`; it takes (rows, c) of
-        exactly `dtype`, on the CPU (`torch.export.passes.move_to_device_pass` moves it; a module
-        from `to_torch` is freer). The file `fedcal.json` in it says what it is. (PyTorch's older
-        TorchScript files, `.pt`, are deprecated and not written.)
-
-    Parameters
-    ----------
-    calibrator, input, dtype
-        as for `to_onnx`
-    path
-        ends in .onnx or .pt2
-
-    Raises
-    ------
-    InputError
-        Another suffix; or as `to_onnx` and `to_torch`.
+        As `to_torch`; or `dtype` or the suffix is not allowed, or onnx is not installed.
     FedcalError
         Writing failed half way; what was there before still is.
     """
-    path = path_of(path)
-    one_of("suffix of a file to export to", path.suffix, SUFFIXES)
-    module, example, names, about = _parts_of(calibrator, input, dtype)
-    from fedcal.export.torch_modules import onnx_of, program_of
-
-    if path.suffix == ".onnx":
-        model = onnx_of(module, example, names, about)
-        content: bytes = model.SerializeToString(deterministic=True)
-    else:
-        content = program_of(module, example, about)
-    write_whole(path, content)
-
-
-def _parts_of(
-    calibrator: Calibrator | PredictionSets, input: Kind | None, dtype: str
-) -> tuple[CalibrationModule, Tensor, tuple[str, str], dict[str, str]]:
-    """Return the module, an input of two rows, the names of input and output, and a description."""
+    if path is not None:
+        path = path_of(path)
+        one_of("suffix of a file to export to", path.suffix, (".onnx",))
     one_of("dtype", dtype, DTYPES)
-    module = to_torch(calibrator, input=input)
-    import torch
+    module = to_torch(calibrator)
+    from fedcal.export.torch_modules import onnx_of
 
-    c, kind, output = calibrator.classes, calibrator.form, "sets"
+    kind, output = calibrator.form, "sets"
     if not isinstance(calibrator, PredictionSets):
         kind, output = calibrator.kind, "probs"
-    about = {"fedcal": fedcal.__version__, "kind": kind, "classes": str(c), "input": module.input}
+    about = {"fedcal": fedcal.__version__, "kind": kind, "classes": str(module.classes)}
+    about["input"] = module.input
     if isinstance(calibrator, PredictionSets):
         about |= {"alpha": f"{calibrator.alpha:g}", "score": calibrator.conformity.name}
-    example = torch.full((2, c), 1 / c, dtype=getattr(torch, dtype))
-    return module, example, (INPUT_NAMES[module.input], output), about
+    model = onnx_of(module, dtype, (INPUT_NAMES[module.input], output), about)
+    if path is not None:
+        write_whole(path, model.SerializeToString(deterministic=True))
+    return model

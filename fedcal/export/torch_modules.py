@@ -6,13 +6,12 @@ model around it changes it by mistake. Gradients flow through to the scores: ful
 and all scaling, while a table is piecewise constant, so that only a weighted table's share of the
 model's own probabilities has one.
 
-Modules of PyTorch as files: programs of `torch.export`, ONNX models of plain operators.
+As files modules are ONNX models of plain operators.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import math
 import warnings
 from collections.abc import Callable, Mapping
@@ -44,34 +43,17 @@ OPSET = 17
 """Old on purpose: it has every operator used here, and any ONNX Runtime >= 1.12 runs it."""
 
 
-def program_of(module: nn.Module, example: Tensor, header: Mapping[str, str]) -> bytes:
-    """Return a `torch.export` program of the module.
-
-    Parameters
-    ----------
-    module
-        in evaluation mode
-    example
-        (2, c) input; the number of rows is free
-    header
-        kept as `fedcal.json` in the program
-    """
-    rows = torch.export.Dim("rows", min=0)
-    program = torch.export.export(module, (example,), dynamic_shapes=({0: rows},))
-    buffer = io.BytesIO()  # torch writes a path or a seekable buffer, not any open file
-    torch.export.save(program, buffer, extra_files={"fedcal.json": json.dumps(header)})
-    return buffer.getvalue()
-
-
 def onnx_of(
-    module: nn.Module, example: Tensor, names: tuple[str, str], header: Mapping[str, str]
+    module: CalibrationModule, dtype: str, names: tuple[str, str], header: Mapping[str, str]
 ) -> onnx.ModelProto:
     """Return a checked ONNX model of the module.
 
     Parameters
     ----------
-    module, example
-        as for `program_of`
+    module
+        in evaluation mode
+    dtype
+        of its input
     names
         of input and output
     header
@@ -81,6 +63,7 @@ def onnx_of(
     import onnx
 
     given, made = names
+    example = torch.full((2, module.classes), 1 / module.classes, dtype=getattr(torch, dtype))
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         # the newer exporter takes seconds, two more packages, and refuses a stable sort

@@ -42,7 +42,6 @@ EXTRAS = {
     "evaluate --partition flwr:IidPartitioner": "datasets",
     "train --data adult-features --partition flwr:IidPartitioner": "datasets",
     f"export {CALIBRATOR} --out calibrator.onnx": "export",
-    f"export {CALIBRATOR} --out calibrator.pt2": "export",
     "train --data adult-features --clients 4": "train",
 }
 

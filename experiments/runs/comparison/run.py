@@ -1,8 +1,8 @@
 """Many methods, budgets, partitions and seeds in one table: what `fedcal compare` runs."""
 
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -86,14 +86,12 @@ def check_row(row: Any) -> None:
         complete = row.keys() == {*_FAILURE} and isinstance(row["error"], str)
     else:
         before, after, privacy, sent = (row[part] for part in _PARTS)
-        metrics, std = families.family_of([row["run"].get("method")]).complete, privacy["noise_std"]
-        several = [*(std if isinstance(std, list) else [std]), row["seconds"]]
-        numbers = [*before.values(), *after.values(), *(n for n in several if n is not None)]
+        metrics = families.family_of([row["run"].get("method")]).complete
+        numbers = [*before.values(), *after.values(), *sent.values(), row["seconds"] or 0]
         complete = (
             (row.keys(), privacy.keys(), sent.keys()) == ({*_RESULT}, {*_PRIVACY}, {*_SENT})
             and (not metrics or before.keys() == after.keys() == {*metrics})
-            and all(type(n) is float and abs(n) <= _LARGEST for n in numbers)
-            and all(type(n) is int and 0 <= n <= _LARGEST for n in sent.values())
+            and all(type(n) in (float, int) and abs(n) <= _LARGEST for n in numbers)
         )
     if not complete or not isinstance(row["versions"], dict):
         raise ValueError("not a row")
@@ -160,7 +158,7 @@ class Comparison(shown.Displayable):
     def to_markdown(self) -> str:
         """Return the headline, the table for people, and the statement below it."""
         sentences = "".join(f"* {line}\n" for line in self.statement)
-        return f"{self.verdict}\n\n{self.to_table('markdown')}\n{sentences}"
+        return f"{self.verdict}\n\n{self.to_table()}\n{sentences}"
 
     def to_table(self, form: str = "markdown") -> str:
         """Return the table as a text.
@@ -185,8 +183,7 @@ class Comparison(shown.Displayable):
 
         Figures of an earlier comparison there go.
         """
-        record = self.to_json()
-        folders.COMPARISON.write(out, record, beside=self._write, report=self.report)
+        folders.COMPARISON.write(out, self.to_json(), beside=self._write, report=self.report)
 
     def _write(self, folder: Path) -> None:
         texts = {CONFIG: self.grid.to_toml(), "table.md": self.to_markdown()}
@@ -200,7 +197,7 @@ class Comparison(shown.Displayable):
         return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() shows them>"
 
     def __str__(self) -> str:
-        lines = self.to_table("markdown").splitlines()
+        lines = self.to_table().splitlines()
         more = len(lines) - _LINES
         return "\n".join([self.verdict, *lines[:_LINES], *([f"and {more} more"] * (more > 0))])
 
@@ -287,13 +284,13 @@ def compare(
         secure_aggregation, dropout, and set={...} for every method that has such a parameter.
         Baselines (none, pooled-...) appear once for each data set. At epsilon = inf nothing but
         exact sums is released, whatever delta and trust. Impossible combinations are skipped, with
-        a warning and a line in `more`, as long as each value is in some run
+        a warning and a line in `more`, if each value that is not a method is in some run
 
     Returns
     -------
     Comparison
-        The same, but for seconds, whatever `jobs`, `engine`, and interruptions. A run that fails
-        in operation is a row that says why, and the others go on.
+        The same, but for seconds, wherever and with whatever interruptions it ran. A run that
+        fails in operation is a row that says why, and the others go on.
 
     Raises
     ------
@@ -320,14 +317,13 @@ def compare(
     named, arrays = _named(data, model)
     grid = read_grid(read, {"data": named}, options)
     of = partial(load.load_any, class_names=grid.class_names, positive=grid.positive)
-    loaded = [(arrays.get(name, name), of(arrays.get(name, name))) for name in grid.data]
-    sources = {load.name_of(given, rows): rows for given, rows in loaded}
-    whole: dict[str, Any] = {"data": tuple(sources)}  # as `simulate` names them
-    grid = replace(grid, **whole)
-    family = families.family_of(v.method for v in grid.variants).name
+    given = (arrays.get(name, name) for name in grid.data)
+    sources = {load.name_of(one, known := of(one)): known for one in given}
+    grid = _with(grid, data=tuple(sources))  # as `simulate` names them
+    family, whole = families.family_of(v.method for v in grid.variants).name, grid
     if uncalibrated and family == "calibrate" and "none" not in grid.method:
-        whole |= {"method": ("none", *grid.method)}
-    cells, left_out = resolve(replace(grid, **whole), sources)
+        whole = _with(grid, method=("none", *grid.method))
+    cells, left_out = resolve(whole, sources)
     for name, source in sources.items():
         if family == "evaluate":
             load.warn_of_rows(source.evaluated(), f"{name}: rows")
@@ -336,31 +332,32 @@ def compare(
             load.warn_of_rows(judged, f"{name}: test rows")
 
     runs = [run for cell in cells for run in runs_of(cell)]
-    nothing: dict[str, Row] = {}
-    kept = (
-        nullcontext(nothing) if journal is None else journal.opened(grid.to_toml(), sources, runs)
-    )
+    kept: AbstractContextManager[dict[str, Row]] = nullcontext({})
+    if journal is not None:
+        kept = journal.opened(grid.to_toml(), sources, runs)
     with place as pool, kept as rows:
         ordered = sweep.run_all(runs, sources, run_row, pool, rows, progress)
         following = iter(ordered)  # one for each cell and seed, in this order
         lines = [table.summarise(c, list(islice(following, len(c.seeds)))) for c in cells]
-        held_out = {name: source.test_scores is None for name, source in sources.items()}
+        held_out = [name for name, source in sources.items() if source.test_scores is None]
         about = statement(cells, held_out, left_out)
-        own: Any = {"report": report, "metrics": tuple(metrics)} | about
-        found = Comparison(grid, lines, ordered, **own)
+        found = Comparison(grid, lines, ordered, **about, report=report, metrics=tuple(metrics))
         if journal is not None:
             found.save(journal.out)
     return found
+
+
+def _with(grid: Grid, **values: Any) -> Grid:
+    """Return a grid with other values; its fields are those of `Config`, which mypy cannot see."""
+    return replace(grid, **values)
 
 
 def _named(data: Any, model: Any) -> tuple[Any, dict[str, Dataset]]:
     """Return the value of the option `data`, and data sets that have no file or shipped name."""
     if model is None and (data is None or isinstance(data, str)):
         return data, {}
-    whole = (str, Path, Dataset, Mapping)
-    pair = isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], whole)
-    listed = list(data) if isinstance(data, Sequence) and not pair else [data]
     named = (str, Path) if model is None else ()
+    listed = data if isinstance(data, list) else [data]
     loaded = [d if isinstance(d, named) else load.load_any(d, model=model) for d in listed]
     names = [d.name if isinstance(d, Dataset) else str(d) for d in loaded]
     if twice := [name for name in names if names.count(name) > 1]:

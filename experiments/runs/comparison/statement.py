@@ -1,7 +1,7 @@
 """What a comparison gives away: facts for the template of statements."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -54,7 +54,7 @@ class Trusted(NamedTuple):
 
 
 def statement(
-    cells: Sequence[Cell], held_out: Mapping[str, bool], left_out: Sequence[LeftOut] = ()
+    cells: Sequence[Cell], held_out: Sequence[str], left_out: Sequence[LeftOut] = ()
 ) -> dict[str, list[str]]:
     """Return sentences on the privacy cost of reading the table: `statement`, at most six, `more`.
 
@@ -63,7 +63,7 @@ def statement(
     cells
         resolved
     held_out
-        name of the data -> whether its test rows are held out by seed
+        names of data whose test rows are held out by seed
     left_out
         combinations of the grid that cannot be
     """
@@ -83,7 +83,7 @@ def statement(
     found = told(
         kind="comparison",
         noun={"evaluate": "", "conformal": "thresholds"}.get(family, "calibrator"),
-        held_out=[name for name, held in held_out.items() if held],
+        held_out=held_out,
         guarantees=guarantees,
         mechanisms=dict.fromkeys(c.plan.mechanism.name for c in private if c.plan is not None),
         noise_source=private[0].config.noise_source if private else "",
@@ -96,13 +96,11 @@ def statement(
         once=len(fitted) > len(private) and any(t.model.noise_by == "client" for t in guarantees),
     )
     found["more"] += dict.fromkeys(f"{c.variant.label}: {c.little}." for c in cells if c.little)
-    kinds: dict[tuple[str, tuple[str, ...]], dict[str, None]] = {}
+    kinds: dict[str, dict[str, None]] = {}
     for cell, why in left_out:
-        kinds.setdefault((why, cell.protection), {})[cell.variant.label] = None
-    found["more"] += [
-        f"Skipped: {', '.join(labels)} with {', '.join(facts)}: {why}."
-        for (why, facts), labels in kinds.items()
-    ]
+        told_of = f"with {', '.join(cell.protection)}: {why}."
+        kinds.setdefault(told_of, {})[cell.variant.label] = None
+    found["more"] += [f"Skipped: {', '.join(labels)} {why}" for why, labels in kinds.items()]
     return found
 
 

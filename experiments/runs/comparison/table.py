@@ -214,11 +214,15 @@ def _value(family: families.Family, line: Line) -> str:
     return f"{names.scaled(family.best, family.mean(line)):.3g}{names.unit(family.best)}"
 
 
-_FACTS = ("alpha", "data", "clients", "partition", "sampling_rate", "rounds", "delta", "unit")
-_FACTS += ("trust", "mechanism")
+_FACTS = (
+    *("alpha", "data", "clients", "partition", "sampling_rate", "rounds", "delta", "unit"),
+    *("trust", "mechanism"),
+)
 _WORDS = ("method", "data", "partition", "unit", "trust", "mechanism")
-_TITLE = {"data": "{}", "clients": "{} clients", "partition": "{}", "alpha": "alpha {}"}
-_TITLE["sampling_rate"] = "sampling rate {}"
+_TITLE = {
+    **{"data": "{}", "clients": "{} clients", "partition": "{}", "alpha": "alpha {}"},
+    "sampling_rate": "sampling rate {}",
+}
 _RESULTS = ("before", "after", "seeds", "seconds", "failures")
 _PARTS = (("before", "before", "mean"), ("mean", "after", "mean"), ("std", "after", "std"))
 

@@ -49,16 +49,16 @@ every_kind = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE.keys())
 Run = Callable[[np.ndarray], np.ndarray]
 
 
-def by_torch(calibrator: calibrators.Calibrator, dtype: Any, **options: Any) -> Run:
+def by_torch(calibrator: calibrators.Calibrator, dtype: Any) -> Run:
     import torch
 
-    module = export.to_torch(calibrator, **options)
+    module = export.to_torch(calibrator)
     return lambda scores: np.asarray(module(torch.from_numpy(scores)).numpy())
 
 
-def by_onnx(calibrator: calibrators.Calibrator, dtype: Any, **options: Any) -> Run:
+def by_onnx(calibrator: calibrators.Calibrator, dtype: Any) -> Run:
     pytest.importorskip("onnx")
-    model = export.to_onnx(calibrator, dtype=dtype, **options)
+    model = export.to_onnx(calibrator, dtype=dtype)
     session = pytest.importorskip("onnxruntime").InferenceSession(model.SerializeToString())
     name = model.graph.input[0].name
     return lambda scores: np.asarray(session.run(["probs"], {name: scores})[0])
@@ -69,10 +69,8 @@ every_target = pytest.mark.parametrize("target", TARGETS)
 TOLERANCE = {"float64": 1e-12, "float32": 1e-6}
 
 
-def exported(
-    target: str, calibrator: calibrators.Calibrator, dtype: str = "float64", **options: Any
-) -> Run:
-    return TARGETS[target](calibrator, dtype, **options)
+def exported(target: str, calibrator: calibrators.Calibrator, dtype: str = "float64") -> Run:
+    return TARGETS[target](calibrator, dtype)
 
 
 def same(run: Run, calibrator: calibrators.Calibrator, scores: np.ndarray, said: object) -> None:
@@ -176,14 +174,3 @@ def test_scores_on_edges_fall_into_the_same_bins(target, dtype, given):
         for calibrator in steps(bins, classes):
             calibrator.input = given
             same(exported(target, calibrator, dtype), calibrator, scores, calibrator)
-
-
-@every_target
-def test_the_input_can_be_chosen(target):
-    calibrator, logits = calibrators.TemperatureScaling(2.0, 3), rows(3)[0]
-    want = calibrator.predict_proba(logits)
-    got = exported(target, calibrator, input="probs")(softmax(logits))
-    np.testing.assert_allclose(got, want, rtol=0, atol=1e-9)  # the floor of 1e-12 moves it a bit
-    calibrator.input = "probs"
-    got = exported(target, calibrator, input="logits")(logits)
-    np.testing.assert_allclose(got, want, rtol=0, atol=1e-12)

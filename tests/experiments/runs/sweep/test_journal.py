@@ -49,15 +49,6 @@ def row(seed: int, **more: Any) -> Row:
     }
 
 
-def damaged(part: str, key: str, value: Any = None) -> str:
-    """A row as text with another value somewhere; without the key if there is none."""
-    found = row(7)
-    found[part] = {k: v for k, v in found[part].items() if k != key}
-    if value is not None:
-        found[part][key] = value
-    return json.dumps(found)
-
-
 RUNS = [row(seed)["run"] for seed in range(4)]
 
 
@@ -103,22 +94,13 @@ def test_a_row_is_in_the_file_when_append_returns_and_stays(tmp_path):
 
 DAMAGED = [
     "{",
-    "[]",
     "{}",
     json.dumps(row(7, seconds="1")),
     json.dumps(row(7, seconds=float("nan"))),
     json.dumps(row(7, communication={})),
-    json.dumps(row(7, run={"seed": float("nan")})),
-    json.dumps(row(7)).replace('"seed": 7', '"seed": 1e999'),
-    json.dumps({k: v for k, v in row(7).items() if k != "privacy"}),
-    damaged("before", "ece"),
-    damaged("before", "more", 0.1),
-    *(damaged("after", "ece", value) for value in (True, float("nan"), 10**400, 1e300)),
+    json.dumps(row(7, before={"ece": 0.1})),
     json.dumps(row(7)).replace("0.05", "1e999"),
-    damaged("privacy", "mechanism"),
-    damaged("privacy", "noise_std", [0.5, "1"]),
-    damaged("communication", "rounds", 1.5),
-    damaged("communication", "bytes_up_per_client", 10**400),
+    json.dumps({k: v for k, v in row(7).items() if k != "privacy"}),
     "[" * 100_000,
     "\udcff",
 ]
