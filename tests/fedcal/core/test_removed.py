@@ -50,10 +50,11 @@ def test_data_that_are_no_longer_read_say_what_to_use(tmp_path):
 
 
 EVALUATE = {
-    "--estimand clients --data heart-disease": "estimand=clients",
+    "--estimand clients --data heart-disease": "fedcal evaluate --estimand",
+    "--release r.npz --since r.npz": "fedcal evaluate --since",
     "--release r.npz --recall 0.9": "fedcal evaluate --recall",
     "--release r.npz --confident": "fedcal evaluate --confident",
-    "--only mcc --data heart-disease": "mcc",
+    "--only accuracy --data heart-disease": "fedcal evaluate --only",
     "--set confusion=true --data heart-disease": "confusion",
 }
 SETTINGS = ("guarantee", "confidence", "costs", "among", "weigh", "report")

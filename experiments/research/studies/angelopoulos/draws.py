@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from fedcal.conformal.angelopoulos import (
+from fedcal.core.numerics import Floats, Integers
+from fedcal.experiments.research.studies.angelopoulos.algorithms import (
     best_gamma,
     binned,
     inflated_level,
     private_quantile,
     thresholds,
 )
-from fedcal.core.numerics import Floats, Integers
 
 
 def private_thresholds(

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedcal.conformal.angelopoulos import best_bins, thresholds
 from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve
 from fedcal.experiments.report.figures.style import LINES
+from fedcal.experiments.research.studies.angelopoulos.algorithms import best_bins, thresholds
 from fedcal.experiments.research.studies.angelopoulos.draws import drawn_bins, private_thresholds
 from fedcal.experiments.research.studies.angelopoulos.splits import (
     ALPHA,

@@ -157,7 +157,7 @@ def _calibration(seen: Seen) -> float:
 
 def _ece(seen: Seen) -> float:
     """Return the error of the model's own ECE, as `evaluate` reports it for these rows."""
-    said = evaluate(seen.histogram, "positive", rows="these", only=(ClasswiseEce.name,))
+    said = evaluate(seen.histogram, "positive", only=(ClasswiseEce.name,))
     return _off(said[ClasswiseEce.name].value, value_of(seen.counts, ClasswiseEce.name))
 
 
