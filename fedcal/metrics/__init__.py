@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from fedcal.metrics.standard import (
         Reliability,
         accuracy,
-        below_floor,
         brier,
         classwise_ece,
         ece,
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Reliability",
     "accuracy",
-    "below_floor",
     "bin_index",
     "brier",
     "classwise_ece",

@@ -258,7 +258,7 @@ METRICS = (LARGE, "log_slope", "logit_auc", "log_observed_expected")
 RELATIVE, MOST = 2.0, 1.0
 """Scale of tau's prior, in standard errors that a site typically has, and at most: with it 92 to
 98 % of new sites are inside, but for up to 99.8 % where I^2 = .2 (tau is indistinguishable from 0)
-and down to 88 % for slopes that differ much under noise (`fedcal reproduce no-site-harmed`)."""
+and down to 88 % for slopes that differ much under noise (measured at commit 9d1acd12)."""
 
 _DEGREES, _POINTS = 3, 90
 _LEAST_ROWS, _LEAST_SHARE = 1.0, 0.2

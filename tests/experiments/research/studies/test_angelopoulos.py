@@ -8,7 +8,7 @@ import pytest
 
 from fedcal.core.checks import InputError
 from fedcal.experiments.research.studies.angelopoulos import algorithms as paper
-from fedcal.experiments.research.studies.angelopoulos import draws
+from fedcal.experiments.research.studies.angelopoulos import splits as draws
 
 
 def test_level_is_equation_3_by_hand():
