@@ -53,7 +53,7 @@ bench: $(VENV)/.bench $(VENV)/.peers
 
 bench-all: $(VENV)/.bench $(VENV)/.peers $(VENV)/.pfl
 	$(BIN)/python -m fedcal.experiments.research.benchmarks --out bench-out --all
-	$(BIN)/python -m fedcal.experiments.research.benchmarks scale --out bench-out
+	$(BIN)/python -m fedcal.experiments.research.benchmarks.scale --out bench-out
 
 # Try engines, guard and a deployment with another Flower: a row for docs/guide/engines.md. The other
 # packages are the newest that it allows, without our hashes.

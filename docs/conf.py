@@ -74,8 +74,6 @@ nitpick_ignore_regex = [
     (r"py:class", r"fedcal\.metrics\.gap_change\.Name"),
     (r"py:class", r"fedcal\.clients\.site\.party\.Party"),
     (r"py:class", r"fedcal\.experiments\.runs\.engines\.ray\.NamedData"),
-    (r"py:class", r"fedcal\.experiments\.research\.studies\.luo\.trials\.Tables"),
-    (r"py:class", r"fedcal\.experiments\.research\.studies\.luo\.methods\.Competitor"),
 ]
 
 html_theme = "furo"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         FedVector,
     )
     from fedcal.strategies.methods.conformal import FedConformal
-    from fedcal.strategies.methods.evaluate import FedAccuracy, FedEvaluate
+    from fedcal.strategies.methods.evaluate import FedEvaluate
     from fedcal.strategies.methods.histograms import DPHistogram, FedBBQ, FedBin
     from fedcal.strategies.methods.newton import FedNewton, FedNewtonEntropy, FedNewtonVector
     from fedcal.strategies.methods.search import ECET, NLLT, AccT, FedOneShot
@@ -52,7 +52,6 @@ __all__ = [
     "DPFedAvg",
     "DPHistogram",
     "DPPlatt",
-    "FedAccuracy",
     "FedAvg",
     "FedBBQ",
     "FedBin",

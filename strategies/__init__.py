@@ -9,14 +9,14 @@ from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import Method
 from fedcal.strategies.methods.averaging import FedCal, FedMatrix, FedOPVector, FedTemp, FedVector
 from fedcal.strategies.methods.conformal import FedConformal
-from fedcal.strategies.methods.evaluate import FedAccuracy, FedEvaluate
+from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.strategies.methods.histograms import DPHistogram, FedBBQ, FedBin
 from fedcal.strategies.methods.newton import FedNewton, FedNewtonEntropy, FedNewtonVector
 from fedcal.strategies.methods.prior import FedPrior
 from fedcal.strategies.methods.search import ECET, NLLT, AccT, FedOneShot
 from fedcal.strategies.methods.training import DPTS, DPFedAvg, DPPlatt, FedAvg, FedSGD
 
-__all__ = ["STRATEGIES", "FedAccuracy", "FederatedStrategy", "Method", "register"]
+__all__ = ["STRATEGIES", "FederatedStrategy", "Method", "register"]
 
 STRATEGIES: dict[str, type[FederatedStrategy]] = registry(
     *(FedTemp, FedNewton, FedOneShot, FedBin, FedBBQ),

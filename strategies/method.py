@@ -115,11 +115,6 @@ class Method(ABC):
         whole = UNITS[federation.unit].whole_client and not cls.exact_only
         return federation.private and whole and settings.get("clip") is None
 
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Callable[..., Any]:
-        """Return the class that runs with such settings: its own, or a variant."""
-        return cls
-
     def hopeless(self, rows: float | None) -> bool:
         """Return whether a run on `rows` rows in total is useless, judged by public numbers."""
         return False

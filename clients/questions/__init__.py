@@ -7,7 +7,7 @@ question is imported when it is asked.
 from fedcal.privacy.query import QUERIES
 
 KINDS = {
-    "conformal": ("set_counts", "set_gaps", "set_ranks"),
+    "conformal": ("set_counts", "set_gaps"),
     "histograms": (
         *("class_histograms", "pooled_histograms", "class_counts"),
         *("bin_outcomes", "outcome_cell"),
@@ -15,7 +15,7 @@ KINDS = {
     "scaling": ("mlp_update", "scaling_gradients", "scaling_newton", "scaling_update"),
     "score_cell": ("score_cell",),
     "scores": ("score_counts",),
-    "search": ("accuracy_gap", "calibration_gaps", "clipped_nll", "mean_gaps"),
+    "search": ("accuracy_gap", "calibration_gaps", "clipped_nll"),
     "temperature": (*("temperature_newton", "temperature_scores", "temperature_update"),),
     "training": ("gradients", "local_update", "weighted_update"),
 }

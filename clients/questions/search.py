@@ -10,13 +10,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from fedcal.clients.questions.scores import rows_in
 from fedcal.clients.questions.temperature import correct, label_logits, shifted_logits
 from fedcal.core.checks import InputError, positive, whole
-from fedcal.core.fields import Finite, Positive, within
+from fedcal.core.fields import Positive, within
 from fedcal.core.numerics import Floats, Integers, override, row_sum
 from fedcal.core.shards import Shards
-from fedcal.metrics import binning, score_table
+from fedcal.metrics import binning
 from fedcal.privacy.query import Order, Part, Summed
 
 MOST_TEMPERATURES = 65536
@@ -164,67 +163,6 @@ class CalibrationGaps(TemperatureQuery):
             return shards.sum_rows(correct(shards) - confidence, cells, bins)
 
         return _each(shards, self, gaps)
-
-
-@dataclass(frozen=True)
-class MeanGaps(Summed):
-    """Sum over rows of (1 if right - a), for each candidate a of the accuracy, times `gain`.
-
-    The sum over all clients falls with a and crosses zero at the accuracy; the number of rows need
-    not be known. Over all rows of one client it is about the root of their number, while counts sum
-    to the number itself: so a small clip is enough.
-
-    Parameters
-    ----------
-    low, high
-        ends of the grid of candidates, in [0, 1]
-    points
-        number of candidates, the ends included; if it is 1, low = high
-    gain
-        factor of sums before they are clipped
-    subject_rows
-        as in `ScoreCounts`
-    """
-
-    kind = "mean_gaps"
-    version = 2
-    examples = ({"low": 0.7, "high": 0.7}, {"low": 0.0, "high": 1.0, "points": 5, "gain": 0.5})
-
-    low: Finite
-    high: Finite
-    points: Annotated[int, within(1, 65536)] = 1
-    gain: Positive = 1.0
-    subject_rows: score_table.SubjectRows = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        points, low, high = self.points, self.low, self.high
-        if not 0 <= low <= high <= 1 or (points == 1) != (low == high):
-            ends = f"from low = {low:g} to high = {high:g}"
-            raise InputError(f"{points} candidates in [0, 1] cannot lie {ends}")
-        self._set(rule="per_value" if points > 1 else "joint")
-
-    @property
-    def candidates(self) -> Floats:
-        """Candidates of the accuracy, (points,), increasing."""
-        return np.asarray(np.linspace(self.low, self.high, self.points))
-
-    def lengths(self) -> tuple[int, ...]:
-        """Return one block with a sum for each candidate."""
-        return (self.points,)
-
-    def added(self, part: Part, order: Order) -> float:
-        """Return the largest absolute value that a row or a subject adds to a sum."""
-        return max(1.0 - self.low, self.high) * self.gain * rows_in(part, self.subject_rows)
-
-    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
-        """sum_i (correct_i - a) of each candidate a, times the gain.
-
-        Returns (clients, points) in rows.
-        """
-        each = shards.weights(self.subject_rows)
-        total, rows = shards.sum_rows(correct(shards) * each), shards.sum_rows(each)
-        return np.asarray((total[:, None] - rows[:, None] * self.candidates) * self.gain)
 
 
 def _each(shards: Shards, query: TemperatureQuery, one: Callable[[float], Floats]) -> Floats:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,42 +16,39 @@ from numpy.typing import NDArray
 from fedcal import calibrators, datasets
 from fedcal.conformal import PredictionSets, load
 from fedcal.core import checks, imports, naming, numerics
-from fedcal.core.pages import Part, Table
+from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet
 from fedcal.experiments.report.terminal import show
 from fedcal.experiments.runs import folders
-from fedcal.experiments.training.data import labelled_rows, read_labelled
-from fedcal.metrics import binning, names, summary
-from fedcal.storage import artifact, atomic, npz
-from fedcal.training.networks import TrainedModel, load_model
+from fedcal.metrics import names
+from fedcal.storage import artifact, atomic
 
-FORMATS = (".csv", ".csv.gz", ".parquet", ".npz", ".npy")
+FORMATS = (".csv", ".parquet", ".npz", ".npy")
 """Suffixes that --out may have; .npy holds no ids and no labels."""
-_FORMATS = ", ".join(FORMATS)
+
+Arrays = dict[str, NDArray[Any]]
+Record = dict[str, Any]
 
 
 def command(
     calibrator: Path,
     data: str,
     out: Path,
-    model: str | None = None,
     alpha: float | None = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write probabilities, sets or logits, and show metrics where there are labels.
+    """Write probabilities or sets, and show metrics where there are labels.
 
     Options
     -------
     calibrator
-        calibrator.npz, sets.npz or model.npz.
+        calibrator.npz or sets.npz.
     data
         A shipped name or a file; labels are optional.
     out
-        File to write, probabilities, sets or logits: .csv, .csv.gz, .parquet, .npz, .npy.
-    model
-        MODULE:CLASS of the trained module: a file imports no code.
+        File to write: .csv, .parquet, .npz, .npy.
     alpha
         For sets: another share of rows without their label, from the same release.
 
@@ -62,48 +58,41 @@ def command(
     fedcal apply --calibrator run/sets.npz --data new.csv --out sets.csv
     """
     if not out.name.lower().endswith(FORMATS):
-        raise checks.InputError(f"--out {out}: allowed are {_FORMATS}")
+        raise checks.InputError(f"--out {out}: allowed are {', '.join(FORMATS)}")
     if Path(data).exists() and out.exists() and out.samefile(data):
         raise checks.InputError(f"--out {out} is the data file itself")
     folders.claim_file(out, overwrite=overwrite)
-    fitted: TrainedModel | PredictionSets | calibrators.Calibrator
-    if artifact.form_of(calibrator) == TrainedModel.form:
-        checks.unused("a model has no sets", alpha=alpha)
-        fitted = load_model(calibrator, model)
-        rows = rows_of_model(fitted, data)
-    else:
-        checks.unused("it names the module of a model.npz", model=model)
-        fitted = fitted_in(calibrator)
-        if alpha is not None:
-            if not isinstance(fitted, PredictionSets):
-                raise checks.InputError("--alpha is for prediction sets, and this is a calibrator")
-            fitted = fitted.at(alpha)
-        loaded = datasets.load(data, labels_required=False, classes=fitted.class_names)
-        checks.same(
-            f"kind of scores in {data}, as {calibrator} takes them,", loaded.input, fitted.input
+    checks.check_kept(f"applying a {artifact.form_of(calibrator)}.npz")
+    fitted = fitted_in(calibrator)
+    if alpha is not None:
+        if not isinstance(fitted, PredictionSets):
+            raise checks.InputError("--alpha is for prediction sets, and this is a calibrator")
+        fitted = fitted.at(alpha)
+    loaded = datasets.load(data, labels_required=False, classes=fitted.class_names)
+    checks.same(
+        f"kind of scores in {data}, as {calibrator} takes them,", loaded.input, fitted.input
+    )
+    checks.same(f"number of classes in {data}", loaded.classes, fitted.classes)
+    if fitted.class_names is None and loaded.class_names is not None:
+        warnings.warn(
+            f"{calibrator} does not say what its classes are called: the columns of {data} are "
+            f"taken as they stand ({', '.join(loaded.class_names)[:200]})",
+            stacklevel=2,
         )
-        checks.same(f"number of classes in {data}", loaded.classes, fitted.classes)
-        if fitted.class_names is None and loaded.class_names is not None:
-            warnings.warn(
-                f"{calibrator} does not say what its classes are called: the columns of {data} are "
-                f"taken as they stand ({', '.join(loaded.class_names)[:200]})",
-                stacklevel=2,
-            )
-        rows = Rows.of(loaded)
-    if isinstance(fitted, TrainedModel):
-        done = _apply_model(fitted, rows)
-    elif isinstance(fitted, PredictionSets):
-        done = _apply_sets(fitted, rows)
+    rows = Rows.of(loaded)
+    if isinstance(fitted, PredictionSets):
+        made, content, lines = _set_of(fitted, rows)
+        verb = f"given sets for {100 * (1 - fitted.alpha):g} % coverage"
     else:
-        done = _apply_calibrator(fitted, rows)
-    _write(out, rows, done)
-    test = rows.judged.sum()
-    parts = "" if rows.judged.all() else f" (metrics: the {test} of its test part)"
+        made, content, lines = _calibrated(fitted, rows)
+        verb = f"calibrated by {fitted.kind}"
+    _write(out, rows, made)
+    parts = "" if rows.judged.all() else f" (metrics: the {rows.judged.sum()} of its test part)"
     if "subject" in rows.ids:
         parts = f" of {len(np.unique(rows.ids['subject'])):,} subjects{parts}"
-    first = f"{len(rows.logits):,} rows{parts} {done.verb}, written to {out}"
-    record = {"rows": len(rows.logits), "out": str(out), **done.content}
-    show([first, *(line for line in done.lines if line)], record, json=json, quiet=quiet)
+    first = f"{len(rows.logits):,} rows{parts} {verb}, written to {out}"
+    record = {"rows": len(rows.logits), "out": str(out), **content}
+    show([first, *filter(None, lines)], record, json=json, quiet=quiet)
 
 
 def fitted_in(path: Path) -> calibrators.Calibrator | PredictionSets:
@@ -197,140 +186,58 @@ def _joined(*parts: NDArray[Any] | None) -> NDArray[Any]:
     return np.concatenate([part for part in parts if part is not None] or [np.zeros(0, np.int64)])
 
 
-class Done(NamedTuple):
-    """What was made of the rows.
-
-    Attributes
-    ----------
-    verb
-        what was done
-    arrays
-        by name, each of a row for a row
-    columns
-        the same in a table
-    content, lines
-        numbers for `--json`, and lines and tables to show
-    """
-
-    verb: str
-    arrays: Mapping[str, NDArray[Any]]
-    columns: Mapping[str, NDArray[Any]]
-    content: dict[str, Any]
-    lines: Sequence[str | Part]
-
-
-def _apply_model(model: TrainedModel, rows: Rows) -> Done:
-    content, lines = dict[str, Any](), list[str]()
-    if (test := rows.test()) is not None:
-        content = {"metrics": summary(test.probs, test.labels)}
-        lines = [names.line(content["metrics"], binning.check_score("", model.classes))]
-    columns = {f"logit_{j}": rows.logits[:, j] for j in range(model.classes)}
-    done = f"read by the network {model.network}"
-    return Done(done, {"logits": rows.logits}, columns, content, lines)
-
-
-def _apply_calibrator(fitted: calibrators.Calibrator, rows: Rows) -> Done:
+def _calibrated(fitted: calibrators.Calibrator, rows: Rows) -> tuple[Arrays, Record, list[Any]]:
+    """Return probabilities, and metrics before and after as plain data and as lines."""
     content, lines = dict[str, Any](), list[str]()
     if (test := rows.test()) is not None:
         content = fitted.judge(test)
         about = content["score"], naming.called(fitted.class_names, 1)
         lines = [f"{name}: {names.line(content[name], *about)}" for name in ("before", "after")]
     probs = fitted.calibrated(rows.logits, fitted.input)[:, rows.place]
-    columns = {f"prob_{name}": probs[:, j] for j, name in enumerate(rows.called)}
-    return Done(f"calibrated by {fitted.kind}", {"probs": probs}, columns, content, lines)
+    return {"probs": probs}, content, lines
 
 
-def _apply_sets(fitted: PredictionSets, rows: Rows) -> Done:
+def _set_of(fitted: PredictionSets, rows: Rows) -> tuple[Arrays, Record, list[Any]]:
+    """Return prediction sets, and coverage as plain data, and as lines and tables."""
     groups = None
     if fitted.by == "group":
         ways = (rows.ids[name].astype(np.str_) for name in ("group", "client") if name in rows.ids)
         groups = next((way for way in ways if set(way.tolist()) & set(fitted.names)), None)
     sets = fitted.of_logits(rows.logits, groups)
     content: dict[str, Any] = {"set_size": float(sets.mean() * fitted.classes)}
-    lines: list[str | Part] = [f"mean labels in a set: {content['set_size']:.4g}"]
+    lines: list[Any] = [f"mean labels in a set: {content['set_size']:.4g}"]
     if (test := rows.test(groups)) is not None:
         content = fitted.judge(test)
         lines = [part for part in fitted.judged_page(test) if isinstance(part, Table)]
         lines += [f"Warning: {warning}" for warning in content["coverage_warnings"]]
-    sets, called = sets[:, rows.place], np.array(rows.called)
-    comma = " " if rows.names is None else "|"  # a name may hold spaces
-    texts = np.array([comma.join(called[s].tolist()) for s in sets])
-    columns = {"size": sets.sum(axis=1), "set": texts}
-    verb = f"given sets for {100 * (1 - fitted.alpha):g} % coverage"
-    return Done(verb, {"sets": sets}, columns, content, lines)
+    return {"sets": sets[:, rows.place]}, content, lines
 
 
-def _write(out: Path, rows: Rows, done: Done) -> None:
-    """Write the array as .npy, with its columns as .npz, or a table: ids, labels, columns."""
+def _write(out: Path, rows: Rows, made: Arrays) -> None:
+    """Write an array as .npy, with the columns beside it as .npz, or a table."""
     beside = rows.columns
+    ((name, array),) = made.items()
     with atomic.whole_file(out) as f:
         if out.suffix == ".npy":
-            (array,) = done.arrays.values()
             np.save(f, array, allow_pickle=False)
-        elif out.suffix == ".npz":
-            arrays = {**done.arrays, **beside}
-            if "logits" in arrays:  # a data file to calibrate on, whose test part stands apart
-                arrays["logits"] = arrays["logits"].astype(np.float32)
-                parts = {"": ~rows.judged, "test_": rows.judged}
-                parts = {"": rows.judged} if rows.judged.all() else parts
-                arrays = {
-                    f"{key}{name}": array[part]
-                    for key, part in parts.items()
-                    for name, array in arrays.items()
-                }
-            np.savez_compressed(f, **arrays)  # type: ignore[arg-type]
+            return
+        if out.suffix == ".npz":
+            np.savez_compressed(f, **made, **beside)  # type: ignore[arg-type]
+            return
+        table = {key: beside[key] for key in datasets.IDS if key in beside}
+        if "labels" in beside:
+            table["label"] = beside["labels"]
+        if name == "probs":
+            table |= {f"prob_{c}": array[:, j] for j, c in enumerate(rows.called)}
         else:
-            table = {name: beside[name] for name in datasets.IDS if name in beside}
-            if "labels" in beside:
-                table["label"] = beside["labels"]
-            _write_table(out, f, {**table, **done.columns})
-
-
-def _write_table(out: Path, file: IO[bytes], table: Mapping[str, NDArray[Any]]) -> None:
-    """Columns as .parquet, .csv or .csv.gz."""
-    if out.suffix == ".parquet":
-        imports.need("pyarrow", "parquet", "writing a .parquet file")
-        import pyarrow
-        import pyarrow.parquet
-
-        plain = {name: column.tolist() for name, column in table.items()}
-        pyarrow.parquet.write_table(pyarrow.table(plain), file)
-        return
-    packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if out.suffix == ".gz" else file
-    with io.TextIOWrapper(packed, "utf-8", newline="", write_through=True) as text:
-        lines = zip(*(column.tolist() for column in table.values()), strict=True)
-        csv.writer(text).writerows([[*table], *lines])
-
-
-def rows_of_model(model: TrainedModel, data: str) -> Rows:
-    """Return a model's logits for the rows of a file that `fedcal train` reads.
-
-    Raises InputError if the rows cannot be read, or are none that the model takes.
-
-    Parameters
-    ----------
-    data
-        path, or the name of shipped features; labels may be missing from a file of features
-    """
-    path, labelled = atomic.path_of(data), True
-    with checks.located(repr(data)):
-        is_file = path.suffix.lower() == ".npz" and path.is_file()
-        arrays: dict[str, Any] = dict(npz.read_npz(path)) if is_file else {}
-        if "features" in arrays:
-            labelled = bool({"labels", "y"} & arrays.keys())
-            for prefix in ("", "test_"):
-                if not labelled and f"{prefix}features" in arrays:
-                    arrays[f"{prefix}labels"] = np.zeros(len(arrays[f"{prefix}features"]), np.int64)
-            arrays.setdefault("class_names", np.arange(model.classes).astype(np.str_))
-            rows = labelled_rows(arrays)
-    if "features" not in arrays:
-        rows = read_labelled(data)
-    parts = (rows,) if rows.test is None else (rows, rows.test)
-    with checks.located(repr(data)):
-        for one in parts:
-            checks.whole("the number of classes", one.classes, 0, model.classes)
-        logits = _joined(*(model.predict(one.x) for one in parts))
-    labels = _joined(*(one.y for one in parts)) if labelled else None
-    judged = np.arange(len(logits)) >= (len(rows.y) if len(parts) > 1 else 0)
-    probs, place = numerics.softmax(logits), [*range(model.classes)]
-    return Rows(logits, probs, labels, judged, {}, None, place)
+            comma, called = " " if rows.names is None else "|", np.array(rows.called)
+            table |= {"size": array.sum(axis=1)}  # a name may hold spaces
+            table |= {"set": np.array([comma.join(called[s].tolist()) for s in array])}
+        plain = {key: column.tolist() for key, column in table.items()}
+        if out.suffix == ".parquet":
+            parquet = imports.need("pyarrow.parquet", "parquet", "writing a .parquet file")
+            pyarrow = imports.need("pyarrow", "parquet", "writing a .parquet file")
+            parquet.write_table(pyarrow.table(plain), f)
+            return
+        with io.TextIOWrapper(f, "utf-8", newline="", write_through=True) as text:
+            csv.writer(text).writerows([[*plain], *zip(*plain.values(), strict=True)])

@@ -57,8 +57,8 @@ def command(
     fedcal reproduce --list
     fedcal reproduce maddock-table2 --seeds 1 --out again
     """
-    from fedcal.experiments.research.studies.command import run_reproduce
+    from fedcal.experiments.research.studies.run import run_reproduce
 
-    how: Any = {"resume": resume, "overwrite": overwrite, "ray_address": ray_address}
-    how |= {"check": check, "listed": listed, "quiet": quiet, "as_json": json}
-    run_reproduce(name, data, seeds, jobs, out, **how)
+    how: Any = {"seeds": seeds, "jobs": jobs, "out": out, "resume": resume}
+    how |= {"overwrite": overwrite, "ray_address": ray_address}
+    run_reproduce(name, data, checked=check, listed=listed, quiet=quiet, as_json=json, **how)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core import checks, naming, pages
-from fedcal.evaluation.by_group import change_table
 from fedcal.evaluation.intervals import beyond
+from fedcal.evaluation.page import change_table
 from fedcal.experiments.cli import parameters
 from fedcal.experiments.report import headline, terminal
 from fedcal.experiments.report.page import words

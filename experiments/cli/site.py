@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import checks, naming, pages
+from fedcal.core import checks, pages
 from fedcal.experiments.cli import study
 from fedcal.experiments.cli.parameters import Json, Overwrite
 from fedcal.experiments.report import page, terminal
@@ -171,8 +171,6 @@ def recalibrate(
     *,
     release: Path | None = None,
     site: str | None = None,
-    class_names: str | None = None,
-    positive: str | None = None,
     out: Path | None = None,
     overwrite: Overwrite = False,
 ) -> None:
@@ -193,10 +191,6 @@ def recalibrate(
         Outside of a study: prior.npz of fedprior, or release.npz of evaluate.
     site
         With --release: name of this site in it, so that its rows count once.
-    class_names
-        With --release: comma-separated names of the classes.
-    positive
-        With --release: positive class of two, that of column 1.
 
     Files and output
     ----------------
@@ -213,14 +207,11 @@ def recalibrate(
     if release is None:
         from fedcal.experiments.study.site_side import recalibrated
 
-        given = {"site": site, "class_names": class_names, "positive": positive}
-        checks.unused("the site's folder says it, or --release is missing", **given)
+        checks.unused("the site's folder says it, or --release is missing", site=site)
         known, out = recalibrated(Path(place), file), out or Path(place) / "home" / "recalibrated"
     else:
         checks.unused("--release names it", RELEASE=file)
-        names = None if class_names is None else naming.names_in(class_names)
-        known = {"release": release, "data": place, "site": site, "class_names": names}
-        known["positive"] = positive
+        known = {"release": release, "data": place, "site": site}
     if out is not None:
         folders.claim(out, folders.AT_HOME, overwrite=overwrite)
     result = recalibrate(**known)

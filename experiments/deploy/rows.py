@@ -1,7 +1,6 @@
 """The rows of one site, as it gives them."""
 
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -45,21 +44,14 @@ def read_rows(
     is_csv = path.is_file() and path.name.lower().endswith(SUFFIXES)
     if not is_csv and reading != AS_IT_IS:
         raise checks.InputError(f"--map, --labels and --drop-missing are for CSV files, not {data}")
-    try:
-        with warnings.catch_warnings():
-            # in sorted order they may be other columns than at another site
-            warnings.filterwarnings("error", "labels are names")
-            if is_csv:
-                with checks.located(repr(data)):
-                    rows, told = read_site_csv(path, names, reading, most)
-            elif _FUNCTION.fullmatch(data) and not path.exists():
-                rows, told = _called(data, names), []
-            else:
-                rows, told = datasets.load(data, classes=names, labels_required=False), []
-    except UserWarning:
-        raise checks.InputError(
-            f"the labels of {data} are names: give --class-names, in the order of the columns"
-        ) from None
+    told: list[str] = []
+    if is_csv:
+        with checks.located(repr(data)):
+            rows, told = read_site_csv(path, names, reading, most)
+    elif _FUNCTION.fullmatch(data) and not path.exists():
+        rows = _called(data, names)
+    else:
+        rows = datasets.load(data, classes=names, labels_required=False)
     checks.needed(f"labels of {data}", rows.labelled or None, "scores are compared with them")
     if alone:
         what = f"number of clients in {data} (give each site a file of its own)"

@@ -8,11 +8,10 @@ computed for them.
 import math
 from collections.abc import Mapping
 from functools import partial
-from statistics import NormalDist, fmean
+from statistics import NormalDist
 from typing import Any
 
 from fedcal.conformal.coverage import SHORT
-from fedcal.core import naming
 from fedcal.datasets import BLOCKS
 from fedcal.evaluation.estimators.calibration import ECES
 from fedcal.evaluation.intervals import HIDES
@@ -25,7 +24,7 @@ from fedcal.personal.posterior import HARM
 from fedcal.strategies.server import participation
 
 Result = Mapping[str, Any]
-"""The content of `result.json`, or of `reading.json`."""
+"""The content of `result.json`, or what of it a release that is read again says."""
 
 MOST_NAMED = 3
 """Groups that are named for one kind of error; of more, the worst."""
@@ -36,8 +35,6 @@ _LOSSES = ("log_loss", "log_loss_cut", "confidence_log_loss", "confidence_log_lo
 def headline(result: Result) -> str:
     """All that there is to say, from the most to the least important."""
     tests = dict(result.get("tests", {}).get("metrics", {}))
-    groups = tests.pop("groups", {}).get("by_group") or {}
-    changes = _corrected(result.get("changes") or {})
     sites = (result.get("personal") or {}).get("sites", {})
     harmed = [name for name, one in sites.items() if one.get("harmed") and "nll_after" in one]
     harmed.sort(key=lambda name: sites[name]["nll_before"] - sites[name]["nll_after"])
@@ -47,9 +44,8 @@ def headline(result: Result) -> str:
         result=result,
         of=about(result),
         harmed=harmed,
-        changed=[name for name, p in changes.items() if p < ERROR],
         p_value=min(_corrected(tests).values(), default=1),
-        by_group=_by_group({g: result["groups"][g]["metrics"]["gap"] for g in groups}, groups),
+        unseen=_unseen(result),
         change=_change(result),
         falls_short=any(warning.startswith(SHORT) for warning in warnings),
         absent=participation.sentences(result.get("sites")),
@@ -83,16 +79,15 @@ def _corrected(tests: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     return holm({name: p for name, p in p_values.items() if p is not None})
 
 
-def _by_group(
-    gaps: Mapping[str, Mapping[str, Any]], p_values: Mapping[str, float]
-) -> dict[str, str]:
-    """List the groups whose mean score is off, and the gaps that could go unseen in the others."""
-    off = {g: gap for g, gap in gaps.items() if p_values[g] < ERROR}
-    low = {g: gap for g, gap in off.items() if gap["low"] + gap["high"] <= 0}
-    high = {g: gap for g, gap in off.items() if g not in low}
-    unseen = sorted(_unseen(gap, len(gaps)) for g, gap in gaps.items() if g not in off)
-    ends = dict.fromkeys(_points(unseen[k]) for k in (0, -1) if unseen)
-    return {"low": _worst(low), "high": _worst(high), "unseen": " to ".join(ends)}
+def _unseen(result: Result) -> str:
+    """Return the gaps, in points, that could go unseen in groups that are not named."""
+    found = result.get("groups_calibration", {}).get("metrics", {"p_values": {}})
+    z = NormalDist().inv_cdf(1 - ERROR / max(len(found["p_values"]), 1) / 2)
+    others = found["p_values"].keys() - {*found.get("not_calibrated", ())}
+    gaps = [result["groups"][group]["metrics"]["gap"] for group in others]
+    known = [g for g in gaps if None not in (g["binning"], g["sampling"], g["noise"])]
+    sizes = sorted(g["binning"] + z * math.hypot(g["sampling"], g["noise"]) for g in known)
+    return " to ".join(dict.fromkeys(_points(sizes[k]) for k in (0, -1) if sizes))
 
 
 def _change(result: Result) -> dict[str, Any]:
@@ -160,21 +155,3 @@ def _off(gap: Mapping[str, Any]) -> str:
     if gap["value"] is None:
         return f"{ends} points too {side}"
     return f"{show(abs(gap['value']))} points too {side} ({ends})"
-
-
-def _unseen(gap: Mapping[str, Any], groups: int) -> float:
-    """Return the gap at which one group of so many would just stand out."""
-    z = NormalDist().inv_cdf(1 - ERROR / groups / 2)
-    return float(gap["binning"] + z * math.hypot(gap["sampling"], gap["noise"]))
-
-
-def _worst(off: Mapping[str, Mapping[str, Any]]) -> str:
-    """List groups by name with their gaps, the largest first; where noise hides it, its ends."""
-    known = {
-        group: [gap["low"], gap["high"]] if gap["value"] is None else [gap["value"]]
-        for group, gap in off.items()
-    }
-    worst = sorted(known, key=lambda group: abs(fmean(known[group])), reverse=True)
-    sizes = (" to ".join(map(_points, sorted(map(abs, known[group])))) for group in worst)
-    named_by = [f"{group} (by {by})" for group, by in zip(worst, sizes, strict=True)]
-    return naming.listed(named_by, most=MOST_NAMED)

@@ -135,7 +135,7 @@ def lines_of(told: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
     for by, parts in covered.items():
         for part, one in parts.items() if by != "whole" else ():
-            which = names[int(part)] if names and by in ("class", "alone") else part
+            which = names[int(part)] if names and by == "class" else part
             found = {"after": one["coverage"], "low": one["low"], "high": one["high"]}
             lines.append({"rows": f"{by} {which}", "metric": "coverage", **found})
     return lines

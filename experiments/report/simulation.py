@@ -11,9 +11,8 @@ from fedcal.conformal.coverage import FEW_CLASSES
 from fedcal.core import checks, pages
 from fedcal.core.pages import Part, Table, Text
 from fedcal.datasets import is_shipped
-from fedcal.evaluation.by_group import change_table
 from fedcal.evaluation.intervals import from_json
-from fedcal.evaluation.page import whole
+from fedcal.evaluation.page import change_table, whole
 from fedcal.experiments.report import labels, page
 from fedcal.experiments.report.figures import diagrams
 from fedcal.experiments.report.figures.curves import rounds_sheet
@@ -40,7 +39,7 @@ def result_page(result: dict[str, Any], folder: Path, home: Path) -> page.Page:
         where they will lie; paths in the page are relative to it
     """
     if "verdict" in result:  # of a recalibration at home
-        return reading_page(result, folder)
+        return _home_page(result, folder)
     if (folder / PAGE).is_file():
         return run_page(result, read_parts(folder / PAGE), home)
     with page.reading(folder, "reliability.json"):
@@ -226,12 +225,11 @@ def _settings(config: Mapping[str, Any], home: Path) -> Table:
     return Table("", (), rows)
 
 
-def reading_page(content: dict[str, Any], folder: Path, *home: Path) -> page.Page:
-    """Return the page of what `evaluate --release` or `site recalibrate` writes."""
-    again = " read again: no run, and no further charge"
+def _home_page(content: dict[str, Any], folder: Path) -> page.Page:
+    """Return the page of what `site recalibrate` writes."""
     return page.Page(
-        f"{content['release']}{content.get('title', again)}",
-        content["verdict"] if "verdict" in content else headline(content),
+        f"{content['release']}{content['title']}",
+        content["verdict"],
         [
             page.Section("Privacy", [Text("", tuple(content["statement"]))]),
             *read_parts(folder / PAGE),

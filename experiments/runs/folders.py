@@ -136,12 +136,6 @@ TRAINING = Kind(
     f"{_PAGE_OF}training_page",
     (CHECKPOINT,),
 )
-READING = Kind(
-    "a release that was read again",
-    {"reading.json": "statement"},
-    _PAGES,
-    f"{_PAGE_OF}reading_page",
-)
 AT_HOME = Kind(
     "a recalibration at home",
     {"result.json": "verdict"},
@@ -157,7 +151,7 @@ QUARTER = Kind(
     ),
     "fedcal.experiments.study.quarter_page:quarter_page",
 )
-KINDS = (RUN, COMPARISON, SUITE, TRAINING, READING, AT_HOME, QUARTER)
+KINDS = (RUN, COMPARISON, SUITE, TRAINING, AT_HOME, QUARTER)
 
 
 def write_report(folder: str | Path, home: Path | None = None) -> Path:

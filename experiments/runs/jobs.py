@@ -80,7 +80,7 @@ def resolved(config: Config, rows: Held, names: tuple[str, ...]) -> tuple[Config
     if is_personal(config.method):
         shards = replace(shards, names=names)
         chosen |= {"groups": "site"} if _by_site(config) else {}
-    if shards.has_other and "other" in known and not {"calibrator", "only"} & chosen.keys():
+    if shards.has_other and "other" in known and "calibrator" not in chosen:
         chosen.setdefault("other", True)
     asked: Any = chosen.get("groups", "")
     if "groups" not in known or not asked:

@@ -13,7 +13,7 @@ import numpy as np
 import fedcal
 from fedcal import calibrators, conformal, datasets, units
 from fedcal.core import checks, numerics, pages
-from fedcal.evaluation.by_group import change_table
+from fedcal.evaluation.page import change_table
 from fedcal.experiments.report import labels, simulation
 from fedcal.experiments.report.figures.diagrams import LEGEND, diagram
 from fedcal.experiments.report.figures.drawing import Sheet

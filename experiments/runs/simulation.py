@@ -274,13 +274,11 @@ def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> 
 def evaluate(
     data: Any = None,
     *,
-    only: str | None = None,
     calibrator: str | Path | None = None,
     by: str = "none",
     threshold: float | None = None,
     score: str | None = None,
     bins: int | None = None,
-    estimand: str | None = None,
     rows_per_subject: int | None = None,
     config: Config | str | Path | None = None,
     **options: Any,
@@ -294,8 +292,6 @@ def evaluate(
     ----------
     data
         as `simulate` takes them
-    only
-        "accuracy": this metric for the whole budget; None = all metrics
     calibrator
         a `calibrator.npz`: evaluate the model before and after it
     by
@@ -306,8 +302,6 @@ def evaluate(
         "positive" (two classes), "confidence" or "classes"; None = the first that the model has
     bins
         buckets of the score; None = 240
-    estimand
-        what intervals are for: "rows" (new rows like these; the default), or "these" rows
     rows_per_subject
         of unit `subject`: 1 = each subject counts once (the default); R = each row does, up to R
         rows of a subject, for R times the noise
@@ -326,8 +320,8 @@ def evaluate(
     InputError
         Anything the user gave that is not allowed; nothing was released.
     """
-    wanted = {"threshold": threshold, "score": score, "bins": bins, "estimand": estimand}
-    wanted |= {"only": only, "rows_per_subject": rows_per_subject}
+    wanted = {"threshold": threshold, "score": score, "bins": bins}
+    wanted["rows_per_subject"] = rows_per_subject
     asked = jobs.settings(by, calibrator, **wanted)
     return simulate(data, config=config, **_run(jobs.METHOD, asked, config, options))
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from fedcal.core import pages
 from fedcal.core.checks import InputError, same, whole
-from fedcal.evaluation import drift, histogram, intervals, page, thresholds
+from fedcal.evaluation import findings, histogram, intervals, page, thresholds
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import effects
@@ -130,7 +130,7 @@ def quarter_summary(
         "metrics": {site: _metrics(h, score, _METRICS[score]) for site, h in each},
         "thresholds": {
             f"{at:g}": {
-                s: _plain(h, {} if drift.few(h) else thresholds.at_threshold(h, at))
+                s: _plain(h, {} if findings.few(h) else thresholds.at_threshold(h, at))
                 for s, h in each
             }
             for at in study.model.thresholds
@@ -209,14 +209,14 @@ def _since(
     elif earlier["rehearsal"] != facts.rehearsal or not sites:
         why = "one of the two is a rehearsal, or no site took part in both"
     try:
-        rereading.comparable(before, release)
+        rereading.check_comparable(before, release)
     except InputError as e:
         why = why or str(e)
     return {**{key: earlier[key] for key in KEPT}, "why": why, "sites": sites}
 
 
 def _metrics(h: histogram.Histogram, score: str, names: Sequence[str]) -> dict[str, Any]:
-    return _plain(h, {} if drift.few(h) else evaluate(h, score, only=names))
+    return _plain(h, {} if findings.few(h) else evaluate(h, score, only=names))
 
 
 def _plain(h: histogram.Histogram, estimates: Mapping[str, intervals.Estimate]) -> dict[str, Any]:
@@ -228,7 +228,9 @@ def _plain(h: histogram.Histogram, estimates: Mapping[str, intervals.Estimate]) 
 def _curves(histograms: Mapping[str, histogram.Histogram], score: str) -> list[pages.Curve]:
     """Reliability of each site beside that of all."""
     (name, whole), *sites = histograms.items()
-    each = {site: {name: whole} | ({} if drift.few(h) else {"this site": h}) for site, h in sites}
+    each = {
+        site: {name: whole} | ({} if findings.few(h) else {"this site": h}) for site, h in sites
+    }
     parts = [page.reliability_part(site, series, score, 0.95) for site, series in each.items()]
     return [part for part in parts if part is not None]
 

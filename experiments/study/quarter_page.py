@@ -90,6 +90,9 @@ def _changed(quarter: Told) -> dict[str, tuple[list[str], list[str]]]:
     return changes
 
 
+_COLUMNS = ("gap, points", "slope")
+
+
 def outcome(quarter: Told) -> str:
     """Return the predicted quantity in words."""
     classes = quarter["classes"]
@@ -97,12 +100,7 @@ def outcome(quarter: Told) -> str:
     return f"probability of {classes[-1]}" if quarter["score"] == "positive" else one_of
 
 
-MOST_LINES = 10
-"""Sites in the table of page 1: those with a fault come first."""
-
-_COLUMNS = ("site", "verdict", "gap, points", "slope")
 _EVERY = "all sites"
-_GUIDES = ("TRIPOD+AI", "TRIPOD-Cluster", "item", "here")
 _SHARES = {
     "recall": "sensitivity, %",
     "specificity": "specificity, %",
@@ -113,24 +111,17 @@ _SHARES = {
 
 def quarter_page(quarter: Told, *where: Path) -> page.Page:
     """Return the page of a quarter; KeyError or TypeError for another content."""
-    verdicts = list(_verdicts(quarter))
-    shown = [*verdicts[:MOST_LINES], (_EVERY, "")]
-    lines = [(site, words, *_numbers(site, quarter)[:-1]) for site, words in shown]
-    columns = ("site", "verdict", *_heads(quarter), "gap, points")
     told = page.words(
         "quarter",
         told=quarter,
         cuts=", ".join(f"{edge:.4g}" for edge in quarter["edges"][1:-1]),
-        more=len(verdicts) - MOST_LINES,
         outcome=outcome(quarter),
         some=some,
-        points=least_points,
-        next_site=effects.next_site_sentence,
         at_home=partial(_at_home, quarter),
     )
     facts = [tuple(fact.split(": ", 1)) for fact in told["facts"] if ": " in fact]
     first: list[page.Shown] = [
-        pages.Table("", columns, lines, told["verdicts"][0], left=(0, 1)),
+        _verdicts(quarter, *told["verdicts"]),
         pages.Text("What to do next", tuple(quarter["next"])),
         pages.Text("What may be published", told["publish"], "plain"),
         pages.Table("The study", (), facts),
@@ -140,7 +131,6 @@ def quarter_page(quarter: Told, *where: Path) -> page.Page:
         pages.Text("More", told["more"], "fold"),
         pages.Text("", told["verify"], "plain"),
     ]
-    guides = pages.Table("", _GUIDES, _items(told["items"]), told["guidelines"][0])
     curves = _curves(quarter, told["curves"][0])
     return page.Page(
         f"{quarter['study']}, {quarter['name']}",
@@ -151,40 +141,40 @@ def quarter_page(quarter: Told, *where: Path) -> page.Page:
             *([page.Section("Reliability at each site", [curves])] if curves else []),
             pages.Text("Methods, to paste", told["methods"], "plain"),
             page.Section("Privacy", privacy),
-            page.Section("Items of reporting guidelines", [guides], "items"),
-            *([effects.spread_table(quarter["next_site"])] if quarter["next_site"] else []),
         ],
         versions=quarter["versions"],
         banner=" ".join(told["banner"]),
     )
 
 
-def _verdicts(quarter: Told) -> Iterator[tuple[str, str]]:
-    """Yield each site and its verdict: faults first, then sites that noise hides."""
-    for site in dict.fromkeys([*faults(quarter), *hidden(quarter), *quarter["sites"]]):
-        yield site, quarter["sites"][site]["words"]
-    yield from ((site, "absent") for site in quarter["absent"])
+def _verdicts(quarter: Told, note: str) -> pages.Table:
+    """Return the table of page 1: sites with a fault, sites that noise hides, others, all."""
+    rate = "prevalence, %" if quarter["score"] == "positive" else "accuracy, %"
+    columns = ("site", "verdict", quarter["plural"], rate, "AUC", "O:E", "gap, points")
+    rows = []
+    for site in (*_in_order(quarter), _EVERY):
+        one = quarter["sites"].get(site, quarter["all"])
+        measured, auc = quarter["metrics"][site], one["auc"]
+        numbers = (
+            _number(measured),
+            _metric(measured, 0),
+            _interval(auc) if auc["high"] - auc["low"] < _WIDE else "unknown",
+            _interval(one["observed_expected"]) or "unknown",
+            _interval(one["gap"], 100, 0),
+        )
+        rows.append((site, one.get("words", ""), *numbers))
+    rows[-1:-1] = [(site, "absent", *[""] * 5) for site in quarter["absent"]]
+    return pages.Table("", columns, tuple(rows), note, left=(0, 1))
 
 
-def _numbers(site: str, quarter: Told) -> tuple[str, ...]:
-    """Return number, rate, AUC, O:E, gap and Brier score of a site; "" if it is absent."""
-    one = quarter["all"] if site == _EVERY else quarter["sites"].get(site)
-    if one is None:
-        return ("",) * 6
-    measured, auc = quarter["metrics"][site], one["auc"]
-    rate, brier = (
-        (whole(name, from_json(e)) for name, e in measured["of"].items())
-        if measured["of"]
-        else ("too few",) * 2
-    )
-    return (
-        _number(measured),
-        rate,
-        _interval(auc) if auc["high"] - auc["low"] < _WIDE else "unknown",
-        _interval(one["observed_expected"]) or "unknown",
-        _interval(one["gap"], 100, 0),
-        brier,
-    )
+def _in_order(quarter: Told) -> list[str]:
+    return [*dict.fromkeys([*faults(quarter), *hidden(quarter), *quarter["sites"]])]
+
+
+def _metric(measured: Told, place: int) -> str:
+    """Return the rate of the outcome, or the Brier score, of a site."""
+    of = [whole(name, from_json(e)) for name, e in measured["of"].items()]
+    return of[place] if of else "too few"
 
 
 def _at_home(quarter: Told, sentence: str) -> str:
@@ -221,24 +211,21 @@ def _p_value(p: float) -> str:
 def parts(quarter: Told) -> Iterator[pages.Part]:
     """Tables of the details, from top to bottom."""
     rows: Any = []
-    for site, words in _verdicts(quarter):
-        if one := quarter["sites"].get(site):
-            each = _interval(one["gap"], 100, 1), _interval(one["slope"])
-            more = _interval(one["intercept"]), _p_value(one["adjusted"])
-            rows.append((site, *each, *more, least_points(one["limit"]), words))
+    for site in (*_in_order(quarter), _EVERY):
+        one = quarter["sites"].get(site, quarter["all"])
+        tested = ("", "")
+        if site != _EVERY:
+            tested = _p_value(one["adjusted"]), least_points(one["limit"])
+        fit = _interval(one["gap"], 100, 1), _interval(one["slope"]), _interval(one["intercept"])
+        rows.append((site, *fit, *tested, _metric(quarter["metrics"][site], 1)))
     note = (
         "A slope below 1: scores are too extreme. p-values are of an offset of 0 and a slope of 1 "
         "together, corrected for all tests of this release (Holm): below "
         f'{quarter["level"]:.3g} a site is named. Gaps of "seen from", rounded up, and more are '
         "found with a probability of 80 %."
     )
-    columns = ("intercept", "p-value", "seen from", "verdict")
-    yield pages.Table("Calibration", ("site", *_COLUMNS[2:], *columns), tuple(rows), note)
-    note = "Numbers with the standard deviation of their noise; metrics with 95 % intervals."
-    heads = ("site", *_heads(quarter), "Brier score")
-    of = ((site, _numbers(site, quarter)) for site in quarter["metrics"])
-    rows = [(site, *own[:4], own[-1]) for site, own in of]
-    yield pages.Table("By site", heads, tuple(rows), note)
+    columns = ("site", *_COLUMNS, "intercept", "p-value", "seen from", "Brier score")
+    yield pages.Table("Calibration", columns, tuple(rows), note)
     for name, one in quarter["since"].items():
         tests = quarter["changes"].get(name, {}).items()
         rows = []
@@ -257,7 +244,7 @@ def parts(quarter: Told) -> Iterator[pages.Part]:
             both = _interval(one["gap"], 100, 1), _interval(one["slope"])
             rows.append((one["site"] or _EVERY, one["group"], _number(one), *both))
         yield pages.Table(
-            "Groups", ("site", "group", quarter["plural"], *_COLUMNS[2:]), tuple(rows), note
+            "Groups", ("site", "group", quarter["plural"], *_COLUMNS), tuple(rows), note
         )
     if quarter["next_site"]:
         yield effects.next_site_table(quarter["next_site"])
@@ -265,11 +252,6 @@ def parts(quarter: Told) -> Iterator[pages.Part]:
 
 def _number(one: Told) -> str:
     return f"{max(one['rows'], 0):,.0f} ± {one['noise']:,.0f}"
-
-
-def _heads(quarter: Told) -> tuple[str, ...]:
-    rate = "prevalence, %" if quarter["score"] == "positive" else "accuracy, %"
-    return quarter["plural"], rate, "AUC", "O:E"
 
 
 def _measured(title: str, each: Told, quarter: Told) -> pages.Table:
@@ -292,11 +274,3 @@ def _curves(quarter: Told, note: str) -> Sheet | None:
     title = f"{of}: reliability at each site"
     legend = max((sheet.legend for sheet in sheets), key=len, default=())
     return Sheet(title, min(3, len(panels)), panels, legend, note=note) if panels else None
-
-
-def _items(lines: Sequence[str]) -> list[tuple[str, ...]]:
-    """Items of two reporting guidelines: number in each, what is asked, and what is said here."""
-    asked = (line.partition(" = ") for line in lines)
-    keys = ((*key.split(maxsplit=1), words) for key, _, words in asked)
-    rows = [(*numbers.split("/"), what, words) for numbers, what, words in keys]
-    return sorted(rows, key=lambda row: [(int(re.sub(r"\D", "", n) or 99), n) for n in row[:2]])

@@ -1,8 +1,10 @@
 """The hospital's side of a study while it runs: the site itself, and what it shows of it."""
 
 import datetime
+import logging
 import math
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,24 +12,46 @@ from typing import Any
 
 from fedcal.clients.site import prepared, results, site_log
 from fedcal.clients.site.account import account
-from fedcal.clients.site.store import RECORDS, records_in
+from fedcal.clients.site.policy import Policy
+from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
 from fedcal.core.checks import InputError, needed
+from fedcal.core.flower_internals_site import check_flower
 from fedcal.experiments.deploy import site
 from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.report.page import said
-from fedcal.experiments.runs.engines.tls import read_address
+from fedcal.experiments.report.terminal import Stopped, console
+from fedcal.experiments.runs.engines.supernode import supernode
+from fedcal.experiments.runs.engines.tls import check_fleet, read_address, trusted
 from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study import joining, kept, kits
 
+log = logging.getLogger(site_log.LOGGER)
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")
 
 
 def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> None:
-    """Run a site that has accepted its study until a signal comes; as `run_site`.
+    """Run a site that has accepted its study until a signal comes.
 
-    While it runs a file of rows that has changed is checked and used, without a command. `data`
-    are its rows from now on (None = the present ones); they are read as those of `join`. `say` gets
-    warnings about them, for the site's own terminal; None = there is none, and nothing is said.
+    It waits for a server that is not up yet. While it runs a file of rows that has changed is
+    checked and used, without a command.
+
+    Parameters
+    ----------
+    folder
+        of the kit
+    data
+        the site's rows from now on (None = the present ones); they are read as those of `join`
+    say
+        gets warnings about them, for the site's own terminal; None = nobody looks on
+
+    Raises
+    ------
+    InputError
+        The study, the rows, the records or this Flower cannot be used.
+    FedcalError
+        What listens there is no SuperLink to be trusted, or Flower ends again and again.
+    Stopped
+        Ctrl-C. SIGTERM just ends it.
     """
     kit = joining.Kit.read(folder)
     if (sealed := kit.accepted) is None or not kit.is_enrolled(sealed):
@@ -56,18 +80,48 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
         return site_rows
 
     write_folder(folder, lambda draft: joining.write_rules(draft, sealed))
-    site.run_site(
+    check_flower()
+    state, fleet = folder / joining.STATE, read_address("server", sealed.study.server)
+    authority, roster = folder / kits.AUTHORITY, sealed.roster
+    context = trusted(authority)
+    site.check_federation(state, roster.digest)
+    running = site.Site(
+        state,
         read,
-        fleet=read_address("server", sealed.study.server),
-        root_certificates=folder / kits.AUTHORITY,
-        key=kit.own / joining.CONNECTION,
-        state=folder / joining.STATE,
+        Path(rows),
         policy=folder / joining.POLICY,
         terms=sealed.asked,
         federation=folder / joining.FEDERATION,
         sign_key=kit.own / joining.SIGNING,
-        watched=Path(rows),
+        server=str(fleet),
     )
+    site_rows, screen = read(), sys.stdout.isatty()
+    # what goes into a file or a container's log tells of no rows
+    doubts = site_rows.doubts() if screen else ()
+    console().print("\n".join([site_rows.described(counts=screen), *doubts]))
+    running.prepare(site_rows)
+    del site_rows
+    with records_in(state) as records:
+        if (why := records.refusal) not in ("", PUT_BACK):
+            raise InputError(f"{state / RECORDS} {why}")
+    site_log.log_to(state / site_log.LOG)
+    try:
+        with site.until_terminated(), site.Echo(state / site_log.LOG) as echo:
+            log.info("a site of the federation %s, digest %s", roster.name, roster.digest)
+            for line in Policy.read(folder / joining.POLICY).described():
+                log.info(line)
+            if why:
+                log.warning("the records of this site %s", why)
+            log.info("looking for %s, until it listens", fleet)
+            echo.show()
+            check_fleet(fleet, context, math.inf)
+            key = {"root_certificates": authority, "key": kit.own / joining.CONNECTION}
+            running.keep(lambda: supernode(state, fleet=str(fleet), **key), echo)
+    except site.Terminated:
+        log.info("stopped")
+    except KeyboardInterrupt:
+        log.info("stopped")
+        raise Stopped("the site is stopped; the same command starts it again") from None
 
 
 def status(folder: Path) -> dict[str, Any]:

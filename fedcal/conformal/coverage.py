@@ -64,8 +64,7 @@ class SetEvaluation:
     correct
         accuracy of the most probable label: coverage of sets of that label alone
     by
-        "whole", "class", "size", and "site" and "group" where known -> name -> coverage; "alone" ->
-        label -> how often the label is right in rows whose set is this label alone
+        "whole", "class", "size", and "site" and "group" where known -> name -> coverage
     alike
         design effect: test rows that are worth one, as rows of a client are alike; 1 = independent
     """
@@ -133,8 +132,6 @@ def judged(
         **(parts or {}),
     }
     by = {kind: _covered(hit, sizes, *way) for kind, way in ways.items()}
-    one = sizes == 1
-    by["alone"] = _covered(hit[one], sizes[one], sets[one].argmax(axis=1), ways["class"][1])
     alike = _alike(hit, ways["site"][0]) if "site" in ways else 1.0
     return SetEvaluation(sizes, hit, c, float((predicted == labels).mean()), by, alike)
 

@@ -8,7 +8,6 @@ from decimal import ROUND_CEILING, Context
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcal.conformal.coverage import (
     ALL,
@@ -17,11 +16,9 @@ from fedcal.conformal.coverage import (
     SetEvaluation,
     interval,
     percent,
-    shown,
 )
 from fedcal.conformal.set_release import SetRelease
-from fedcal.core.naming import called, class_names, listed
-from fedcal.core.numerics import Floats
+from fedcal.core.naming import called
 from fedcal.core.pages import Curve, Intervals, Part, Table
 from fedcal.storage.artifact import Holdout
 
@@ -30,9 +27,6 @@ if TYPE_CHECKING:
 
 MOST_LINES = 40
 """Lines of a figure or table of classes, sites, groups or thresholds."""
-
-EXAMPLES = 8
-"""Test rows whose sets are shown."""
 
 _EXACT = "Exact numbers on test rows, for the researcher only: not a private release."
 
@@ -108,7 +102,7 @@ def _outward(threshold: float, digits: int) -> str:
 
 def judged_parts(of: PredictionSets, test: Holdout) -> list[Part]:
     """Return the results on test rows, from top to bottom."""
-    result, sets = of.judged(test)
+    result = of.judged(test)
     promised, names = of.promised(result), of.class_names
     share = 100 * np.bincount(result.sizes) / len(result.sizes)
     sizes = {"sets": tuple((float(k), float(s)) for k, s in enumerate(share))}
@@ -121,22 +115,18 @@ def judged_parts(of: PredictionSets, test: Holdout) -> list[Part]:
             if len(result.by.get(by, ())) > 1
         ),
         Curve("Set sizes", "labels in a set", "test rows, %", sizes),
-        _examples(result, sets, test, class_names(names, result.classes)),
     ]
 
 
 def class_table(result: SetEvaluation, names: Sequence[str] | None = None) -> Table:
-    """Return the coverage of each class, and how often a set of its label alone is right."""
-    rows, total = [], result.by["whole"][ALL].rows
+    """Return the coverage of each class."""
+    rows = []
     for j in range(result.classes):
-        own, alone = (result.by[kind].get(str(j)) for kind in ("class", "alone"))
+        own = result.by["class"].get(str(j))
         coverage = ("", "") if own is None else (percent(own.coverage), interval(own))
-        right = ("0 %", "") if alone is None else (percent(alone.rows / total), shown(alone))
-        rows.append((called(names, j), own.rows if own else 0, *coverage, *right))
-    first = ("label", "test rows", "coverage", "95 % interval")
-    heads = (*first, "sets of it alone", "of these right")
-    note = f"Percentages of all test rows, and of rows whose set is the label alone. {_EXACT}"
-    return Table("Class by class", heads, tuple(rows), note, left=(0,))
+        rows.append((called(names, j), own.rows if own else 0, *coverage))
+    heads = ("label", "test rows", "coverage", "95 % interval")
+    return Table("Class by class", heads, tuple(rows), _EXACT, left=(0,))
 
 
 def _summary(of: PredictionSets, result: SetEvaluation) -> Table:
@@ -180,29 +170,3 @@ def _forest(
     )
     reference = {"1 - alpha": 100 * (1 - alpha)}
     return Intervals(f"Coverage by {_BY[by]}", "coverage, %", {"sets": lines}, reference, note)
-
-
-def _examples(
-    result: SetEvaluation, sets: NDArray[np.bool_], test: Holdout, names: Sequence[str]
-) -> Table:
-    """Return example rows from the smallest set to the largest, evenly spaced."""
-    order = np.argsort(result.sizes, kind="stable")
-    chosen = order[np.unique(np.linspace(0, len(order) - 1, EXAMPLES).round().astype(int))]
-    rows = []
-    for k in chosen.tolist():
-        inside = "yes" if result.hit[k] else "no"
-        words = _words(sets[k], test.probs[k], names)
-        rows.append((str(k), names[test.labels[k]], inside, words))
-    return Table(
-        "Examples of sets",
-        ("test row", "label", "in its set", "set, the most probable first"),
-        tuple(rows),
-        "From the smallest set to the largest, evenly spaced; numbers are from 0.",
-    )
-
-
-def _words(members: NDArray[np.bool_], probs: Floats, names: Sequence[str]) -> str:
-    there = [names[k] for k in np.argsort(-probs, kind="stable").tolist() if members[k]]
-    if len(there) == len(members) or not there:
-        return "all labels" if there else "none"
-    return listed(there, most=8)

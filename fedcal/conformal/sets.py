@@ -17,7 +17,7 @@ from fedcal.conformal.set_release import SetRelease
 from fedcal.core.checks import InputError, check_kept, needed, one_of, same
 from fedcal.core.fields import array
 from fedcal.core.naming import called, listed, one_form
-from fedcal.core.numerics import KINDS, Floats, Integers, Kind, logits_of, override
+from fedcal.core.numerics import KINDS, Floats, Kind, logits_of, override
 from fedcal.core.pages import Part
 from fedcal.core.scores import check_scores, ids_of
 from fedcal.metrics.conformity import BY, Conformity
@@ -106,12 +106,6 @@ class PredictionSets(Artifact):
         logits = logits_of(self.input, checked)
         return self.of_logits(logits, None if groups is None else ids_of("groups", groups))
 
-    def sizes(
-        self, scores: ArrayLike, groups: Sequence[str] | NDArray[Any] | None = None
-    ) -> Integers:
-        """Return the size of each row's set, (n, c) -> (n,); see `predict_set`."""
-        return np.asarray(self.predict_set(scores, groups).sum(axis=1))
-
     def of_logits(
         self, logits: Floats, groups: Sequence[str] | NDArray[Any] | None = None
     ) -> NDArray[np.bool_]:
@@ -192,7 +186,7 @@ class PredictionSets(Artifact):
 
         `before` is the coverage of the most probable label alone.
         """
-        result, _ = self.judged(test)
+        result = self.judged(test)
         return {
             "before": result.before,
             "after": result.after,
@@ -214,7 +208,7 @@ class PredictionSets(Artifact):
 
     def glance(self, test: Holdout) -> dict[str, float]:
         """Return coverage and mean set size."""
-        after = (test.kept.get(self) or self._judge(test))[0].after
+        after = (test.kept.get(self) or self._judge(test)).after
         return {name: after[name] for name in ("coverage", "set_size")}
 
     def page(self) -> list[Part]:
@@ -225,14 +219,14 @@ class PredictionSets(Artifact):
         """Return coverage overall and by class, site, group and size; set sizes; examples."""
         return judged_parts(self, test)
 
-    def judged(self, test: Holdout) -> tuple[SetEvaluation, NDArray[np.bool_]]:
-        """Return the evaluation on test rows, and their sets; computed once."""
+    def judged(self, test: Holdout) -> SetEvaluation:
+        """Return the evaluation on test rows; computed once."""
         if self not in test.kept:
             test.kept[self] = self._judge(test)
-        result: tuple[SetEvaluation, NDArray[np.bool_]] = test.kept[self]
+        result: SetEvaluation = test.kept[self]
         return result
 
-    def _judge(self, test: Holdout) -> tuple[SetEvaluation, NDArray[np.bool_]]:
+    def _judge(self, test: Holdout) -> SetEvaluation:
         parts: dict[str, Parts] = {}
         if test.owner is not None:
             parts["site"] = test.owner, test.names
@@ -244,7 +238,7 @@ class PredictionSets(Artifact):
                 groups = [names[k] for k in part.tolist()]
                 break
         sets = self.of_logits(test.logits, groups)
-        return judged(sets, test.labels, test.probs.argmax(axis=1), parts), sets
+        return judged(sets, test.labels, test.probs.argmax(axis=1), parts)
 
     # -- as an artifact -------------------------------------------------------------------
 

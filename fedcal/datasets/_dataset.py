@@ -36,9 +36,10 @@ def by_name(data: Any, first: str, keys: Collection[str] | None = None) -> dict[
     if isinstance(data, (tuple, list)) and len(data) == 2:
         return dict(zip((first, "labels"), data, strict=True))
     if not isinstance(data, Mapping):
+        frame = ", a data frame" * (first == "logits")
         raise InputError(
-            f"data in Python must be ({first}, labels), a data frame, or a mapping with the keys "
-            f"{first} and labels; got {type(data).__name__}"
+            f"data in Python must be ({first}, labels){frame}, or a mapping with the keys {first} "
+            f"and labels; got {type(data).__name__}"
         )
     for key in data if keys is not None else ():
         one_of("key", str(key)[:80], keys or ())

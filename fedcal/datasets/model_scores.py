@@ -7,6 +7,7 @@ names. Neither package is imported: a caller with such a model has imported its 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -19,7 +20,6 @@ from fedcal.core.numerics import KINDS, Floats, Integers, Kind, logits_of
 from fedcal.core.scores import as_array, check_scores, without_gradient
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._dataset import IDS, Dataset, by_name
-from fedcal.datasets._load import from_frame
 
 BATCH = 256
 """Rows in a batch of a torch model."""
@@ -43,11 +43,9 @@ def from_model(
         latter is run in batches on the device of its parameters, in evaluation mode and without
         gradients; its previous mode is restored.
     data
-        (rows, labels); a mapping with the keys rows, labels, client, subject, group, test_rows,
-        test_labels, test_client, test_group, name; or for a classifier that stores the names of
-        its columns a frame with these columns, and label, client, subject, group, split as in
-        `from_frame`. Rows are the model's input; a mapping of arrays is passed to a torch model
-        as keyword arguments.
+        (rows, labels), or a mapping with the keys rows, labels, client, subject, group, test_rows,
+        test_labels, test_client, test_group, name. Rows are the model's input, also a data frame;
+        a mapping of arrays is passed to a torch model as keyword arguments.
     classes, positive
         see `from_arrays`
 
@@ -60,29 +58,19 @@ def from_model(
     torch, name = sys.modules.get("torch"), type(model).__name__
     of_torch = torch is not None and isinstance(model, torch.nn.Module)
     own, names = (None, None) if of_torch else _classes(model)
-
-    def scored(rows: Any) -> Floats:
-        with blamed(f"the model {name}, on these rows,"):
-            if of_torch:
-                return outputs_of(model, lambda like: _batches(rows, like))
-            return scores_of(model, without_gradient(rows), "probs")
-
-    def columns(labels: Any) -> Any:
-        return labels if own is None else columns_of(own, as_array("labels", labels), len(own))
-
-    if hasattr(data, "columns") and hasattr(data, "to_numpy"):
-        rows, rest = _parted(model, data)
-        rest |= {"label": columns(rest["label"]), "probs": scored(rows).tolist()}
-        data_set = from_frame(type(data)(rest), name=f"scores of {name}")
-        return replace(data_set, class_names=names).in_order(classes, positive)
     arrays = {"name": f"scores of {name}", **by_name(data, "rows", _KEYS)}
     for key in ("rows", "labels"):
         needed(key, arrays.get(key), "a model scores rows with labels")
     for part in ("", "test_"):
         if (rows := arrays.pop(f"{part}rows", None)) is not None:
-            arrays[f"{part}{'logits' if of_torch else 'probs'}"] = scored(rows)
-        if (labels := arrays.get(f"{part}labels")) is not None:
-            arrays[f"{part}labels"] = columns(labels)
+            with blamed(f"the model {name}, on these rows,"):
+                if of_torch:
+                    arrays[f"{part}logits"] = outputs_of(model, partial(_batches, rows))
+                else:
+                    arrays[f"{part}probs"] = scores_of(model, without_gradient(rows), "probs")
+        labels = arrays.get(f"{part}labels")
+        if own is not None and labels is not None:
+            arrays[f"{part}labels"] = columns_of(own, as_array("labels", labels), len(own))
     if own is None:
         return from_arrays(**arrays, classes=classes, positive=positive)
     return replace(from_arrays(**arrays), class_names=names).in_order(classes, positive)
@@ -94,18 +82,6 @@ def _classes(model: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     classes = np.asarray(needed("classes_", getattr(model, "classes_", None), why))
     numbered = classes.dtype.kind != "b" and np.array_equal(classes, np.arange(len(classes)))
     return classes, None if numbered else class_names(classes.tolist(), len(classes))
-
-
-def _parted(model: Any, frame: Any) -> tuple[Any, dict[str, Any]]:
-    """Return a frame of the columns that a model was fitted on, and other columns by name."""
-    why = f"a {type(model).__name__} without it takes no frame; give (rows, labels)"
-    features = needed("feature_names_in_", getattr(model, "feature_names_in_", None), why)
-    there = [str(column) for column in frame.columns]
-    rest = {name: frame[name].to_numpy() for name in there if name not in features}
-    lacking = [name for name in features if name not in there]
-    if lacking := [*lacking, *{"label"}.difference(rest)]:
-        raise InputError(f"the frame lacks {first_names(lacking)}, beside what the model reads")
-    return frame[list(features)], rest
 
 
 def outputs_of(model: Any, batches: Callable[[Any], Iterable[tuple[int, Any]]]) -> Floats:

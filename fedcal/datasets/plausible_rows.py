@@ -6,7 +6,7 @@ screen, a researcher's test rows. They must never leave a site.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -27,30 +27,12 @@ _GAINED = 0.25
 """Least gain of recall to report: a weak model may be a little worse than chance at a site."""
 
 
-@dataclass(frozen=True)
-class RowCheck:
-    """Plausibility check of labelled rows.
-
-    Attributes
-    ----------
-    accuracy
-        fraction of the rows whose highest score is that of their label
-    guessing
-        accuracy of always naming the most frequent label
-    order
-        order of the columns of scores that fits the labels, if it clearly differs from theirs; else
-        None. Column order[j] holds the scores of class j
-    findings
-        sentences about what is probably wrong, without a full stop; mostly none
-    """
-
-    accuracy: float
-    guessing: float
-    order: tuple[int, ...] | None
-    findings: tuple[str, ...]
+Order: TypeAlias = tuple[int, ...] | None
 
 
-def check_rows(scores: Floats, labels: Integers, names: Sequence[str] | None = None) -> RowCheck:
+def check_rows(
+    scores: Floats, labels: Integers, names: Sequence[str] | None = None
+) -> tuple[list[str], Order]:
     """Look for scores whose columns are in another order than the classes, and for a single class.
 
     Parameters
@@ -64,64 +46,62 @@ def check_rows(scores: Floats, labels: Integers, names: Sequence[str] | None = N
 
     Returns
     -------
-    RowCheck
-        Two classes are in the wrong order if the AUC is below 0.4 by more than chance; more
-        classes, if with the columns in another order the recall of the moved classes is far higher.
+    findings
+        sentences about what is probably wrong, without a full stop; mostly none
+    order
+        order of the columns of scores that fits the labels, if it clearly differs from theirs; else
+        None. Column order[j] holds the scores of class j. Two classes are in the wrong order if the
+        AUC is below 0.4 by more than chance; more classes, if with the columns in another order the
+        recall of the moved classes is far higher.
     """
-    (n, c), shifted = scores.shape, False
-    right = float((scores.argmax(axis=1) == labels).mean())
+    n, c = scores.shape
     count = np.bincount(labels, minlength=c)
-    guessing = float(count.max() / n)
-    order: tuple[int, ...] | None = None
-    findings: list[str] = []
     if n < LEAST_ROWS:
-        return RowCheck(right, guessing, order, ())
+        return [], None
     if (count > 0).sum() == 1:
         one = called(names, int(count.argmax()))
-        findings.append(
-            f"all {n:,} rows have the same label, {one}: nothing can be learnt about the others"
-        )
-    elif c == 2:
+        words = f"all {n:,} rows have the same label, {one}: nothing can be learnt about the others"
+        return [words], None
+    if c == 2:
         auc, sure = _auc(scores[:, 1] - scores[:, 0], labels)
         if sure and auc < _LOW_AUC:
-            order = (1, 0)
-            findings.append(
+            words = (
                 f"the scores rank rows the wrong way round: rows of {called(names, 1)} have lower "
                 f"scores for it than the others (AUC {100 * auc:.0f} %; guessing: 50 %). Are the "
                 "two classes in the right order?"
             )
-    elif shifted := count[0] == 0 and _counted_from_1(scores, labels):
-        order = (c - 1, *range(c - 1))
+            return [words], (1, 0)
+        order = None
+    elif count[0] == 0 and _counted_from_1(scores, labels):
+        order, why = (c - 1, *range(c - 1)), _FROM_1
     else:
-        order = _better_order(scores, labels, count)
-    if c > 2 and order is not None:
+        order, why = _better_order(scores, labels, count), "Are the classes in the right order?"
+    if order is not None:
         moved = [j for j in range(c) if order[j] != j]
         some = "; ".join(f"{called(names, order[j])} for {called(names, j)}" for j in moved[:5])
-        findings.append(
-            f"the scores name {some}{'; ...' if len(moved) > 5 else ''}. "
-            + (_FROM_1 if shifted else "Are the classes in the right order?")
-        )
-    if not findings and (count[scores.argmax(axis=1)] == 0).mean() > 0.5:
-        findings.append(
+        return [f"the scores name {some}{'; ...' if len(moved) > 5 else ''}. {why}"], order
+    if (count[scores.argmax(axis=1)] == 0).mean() > 0.5:
+        words = (
             "most rows have their highest score for a class that no row belongs to: are these "
             "scores? Rows of features need the model that scores them (model=)"
         )
-    return RowCheck(right, guessing, order, tuple(findings))
+        return [words], None
+    return [], None
 
 
 def doubts_of(
     where: str, scores: Floats, labels: Integers, names: Sequence[str] | None
-) -> tuple[str, ...]:
+) -> list[str]:
     """Return the findings of `check_rows`.
 
     Raises InputError, without a number of rows, if more than two classes are in another order than
     the columns: what would be computed means nothing. (An AUC far below a half may be a model's own
     fault.)
     """
-    found = check_rows(scores, labels, names)
-    if found.order is not None and len(found.order) > 2:
-        raise InputError(f"{where}: {found.findings[0]}")
-    return found.findings
+    findings, order = check_rows(scores, labels, names)
+    if order is not None and len(order) > 2:
+        raise InputError(f"{where}: {findings[0]}")
+    return findings
 
 
 def _auc(score: Floats, labels: Integers) -> tuple[float, bool]:
@@ -145,7 +125,7 @@ def _counted_from_1(scores: Floats, labels: Integers) -> bool:
     return gain > max(_GAINED, math.sqrt(2 * _LOG_CHANCE / len(labels)))  # Hoeffding
 
 
-def _better_order(scores: Floats, labels: Integers, count: Integers) -> tuple[int, ...] | None:
+def _better_order(scores: Floats, labels: Integers, count: Integers) -> Order:
     """Return the order of the columns with the highest recall, if it is clearly better."""
     c, there = scores.shape[1], np.flatnonzero(count)  # other classes have no rows
     cells = np.bincount(labels * c + scores.argmax(axis=1), minlength=c * c).reshape(c, c)

@@ -1,40 +1,31 @@
 """Accuracy and calibration of models, from released counts of rows by score."""
 
 from fedcal.calibrators.score_map import calibrator_from
-from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.estimates import METRICS, compare, evaluate, evaluate_classes
-from fedcal.evaluation.estimators.calibration import CalibrationTest, cox, groups_test
+from fedcal.evaluation.estimators.calibration import CalibrationTest, cox
 from fedcal.evaluation.estimators.curves import (
     Curve,
     decision_curve,
-    precision_recall_curve,
     reliability,
     roc_curve,
     treat_all,
 )
 from fedcal.evaluation.histogram import Histogram, monotone_counts
 from fedcal.evaluation.intervals import Estimate
-from fedcal.evaluation.thresholds import Threshold, choose_threshold
 
 __all__ = [
     "METRICS",
     "CalibrationTest",
-    "Change",
     "Curve",
     "Estimate",
     "Histogram",
-    "Threshold",
     "calibrator_from",
-    "choose_threshold",
     "compare",
     "cox",
     "decision_curve",
-    "drift_between",
     "evaluate",
     "evaluate_classes",
-    "groups_test",
     "monotone_counts",
-    "precision_recall_curve",
     "reliability",
     "roc_curve",
     "treat_all",

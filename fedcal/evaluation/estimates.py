@@ -24,7 +24,7 @@ from fedcal.evaluation.intervals import Estimate, IntervalOptions, Metric, Span
 METRICS: dict[str, type[Metric]] = registry(
     *(metrics.Accuracy, metrics.Precision, metrics.Recall, metrics.Specificity),
     *(metrics.Prevalence, metrics.NetBenefit),
-    *(metrics.RocAuc, metrics.ConfidenceAuc, metrics.AveragePrecision),
+    *(metrics.RocAuc, metrics.ConfidenceAuc),
     *(metrics.Gap, metrics.Brier, metrics.ConfidenceBrier),
     *(metrics.LogLoss, metrics.LogLossCut),
     *(metrics.ConfidenceLogLoss, metrics.ConfidenceLogLossCut),
@@ -45,7 +45,6 @@ def evaluate(
     *,
     threshold: float = 0.5,
     level: float = 0.95,
-    rows: str = "new",
     only: Collection[str] = (),
 ) -> dict[str, Estimate]:
     """Return every metric of a histogram, with intervals.
@@ -65,9 +64,6 @@ def evaluate(
         predicted positive
     level
         confidence level of each interval alone
-    rows
-        population of the intervals: `new` rows like these, each drawn independently, or `these`
-        alone, where only noise and buckets make a value uncertain
     only
         names of the wanted metrics; none = all that the score has
 
@@ -76,7 +72,7 @@ def evaluate(
     dict[str, Estimate]
         by name of the metric
     """
-    asked = IntervalOptions(level, rows)
+    asked = IntervalOptions(level)
     for name in only:
         check_kept(name)
     metrics = metrics_of(score, threshold, {*only, *([Gap.name] if {*only} & {*ECES} else [])})
@@ -131,7 +127,7 @@ def _above_gap(ece: Estimate, gap: Estimate | None, hidden: bool) -> Estimate:
     return replace(ece, drowned=True) if hidden and ece.low <= 0 else ece
 
 
-def evaluate_classes(histograms: Sequence[Histogram], *, rows: str = "new") -> dict[str, Estimate]:
+def evaluate_classes(histograms: Sequence[Histogram]) -> dict[str, Estimate]:
     """Return the classwise ECE, the mean over classes of the ECE, by its name.
 
     A row is in the histogram of every class, so their sampling errors depend on one another in a
@@ -142,10 +138,8 @@ def evaluate_classes(histograms: Sequence[Histogram], *, rows: str = "new") -> d
     ----------
     histograms
         of class j: rows by the probability of j, with outcome 1 for the rows of class j
-    rows
-        as in `evaluate`
     """
-    ece, asked = ClasswiseEce(), IntervalOptions(rows=rows)
+    ece, asked = ClasswiseEce(), IntervalOptions()
     spans = [ece.span(h, replace(asked, what=f"class {j}")) for j, h in enumerate(histograms)]
     each = [(s.value, s.low, s.high, s.sampling) for s in spans]
     noise = math.hypot(*(s.noise for s in spans)) / len(spans)
@@ -163,7 +157,6 @@ def compare(
     agreement: Floats | None = None,
     agreement_noise: float = 0.0,
     threshold: float = 0.5,
-    rows: str = "new",
     only: Collection[str] = (),
 ) -> dict[str, Estimate]:
     """Return every metric of b less that of a, on the same rows.
@@ -179,7 +172,7 @@ def compare(
     ----------
     a, b
         rows by score and outcome; noise of the two independent
-    score, threshold, rows, only
+    score, threshold, only
         as in `evaluate`
     agreement
         (2, 2) rows by whether a is correct (0 = no) and whether b is
@@ -191,11 +184,11 @@ def compare(
     dict[str, Estimate]
         metric -> difference
     """
-    asked, metrics = IntervalOptions(rows=rows), metrics_of(score, threshold, only)
+    asked, metrics = IntervalOptions(), metrics_of(score, threshold, only)
     first, second = ({n: m.span(h, asked) for n, m in metrics.items()} for h in (a, b))
     one, two = (estimates_of(metrics, s, h, asked.level) for s, h in ((first, a), (second, b)))
     if agreement is not None:
-        one["accuracy"], two["accuracy"] = accuracies(agreement, agreement_noise, rows)
+        one["accuracy"], two["accuracy"] = accuracies(agreement, agreement_noise)
     differences = {}
     for name in [name for name in one if name in two]:
         metric, before, after = metrics[name], first[name], second[name]
@@ -210,12 +203,12 @@ def compare(
     return differences
 
 
-def accuracies(agreement: Floats, noise: float, rows: str) -> tuple[Estimate, Estimate]:
+def accuracies(agreement: Floats, noise: float) -> tuple[Estimate, Estimate]:
     """Return the accuracies of both views from the paired rows, so that all three agree."""
     accuracy, root = Accuracy(0.0), np.array([[noise * math.sqrt(2)]])  # of two cells each
     edges, cells = np.array([0.0, 1.0]), np.asarray(agreement, np.float64)
     each = (Histogram(edges, of.sum(axis=0)[:, None], root) for of in (cells.T, cells))
-    asked = IntervalOptions(rows=rows)
+    asked = IntervalOptions()
     first, second = (accuracy.estimate(accuracy.span(h, asked), asked.level, h) for h in each)
     return first, second
 
@@ -242,11 +235,11 @@ def _paired(agreement: Floats, noise: float, asked: IntervalOptions) -> Span:
     variance = noise**2 * np.array([2.0, 0.0, 4.0])
     moved = max(float(only_a + only_b), 0.0)
     difference = float(only_b - only_a)
-    if asked.rows == "new":  # of difference - t n; of few that moved two more (Agresti & Min 2005)
-        variance += [moved + 2 * (moved < intervals.FEW), difference, total]
+    # of difference - t n; of few that moved two more (Agresti & Min 2005)
+    variance += [moved + 2 * (moved < intervals.FEW), difference, total]
     low, high = intervals.fieller(difference, total, variance, asked.z, (-1.0, 1.0))
     value = difference / total
-    by_rows = math.sqrt(max(moved / total - value**2, 0.0) / total) * (asked.rows == "new")
+    by_rows = math.sqrt(max(moved / total - value**2, 0.0) / total)
     by_noise = noise * math.sqrt(2 + 4 * value**2) / total
     return Span(
         value, float(low), float(high), by_rows, by_noise, total > intervals.FIRM * 2 * noise

@@ -21,14 +21,6 @@ from fedcal.metrics.gap_change import GapChange, changes_record, gap_change, rej
 from fedcal.metrics.score_table import MOST_SUBJECT_ROWS
 from fedcal.units import UNITS
 
-Estimand = Literal["rows", "these"]
-
-ESTIMANDS: Mapping[Estimand, str] = {
-    "rows": "new rows of the same clients, independent of one another",
-    "these": "these rows",
-}
-"""Population of the intervals, in words."""
-
 Counted = Literal["rows", "subjects", "clients"]
 
 
@@ -68,11 +60,12 @@ class Weighting:
         """True if rows of one subject may count for less."""
         return self.subject_rows > 1
 
-    def intervals(self, estimand: Estimand) -> str:
-        """Return the population of the intervals, in words."""
-        if self.counted == "clients" and estimand == "rows":
+    @property
+    def intervals(self) -> str:
+        """Population of the intervals, in words."""
+        if self.counted == "clients":
             return "new clients like these"
-        return ESTIMANDS[estimand].replace("rows", self.counted)
+        return f"new {self.counted} of the same clients, independent of one another"
 
 
 ROWS = Weighting()
@@ -133,14 +126,10 @@ class Findings:
     cox
         view -> group of enough rows -> whether the view is calibrated there, in slope and in the
         large; {} as `tests`
-    estimand
-        population of the intervals
     excluded
         sources of error that no interval contains, in words
     weighting
         unit that counts once
-    single
-        view -> group -> p-value that it is calibrated in the large, corrected for their number
     """
 
     score: str
@@ -152,10 +141,8 @@ class Findings:
     groups: Mapping[str, Mapping[str, Metrics]]
     tests: Mapping[str, Mapping[str, CalibrationTest]]
     cox: Mapping[str, Mapping[str, CalibrationTest]] = field(default_factory=dict)
-    estimand: Estimand = "rows"
     excluded: tuple[str, ...] = ()
     weighting: Weighting = ROWS
-    single: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the keys that `result.json` gains."""
@@ -167,16 +154,14 @@ class Findings:
             "threshold": self.threshold,
             "level": self.level,
             "weighting": self.weighting.words,
-            "estimand": self.weighting.intervals(self.estimand),
+            "estimand": self.weighting.intervals,
             "intervals_exclude": list(self.excluded),
             "rows": counted if of_rows else dict.fromkeys(counted),
             "counted": {"of": self.weighting.counted, **counted},
         }
         record |= {KEYS[view]: _plain(metrics) for view, metrics in self.metrics.items()}
         for view, tests in self.tests.items():
-            made: dict[str, Any] = {name: _test(test) for name, test in tests.items()}
-            if view in self.single:
-                made["groups"]["by_group"] = dict(self.single[view])
+            made = {name: _test(test) for name, test in tests.items()}
             record.setdefault("tests", {})[KEYS[view]] = made
         if self.difference:
             record["metrics_difference"] = _plain(self.difference)
@@ -228,7 +213,6 @@ def findings(
     agreement: Floats | None = None,
     cell_std: float = 0.0,
     threshold: float = 0.5,
-    estimand: Estimand = "rows",
     excluded: tuple[str, ...] = (),
     weighting: Weighting = ROWS,
 ) -> Findings:
@@ -246,8 +230,6 @@ def findings(
         std of the noise of each of these
     threshold
         decision threshold, for the score `positive`
-    estimand
-        population of the intervals; see `fedcal.evaluation.findings`
     excluded
         sources of error that no interval contains, in words
     weighting
@@ -258,13 +240,12 @@ def findings(
     InputError
         If the threshold is not an edge of a bucket.
     """
-    rows = "these" if estimand == "these" else "new"
 
     def read(view: str, group: str, only: Collection[str] = ()) -> Metrics:
         parts = [h for (v, g, _), h in histograms.items() if (v, g) == (view, group)]
         if score == "classes":
-            return evaluate_classes(parts, rows=rows)
-        return evaluate(parts[0], score, threshold=threshold, only=only, rows=rows)
+            return evaluate_classes(parts)
+        return evaluate(parts[0], score, threshold=threshold, only=only)
 
     views = list(dict.fromkeys(view for view, _, _ in histograms))
     groups: dict[str, dict[str, Metrics]] = {}
@@ -277,22 +258,20 @@ def findings(
     for view in views:  # the second has the metrics of the first, of cut scores or not
         metrics[view] = read(view, "", metrics[views[0]] if metrics else ())
     difference: Metrics = {}
-    tests, single, cox_of = {}, dict[str, dict[str, float]](), {}
+    tests, cox_of = dict[str, dict[str, CalibrationTest]](), {}
     if score != "classes":
         whole = {view: histograms[view, "", ""] for view in views}
         tests = {view: {"cox": calibration.cox(h).bounded()} for view, h in whole.items()}
         if groups:
             for view in views:
-                gaps = {group: own[view]["gap"] for group, own in groups.items() if own}
-                tests[view]["groups"] = calibration.groups_test(gaps.values())
-                single[view] = calibration.single_groups(gaps)
-                cox_of[view] = {g: calibration.cox(histograms[view, g, ""]) for g in gaps}
+                shown = [group for group, own in groups.items() if own]
+                cox_of[view] = {g: calibration.cox(histograms[view, g, ""]) for g in shown}
                 tests[view]["groups_cox"] = calibration.together(cox_of[view].values())
         if len(views) == 2:
             at_half = agreement is not None and (threshold == 0.5 or score != "positive")
             pairs = np.asarray(agreement)[::-1].reshape(2, 2) if at_half else None
             if pairs is not None:  # all three accuracies from the same counts: they agree
-                both = accuracies(pairs, cell_std, rows)
+                both = accuracies(pairs, cell_std)
                 for view, accuracy in zip(views, both, strict=True):
                     metrics[view] = {**metrics[view], "accuracy": accuracy}
             first, second = whole.values()
@@ -303,7 +282,6 @@ def findings(
                 agreement=pairs,
                 agreement_noise=cell_std,
                 threshold=threshold,
-                rows=rows,
                 only=metrics[views[0]],
             )
     return Findings(
@@ -316,11 +294,14 @@ def findings(
         {g: {v: warned(own, excluded) for v, own in of.items()} for g, of in groups.items()},
         tests,
         cox_of,
-        estimand,
         excluded,
         weighting,
-        single,
     )
+
+
+def few(h: Histogram) -> bool:
+    """Return whether rows are too few for a result, by their noisy count."""
+    return bool(h.rows < max(FEWEST, FIRM * h.rows_std))
 
 
 def counted(histograms: Mapping[Key, Histogram], view: str, group: str) -> tuple[float, float]:

@@ -36,8 +36,6 @@ class Histogram:
     parted
         the same counts with each tail of the score in two nodes (see `has_nodes`), for metrics of
         its logarithm; None = not counted so
-    drawn
-        each row of a tail is in one of its nodes, drawn; else in both, by its share
 
     Raises
     ------
@@ -50,7 +48,6 @@ class Histogram:
     root: Floats
     law: NoiseLaw = field(default_factory=NoiseLaw)
     parted: Histogram | None = None
-    drawn: bool = False
 
     def __post_init__(self) -> None:
         edges = array("edges", self.edges, (None,))
@@ -86,14 +83,6 @@ class Histogram:
     def nodes(self) -> list[int]:
         """Places of the nodes of both tails: outer, inner, inner, outer; [] = there are none."""
         return [0, 1, -2, -1] if has_nodes(self.edges) else []
-
-    def drawn_variance(self, weights: Floats) -> float:
-        """Return the variance of `sum(weights * counts)` by the draw of rows' nodes."""
-        if not (self.nodes and self.drawn):
-            return 0.0
-        outer, inner = (np.maximum(self.counts[:, k], 0.0) for k in ([0, -1], [1, -2]))
-        change = weights[:, [0, -1]] - weights[:, [1, -2]]
-        return float((change**2 * outer * inner / np.maximum(outer + inner, 1e-9)).sum())
 
     @property
     def buckets(self) -> int:

@@ -1,8 +1,9 @@
 """Intervals of metrics read from noisy counts: sampling, noise of the release, and buckets.
 
-Two sources are random and enter as variances: which rows there are (sampling), and the noise that
-privacy added. The third, that a score's place in its bucket is unknown, is not random but
-a bound, and is added to both ends.
+They are for new rows like those that were counted, each drawn by itself. Two sources are random
+and enter as variances: which rows there are (sampling), and the noise that privacy added. The
+third, that a score's place in its bucket is unknown, is not random but a bound, and is added to
+both ends.
 
 A ratio top / bottom of estimates is not covered by its delta method when the bottom is uncertain.
 Its interval inverts a test instead (Fieller 1954): all t for which top - t * bottom, which has
@@ -17,12 +18,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedcal.core.checks import fraction, one_of
+from fedcal.core.checks import fraction
 from fedcal.core.numerics import Floats
 from fedcal.evaluation.histogram import Histogram
 
@@ -37,9 +38,6 @@ def beyond(excluded: Sequence[str]) -> str:
     """Return a sentence on errors outside all intervals, after a space; "" if there are none."""
     return f" No interval contains {' or '.join(excluded)}." if excluded else ""
 
-
-Rows = Literal["new", "these"]
-"""Population of an interval: new rows like these, or only the rows that were counted."""
 
 FIRM = 3.0
 """Noise standard deviations that a denominator must lie above 0."""
@@ -183,7 +181,6 @@ def of_share(
     bottom: ArrayLike,
     noise: Floats,
     z: float,
-    rows: str,
     trials: ArrayLike | None = None,
     unit: float = 1.0,
 ) -> tuple[Floats, Floats]:
@@ -197,17 +194,12 @@ def of_share(
         as in `fieller`
     noise
         (3, ...) coefficients of the noise's variance
-    rows
-        `new` or `these`
     trials
         None = the bottom
     unit
         addition of one row to the top
     """
-    check_rows(rows)
     x, y = np.asarray(top, np.float64), np.asarray(bottom, np.float64)
-    if rows != "new":
-        return fieller(x, y, noise, z)
     of = np.asarray(y if trials is None else trials, np.float64)
     variance = noise + np.stack([np.zeros_like(of), -of / 2, -of])
     half = np.where(np.minimum(x, y - x) < FEW, unit / 2, 0.0)
@@ -230,11 +222,6 @@ def warned(estimates: Mapping[str, Estimate], excluded: Sequence[str]) -> dict[s
         name: replace(e, warning="; ".join(filter(None, (clipped, e.warning))))
         for name, e in estimates.items()
     }
-
-
-def check_rows(rows: str) -> None:
-    """Raise InputError for anything but `new` and `these`."""
-    one_of("rows", rows, get_args(Rows))
 
 
 def normal_quantile(level: float) -> float:
@@ -268,26 +255,21 @@ class IntervalOptions:
     ----------
     level
         confidence level of the interval alone
-    rows
-        `new` rows like these, each drawn independently, or `these` alone, where only noise and
-        buckets make a value uncertain
     seed, what
         random seed and name of simulated noise; the same two give the same bits
 
     Raises
     ------
     InputError
-        If the level is not in (0, 1), or `rows` is another word.
+        If the level is not in (0, 1).
     """
 
     level: float = 0.95
-    rows: str = "new"
     seed: int = 0
     what: str = ""
 
     def __post_init__(self) -> None:
         normal_quantile(self.level)
-        check_rows(self.rows)
 
     @property
     def z(self) -> float:
@@ -311,10 +293,6 @@ class Metric(ABC):
         scores that have it, of `positive` and `confidence`
     in_groups
         whether it is reported for each group of rows as well
-    of_choice
-        whether a chosen threshold comes with it
-    at_threshold
-        whether it depends on the threshold
     cut
         name of the metric of scores cut at 1e-4 that stands for this one of their logarithms where
         tails were not counted in nodes, or noise hides them; "" = there is none
@@ -328,8 +306,6 @@ class Metric(ABC):
     scale: ClassVar[float] = 1.0
     scores: ClassVar[tuple[str, ...]] = ("positive", "confidence")
     in_groups: ClassVar[bool] = False
-    of_choice: ClassVar[bool] = False
-    at_threshold: ClassVar[bool] = False
     cut: ClassVar[str] = ""
     threshold: float = 0.5
 

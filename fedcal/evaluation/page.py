@@ -1,6 +1,6 @@
-"""ROC, precision-recall, reliability and decision curves of a release, as parts of a page.
+"""A release as tables and figures, the report for validators: metrics, curves, groups.
 
-A release as tables and figures: the report for validators.
+Tables are made from what `result.json` holds, so that terminal and report agree.
 """
 
 import math
@@ -15,9 +15,10 @@ from fedcal.core.naming import called
 from fedcal.core.pages import Curve, Intervals, Part, Point, Table
 from fedcal.evaluation.estimators import curves
 from fedcal.evaluation.estimators.calibration import ECES, FAR_TAIL
-from fedcal.evaluation.findings import Findings, Key, counted
+from fedcal.evaluation.findings import KEYS, Findings, Key, Metrics, counted
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import HIDES, Estimate, beyond
+from fedcal.metrics.gap_change import ERROR, LEAST
 from fedcal.metrics.names import MORE, ON_DEMAND, decimals, heading, named, scaled, shown
 
 
@@ -43,10 +44,6 @@ Lines = tuple[tuple[Point, ...], tuple[Point, ...]]
 
 
 _DIAGONAL: tuple[Point, ...] = ((0.0, 0.0), (1.0, 1.0))
-_CURVES: tuple[tuple[str, tuple[str, str], Any, dict[str, tuple[Point, ...]]], ...] = (
-    ("ROC", ("false positive rate", "true positive rate"), curves.roc_curve, {"chance": _DIAGONAL}),
-    ("Precision and recall", ("recall", "precision"), curves.precision_recall_curve, {}),
-)
 
 
 def curve_parts(
@@ -60,9 +57,10 @@ def curve_parts(
         first = [(part, h) for (view, part), h in whole.items() if view == next(iter(whole))[0]]
         series = {called(names, int(part)): h for part, h in first[:MOST_CLASSES]}
     parts: list[Part | None] = []
-    for title, axes, curve, references in _CURVES if findings.score != "confidence" else ():
-        lines = {name: _lines(curve(h, level=level)) for name, h in series.items()}
-        parts.append(_part(title, axes, lines, references))
+    if findings.score != "confidence":
+        lines = {name: _lines(curves.roc_curve(h, level=level)) for name, h in series.items()}
+        axes = "false positive rate", "true positive rate"
+        parts.append(_part("ROC", axes, lines, {"chance": _DIAGONAL}))
     parts.append(reliability_part("Reliability", series, findings.score, level))
     if findings.score == "positive":
         parts.append(_decisions(series, level))
@@ -127,6 +125,12 @@ def _decisions(series: Mapping[str, Histogram], level: float) -> Curve | None:
     )
 
 
+MOST_CURVES = 12
+"""Groups whose curve is drawn: those whose test has the smallest p-values."""
+
+MOST_ROWS = 20
+"""Groups in a table of changes: those that got worse most surely."""
+
 MOST_GROUPS = 60
 """Groups in a figure; of more, those whose score and outcome differ most."""
 
@@ -161,7 +165,7 @@ def parts(
     shown_parts += [_tests(findings, views)] if findings.tests else []
     shown_parts += curve_parts(findings, histograms, names)
     rows = {group: counted(histograms, views[0], group)[0] for group in findings.groups}
-    return shown_parts + (_groups(findings, views, rows) if rows else [])
+    return shown_parts + (_groups(findings, histograms, rows) if rows else [])
 
 
 def _of(view: str, views: Sequence[str]) -> str:
@@ -224,7 +228,7 @@ def _summary(
     note = (
         (f"Hidden by noise: {'; '.join(unknown)}. " if unknown else "")
         + _ABOUT.get(findings.score, "").format(called(names, 1))
-        + f"{of.words.capitalize()}. Intervals are for {of.intervals(findings.estimand)}. "
+        + f"{of.words.capitalize()}. Intervals are for {of.intervals}. "
         f"{counted_rows}. Half-widths of an interval by cause: sampling of {of.counted}, the noise "
         "of the release, and buckets of the score; the first two add in quadrature, the last "
         f"linearly.{beyond(findings.excluded)}"
@@ -289,12 +293,11 @@ def _tests(findings: Findings, views: Sequence[str]) -> Table:
 
 _TESTS = {
     "cox": "slope 1 and intercept 0",
-    "groups": "all groups at once",
-    "groups_cox": "all groups at once, slope too",
+    "groups_cox": "all groups at once",
 }
 
 
-_OF_GROUPS = ("accuracy", "gap", "roc_auc", "confidence_auc")
+_OF_GROUPS = ("accuracy", "gap", "roc_auc", "confidence_auc", "calibration_slope")
 """Columns of the table of groups."""
 
 _CHARTS = {"accuracy": "Accuracy by group", "gap": "Calibration in the large by group"}
@@ -303,39 +306,74 @@ _RATES = ("prevalence", "recall", "specificity", "precision")
 """Columns of a second table: errors of a model at the threshold."""
 
 
-def _groups(findings: Findings, views: Sequence[str], rows: Mapping[str, float]) -> list[Part]:
-    """Return accuracy and calibration in the large of every group, and a table of both."""
-    known = [set(own[views[0]]) for own in findings.groups.values() if own]
+def _groups(
+    findings: Findings, histograms: Mapping[Key, Histogram], rows: Mapping[str, float]
+) -> list[Part]:
+    """Return charts of accuracy and calibration in the large, tables, changes, and curves."""
+    views = names_of(findings.metrics)
+    first = next(iter(views))
+    known = [
+        {metric.removesuffix("_cut") for metric in own[first]}
+        for own in findings.groups.values()
+        if own
+    ]
     there = set.intersection(*known) if known else set()
     missing = [group for group, own in findings.groups.items() if not own]
     note = f"Too few rows for any result: {', '.join(missing)}." if missing else ""
     charts: list[Part] = [
-        _forest(findings, views, metric, title, note)
+        _forest(findings, list(views), metric, title, note)
         for metric, title in _CHARTS.items()
         if metric in there
     ]
+    made = findings.to_json()
+    sure = made.get("groups_calibration", {})
 
-    def table(title: str, metrics: Sequence[str], p_values: Sequence[str], about: str) -> Table:
+    def test(view: str, group: str) -> str:
+        if group not in findings.cox[view]:
+            return ""
+        bad = group in sure[KEYS[view]]["not_calibrated"]
+        return p_shown(findings.cox[view][group].p_value, FAR_TAIL) + ": not calibrated" * bad
+
+    def table(title: str, metrics: Sequence[str], tested: Sequence[str], about: str) -> Table:
         pairs = [(metric, view) for metric in metrics for view in views]
         lines = []
         for group, own in findings.groups.items():
-            entries = [whole(m, own[view][m]) if own else "" for m, view in pairs]
-            sure = [findings.single[view].get(group, math.nan) for view in p_values]
+            entries = [_entry(m, own[view]) if own else "" for m, view in pairs]
             size = f"{rows[group]:,.0f}" if own else "too few"
-            lines.append((group, size, *entries, *(p_shown(p, FAR_TAIL) for p in sure)))
-        columns = [heading(m, findings.score) + _of(view, views) for m, view in pairs]
-        columns += ["calibrated: p-value" + _of(view, views) for view in p_values]
+            lines.append((group, size, *entries, *(test(view, group) for view in tested)))
+        columns = [heading(m, findings.score) + _of(view, list(views)) for m, view in pairs]
+        columns += ["calibrated: p-value" + _of(view, list(views)) for view in tested]
         noun = findings.weighting.counted
         return Table(title, ("group", noun, *columns), tuple(lines), about.strip())
 
-    holm = "Each group's p-value is corrected for their number (Holm 1979)."
-    about = f"{note} {holm}" if findings.single else note
     main = [metric for metric in _OF_GROUPS if metric in there]
-    tables = [table("Groups", main, list(findings.single), about)]
+    about = f"{note} {_ABOUT_TEST * bool(findings.cox)}"
+    tables: list[Part] = [table("Groups", main, list(findings.cox), about)]
     if set(_RATES) <= there:
         title = f"Groups: errors at threshold {findings.threshold:g}"
         tables.append(table(title, _RATES, (), note))
-    return [*charts, *tables]
+    if sure and "groups_change" in made:
+        tables.append(change_table(made["groups_change"], "group", tuple(views.values())))
+    tests = findings.cox.get(first, {})
+    curved: list[Part | None] = []
+    for group in sorted(tests, key=lambda group: tests[group].p_value)[:MOST_CURVES]:
+        series = {name: histograms[view, group, ""] for view, name in views.items()}
+        title = f"Reliability, {group}"
+        curved.append(reliability_part(title, series, findings.score, findings.level))
+    return [*charts, *tables, *(part for part in curved if part is not None)]
+
+
+_ABOUT_TEST = (
+    "A slope below 1 says that scores are too extreme, above 1 that they are too moderate. The "
+    "p-value is that of Cox's joint test, which detects a wrong slope even if the mean gap is 0; "
+    '"not calibrated" are groups that it rejects, with a probability of '
+    f"{100 * ERROR:g} % that any group is named by chance (Holm)."
+)
+
+
+def _entry(metric: str, own: Metrics) -> str:
+    name = metric if metric in own else f"{metric}_cut"
+    return whole(name, own[name])
 
 
 def _forest(
@@ -367,3 +405,29 @@ def _forest(
         of = of.removeprefix(" rate")
         axis, note = f"{axis}, %", f"Predicted and observed rates are those{of}. {note}"
     return Intervals(title, axis, series, references, note.strip())
+
+
+_OF = {"positive": "positive class", "confidence": "predicted class"}
+
+
+def change_table(
+    change: Mapping[str, Any], noun: str, names: Sequence[str] = ("before", "after")
+) -> Table:
+    """Return the table of gaps before and after, from `gap_change.changes_record`."""
+    sites = change["sites"]
+    selected = sorted(sites, key=lambda s: (sites[s]["p_worse"], -abs(sites[s]["after"])))
+    verdicts = dict.fromkeys(change["worse"], "worse") | dict.fromkeys(change["better"], "better")
+    rows = [
+        (name, *(f"{100 * site[k]:z.1f}" for k in ("before", "after")), verdicts.get(name, ""))
+        for name, site in sites.items()
+        if name in selected[:MOST_ROWS]
+    ]
+    note = (
+        f"Mean score minus mean outcome, for the {_OF[change['score']]}. A gap is worse or better "
+        f"if its size changed by at least {100 * LEAST:g} points and by more than chance "
+        f"({100 * ERROR:g} % over all {noun}s together, Holm)."
+    )
+    if len(rows) < len(sites):
+        note += f" Shown are the {len(rows)} of {len(sites)} {noun}s with the clearest growth."
+    columns = (noun, *(f"gap {name}, points" for name in names), "")
+    return Table(f"Gap of each {noun}, {' and '.join(names)}", columns, tuple(rows), note)

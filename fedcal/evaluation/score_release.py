@@ -18,15 +18,13 @@ from fedcal.core.naming import listed
 from fedcal.core.numerics import KINDS, Floats, Kind
 from fedcal.core.pages import Part
 from fedcal.evaluation import findings
-from fedcal.evaluation.by_group import group_parts
-from fedcal.evaluation.findings import Counted, Estimand, Findings, Key
+from fedcal.evaluation.findings import Counted, Findings, Key
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.page import parts
 from fedcal.evaluation.sites import effects
 from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.score_table import ScoreTable
 from fedcal.storage.artifact import Artifact
-from fedcal.units import Example
 
 _ALL = ""
 
@@ -57,8 +55,6 @@ class ScoreRelease(Artifact):
         privacy statement, in sentences, for later readers of the file
     threshold
         default threshold: rows with a score from here on (at 1/2: above it) are predicted positive
-    estimand
-        population of the intervals; see `fedcal.evaluation.findings`
     excluded
         sources of error that no interval contains, in words
     input
@@ -80,7 +76,6 @@ class ScoreRelease(Artifact):
     law: NoiseLaw = field(default_factory=NoiseLaw)
     privacy: tuple[str, ...] = ()
     threshold: float = 0.5
-    estimand: Estimand = "rows"
     excluded: tuple[str, ...] = ()
     input: Kind = "logits"
     exact: bool = False
@@ -118,9 +113,7 @@ class ScoreRelease(Artifact):
         if confusion:  # of an earlier version: cells of predicted class and label, not read
             start, views = math.prod(question.shape), len(question.view_names)
             counts = np.delete(counts, slice(start, start + views * classes**2))
-        taken, estimand = json.loads(str(arrays["taken"])), str(arrays["estimand"])
-        if estimand == "clients":  # of an earlier version: these counts, with other intervals
-            estimand = "rows"
+        taken = json.loads(str(arrays["taken"]))
         return cls(
             question,
             counts,
@@ -128,7 +121,6 @@ class ScoreRelease(Artifact):
             NoiseLaw.read(str(arrays["law"])),
             _texts(arrays["privacy"]),
             float(arrays["threshold"]),
-            one_of("estimand", estimand, findings.ESTIMANDS),
             _texts(arrays["excluded"]),
             one_of("input", str(arrays["input"]), KINDS),
             bool(arrays["exact"]),
@@ -173,13 +165,12 @@ class ScoreRelease(Artifact):
             agreement=self.agreement,
             cell_std=self.cell_std,
             threshold=at,
-            estimand=self.estimand,
             excluded=self.excluded,
             weighting=self.weighting,
         )
         if self.known:
             return result
-        return replace(result, rows=(math.nan, math.nan), tests={}, single={})
+        return replace(result, rows=(math.nan, math.nan), tests={}, cox={})
 
     @cached_property
     def found(self) -> Findings:
@@ -208,9 +199,7 @@ class ScoreRelease(Artifact):
     def page(self) -> list[Part]:
         """Return tables and figures of metrics, curves and groups."""
         shown = parts(self.found, self.histograms, self.class_names)
-        shown += group_parts(self.found, self.histograms)
-        tables = (effects.next_site_table, effects.spread_table)
-        return [*shown, *(table(self._next_site) for table in tables if self._next_site)]
+        return shown + ([effects.next_site_table(self._next_site)] if self._next_site else [])
 
     # -- what is read from it -------------------------------------------------------------
 
@@ -235,8 +224,7 @@ class ScoreRelease(Artifact):
         return histograms
 
     def _histogram(self, counts: Floats, root: Floats, law: NoiseLaw) -> Histogram:
-        edges, drawn = self.question.bucket_edges, self.unit == Example.name
-        return Histogram(edges, counts, root, law, drawn=drawn).joined()
+        return Histogram(self.question.bucket_edges, counts, root, law).joined()
 
     @property
     def by_site(self) -> tuple[Floats, Floats]:
@@ -289,7 +277,7 @@ def _texts(listed: NDArray[Any]) -> tuple[str, ...]:
     return tuple(map(str, json.loads(str(listed))))
 
 
-_PLAIN = ("std", "threshold", "estimand", "input", "exact", "known", "counted")
+_PLAIN = ("std", "threshold", "input", "exact", "known", "counted")
 """Fields that are stored as they are."""
 
 _NOT_KEPT = ("edges", "reference", "gain", "pad", "seed")

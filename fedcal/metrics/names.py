@@ -83,7 +83,6 @@ METRICS: dict[str, Named] = {
     "net_benefit": Named("net benefit", higher=True),
     "roc_auc": Named("ROC AUC", higher=True),
     "confidence_auc": Named("ROC AUC of confidence", higher=True, short="confidence AUC"),
-    "average_precision": Named("average precision", higher=True),
     "gap": Named("mean predicted minus observed rate", percent=True),
     "confidence_brier": Named("Brier score of the confidence"),
     "log_loss": Named("log loss of {positive}"),
@@ -111,7 +110,7 @@ TEST_ROWS = tuple(METRICS)[:5]
 """Metrics of rows that are there one by one."""
 
 ON_DEMAND = (
-    *("precision", "recall", "specificity", "prevalence", "net_benefit", "average_precision"),
+    *("precision", "recall", "specificity", "prevalence", "net_benefit"),
     *("calibration_slope", "calibration_slope_cut"),
     *("calibration_intercept", "calibration_intercept_cut"),
 )

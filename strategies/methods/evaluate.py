@@ -5,34 +5,25 @@ classifier follow from the histograms of its scores on positive and on negative 
 the partition. Encodings for Gaussian noise, residual queries and groups are ours.
 """
 
-import json
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcal.calibrators.base import text_of
 from fedcal.clients.questions.scores import ScoreCounts
-from fedcal.clients.questions.search import MeanGaps
-from fedcal.core import checks, fields, pages
+from fedcal.core import checks, fields
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import override
-from fedcal.evaluation import findings, histogram, intervals, score_release
-from fedcal.evaluation.estimators.metrics import Accuracy, edge_index
-from fedcal.evaluation.intervals import Estimate
-from fedcal.evaluation.page import texts
-from fedcal.mechanisms import Exponential, Laplace, Mechanism
-from fedcal.metrics import binning, names, score_table
-from fedcal.privacy import AUTO, Federation, Plan, Query, Question, Range, Release
-from fedcal.storage.artifact import Artifact
+from fedcal.evaluation import findings, histogram, score_release
+from fedcal.evaluation.estimators.metrics import edge_index
+from fedcal.metrics import binning, score_table
+from fedcal.privacy import AUTO, Federation, Plan, Query, Question, Release
 from fedcal.strategies import base
 from fedcal.strategies.base import FederatedStrategy, Names, Positive, Settings
 from fedcal.strategies.methods.counting import choose_counting, encodes, excluded
-from fedcal.strategies.methods.search import root_posterior
 
 Edges = Literal["fine-tails", "equal-width", "equi-depth"]
 
@@ -43,7 +34,6 @@ BUCKETS = 240
 class EvaluationSettings(Settings):
     """Settings of an evaluation, independent of how counts are collected; see `FedEvaluate`."""
 
-    only: str = ""
     score: str = ""
     bins: Annotated[int, base.integer(2)] = BUCKETS
     edges: Edges = "fine-tails"
@@ -56,7 +46,6 @@ class EvaluationSettings(Settings):
     within: Names = ()
     cuts: base.Numbers = ()
     threshold: fields.Finite = 0.5
-    estimand: findings.Estimand = "rows"
     rows_per_client: Positive | None = None
     rows_per_subject: base.Count | None = None
 
@@ -89,7 +78,6 @@ class EvaluationSettings(Settings):
 
     def check(self) -> None:
         """InputError for settings that do not go together."""
-        self.unused("FedAccuracy asks for one metric", "only")
         if self.cuts:
             self.unused("cuts are the edges of the buckets", "edges", "bins")
         if self.other:
@@ -139,8 +127,6 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
     ----------
     federation
         public facts and budget
-    only
-        "accuracy": this metric for the whole budget (`FedAccuracy`); "" = all
     score
         see `fedcal.metrics.binning`; "" = positive for two classes, else confidence
     bins
@@ -166,8 +152,6 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
         scores between buckets, increasing, in place of `bins` and `edges`
     threshold
         an edge: a row is predicted positive from this score on (score `positive`)
-    estimand
-        what intervals are for: new "rows" like these, each drawn by itself, or "these" rows
     rows_per_client
         m, the public nominal number of rows of a client; needed with privacy for unit `user`
     rows_per_subject
@@ -181,7 +165,6 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
         {"bins": 12},
         {"bins": 8, "edges": "equi-depth"},
         {"cuts": (0.1, 0.5, 0.9)},
-        {"bins": 8, "estimand": "these"},
     )
 
     def prepare(self) -> Plan:
@@ -200,18 +183,7 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
 
     @classmethod
     @override
-    def of(cls, settings: Mapping[str, Any]) -> Callable[..., Any]:
-        if not (only := settings.get("only")):
-            return cls
-        checks.check_kept(str(only))
-        checks.one_of("only", only, (Accuracy.name,))
-        return FedAccuracy
-
-    @classmethod
-    @override
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
-        if settings.get("only"):
-            return FedAccuracy.needs_rows(federation, settings)
         return not encodes(federation) and super().needs_rows(federation, settings)
 
     def query(self, round_number: int) -> Query | None:
@@ -240,245 +212,8 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
         return replace(
             self._read,
             threshold=self.threshold,
-            estimand=self.estimand,
             unit=self.plan.unit if self.plan.private else "",
             counted=self._counted,
             excluded=excluded(self.plan),
             exact=not self.plan.private,
         )
-
-
-LEVEL = 0.95
-"""Of the intervals."""
-
-_TAILS = math.log(1.0 / (1.0 - LEVEL)) / math.sqrt(2.0)
-"""Quantile of Laplace noise in standard deviations; a normal one has less, 1.96."""
-
-POINTS = 1001
-"""Candidates of a draw, in [0, 1]."""
-
-ASKED = 5
-"""Rounds where no candidate is drawn: each asks at one candidate."""
-
-_STRETCH = 3.0
-"""Units of `root_posterior`, which is made for logarithms, in one unit of a share."""
-
-How = Literal["exact", "draw", "rounds"]
-"""The sums at 0 and 1, without noise; an index of `POINTS` candidates, drawn by the exponential
-mechanism; or a sum with noise at one candidate in each of `ASKED` rounds, at the mean of what the
-last ones leave (`root_posterior`)."""
-
-
-def draw_std(scale: float, diameter: int, epsilon: float, rows: float) -> float:
-    """Std of a candidate that the exponential mechanism draws, where no client is clipped.
-
-    The sums fall by `rows` per unit of a, so that the draw is Laplace's around the crossing, with
-    scale 2 C / (epsilon rows).
-
-    Parameters
-    ----------
-    scale
-        C, what a client may add to a sum
-    diameter
-        how many times that a neighbour may change it by
-    """
-    return math.sqrt(2.0) * 2.0 * scale * diameter / (epsilon * rows)
-
-
-_NUMBERS = ("value", "low", "high", "sampling", "noise", "binning")
-
-UNKNOWN = Estimate(float("nan"), 0.0, 1.0, float("nan"), float("nan"), 0.0, True)
-"""Before anything was released."""
-
-
-@dataclass(frozen=True)
-class SingleMetric(Artifact):
-    """One metric of the clients' rows, with its interval for new rows like these.
-
-    Attributes
-    ----------
-    name
-        name of the metric
-    estimate
-        its estimate
-    excluded
-        sources of error that the interval does not contain, in words
-    counted
-        see `Weighting`
-    """
-
-    form = "metric"
-    noun = "metric"
-
-    name: str
-    estimate: Estimate
-    excluded: tuple[str, ...] = ()
-    counted: findings.Counted = "rows"
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Name, numbers, and whether the noise drowns it."""
-        return {
-            "name": np.array(self.name),
-            "numbers": np.array([getattr(self.estimate, n) for n in _NUMBERS]),
-            "drowned": np.array(self.estimate.drowned),
-            "warning": np.array(self.estimate.warning),
-            "excluded": np.array(json.dumps(self.excluded)),
-            "counted": np.array(self.counted),
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the metric from the arrays of `arrays`."""
-        numbers = dict(zip(_NUMBERS, arrays["numbers"].astype(float).tolist(), strict=True))
-        warning, drowned = str(arrays["warning"]), bool(arrays["drowned"])
-        estimate = Estimate(**numbers, drowned=drowned, warning=warning)
-        excluded = json.loads(str(arrays["excluded"]))
-        counted = checks.one_of("counted", str(arrays["counted"]), get_args(findings.Counted))
-        return cls(str(arrays["name"]), estimate, tuple(map(str, excluded)), counted)
-
-    def results(self) -> dict[str, Any]:
-        """Return the metric, the population of its interval and the errors that it excludes."""
-        return {
-            "weighting": findings.Weighting(self.counted).words,
-            "estimand": findings.Weighting(self.counted).intervals("rows"),
-            "intervals_exclude": list(self.excluded),
-            "metrics": {self.name: self.estimate.to_json()},
-        }
-
-    def page(self) -> list[Any]:
-        """Return a table with one row."""
-        row = (names.heading(self.name), *texts(self.name, self.estimate))
-        what = findings.Weighting(self.counted)
-        note = f"Interval: the noise of the release and sampling of {what.counted}."
-        note += intervals.beyond(self.excluded)
-        title = f"Metric: {what.head}"
-        return [pages.Table(title, ("metric", "value", "95 % interval"), (row,), note)]
-
-
-class FedAccuracy(FederatedStrategy):
-    """Accuracy, asked alone (ours): the share of rows whose largest probability is the label's.
-
-    Each client answers by how many rows its correct predictions differ from the share a of its
-    rows: a residual, of about the root of its number of rows, not the number itself. Of all
-    clients together the residual crosses zero at the accuracy of the pooled rows; how many there
-    are need not be known.
-
-    Trust `central`: a is drawn from 1,001 candidates in [0, 1] by the exponential mechanism, with
-    probability ~ `exp(-epsilon |S(a)| / (2 C))` (Asi & Duchi 2020). Under the others, and where the
-    user names a mechanism that adds noise: five rounds, in each a noisy residual at one a.
-
-    Root mean square error in points against the exact pooled accuracy; epsilon = 1, unit user,
-    central trust, 100 clients of 50 rows, 200 seeds. "Counts" are of correct and of wrong rows,
-    clipped to m; "mean" is that of the clients' accuracies, which nothing protects:
-
-    =================  ==========  =========  ======  ====
-    data               partition   this       counts  mean
-    =================  ==========  =========  ======  ====
-    resnet110-cifar10  iid         0.28       1.30    0.05
-    resnet110-cifar10  Dir 1       0.27       1.51    0.12
-    resnet110-cifar10  Dir 0.1     0.34       2.11    0.59
-    imdb-binary        iid         0.29       1.38    0.07
-    imdb-binary        Dir 1       0.31       1.58    0.41
-    imdb-binary        Dir 0.1     0.42       3.30    1.58
-    game-forecasts     iid         0.36       1.04    0.10
-    game-forecasts     Dir 1       0.94       1.41    1.07
-    game-forecasts     Dir 0.1     4.24       3.54    3.08
-    =================  ==========  =========  ======  ====
-
-    Under trust `distributed` it is 0.45, 0.56 and 0.72 in the first three lines (60 seeds).
-
-    Where clients differ much (game-forecasts by labels: its accuracy is another one for each label)
-    clipping biases it, and the interval does not hold that: it held the exact value in 26 % of the
-    runs of the last line, in 87 % of the one before, in at least 97 % of all others.
-
-    Privacy: as the plan says; delta = 0. Unit "user": each residual of a client is clipped to +-C,
-    C = max(0.7 sqrt(m), 1) rows, or wider, up to noise of 0.1 points; unit "example": a row adds at
-    most 1.
-
-    Parameters
-    ----------
-    federation
-        public facts and budget
-    rows_per_client
-        m, the public nominal number of rows of a client; needed with privacy, for the clip and
-        for the interval
-    """
-
-    name, family = "evaluate", "evaluate"
-    rows_per_client: Positive | None = None
-
-    @classmethod
-    def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
-        """Return True with privacy, in any unit: an interval needs a number of rows."""
-        return federation.private
-
-    def __init__(
-        self, federation: Federation, *, only: str = Accuracy.name, **settings: Any
-    ) -> None:
-        named = {"rows_per_client", "ledger", "secure_aggregation"}
-        checks.unused(f"{only} is asked alone", **{k: settings[k] for k in settings.keys() - named})
-        super().__init__(federation, **settings)
-
-    def prepare(self) -> Plan:
-        """Return the plan of one draw, or of rounds with a noisy residual each."""
-        private, rows = self.federation.private, 1.0
-        self._how: How = "rounds" if private else "exact"
-        if private and self.draws_index:
-            self._how = "draw"
-        rounds = ASKED if self._how == "rounds" else 1
-        self.check_rounds(rounds, f" --only {Accuracy.name}")
-        if private:  # else nothing is made of them
-            rows = self.nominal_rows(f"{self.name} with privacy")
-        self._rows = rows * self.federation.clients * self.federation.sampling_rate
-        self._scale = max(0.7 * math.sqrt(rows), 1.0) if self.hides_clients else 1.0
-        self._subject_rows = findings.subject_rows(self.federation.unit)
-        self._value, self._noise, self._known = 0.5, 0.0, False
-        self._heard: list[tuple[float, float]] = []  # candidate, and its sum
-        law: type[Mechanism] = Exponential if self._how == "draw" else Laplace
-        bound = self.query(1).bound("client", (1.0,))
-        return self.plan_with(rounds, bound, prefers=(law,), row_sums=True)
-
-    def query(self, round_number: int) -> MeanGaps:
-        """Correct predictions less what is expected of them."""
-        low, high, points = 0.0, 1.0, POINTS if self._how == "draw" else 2
-        if self._how == "rounds":
-            low, high, points = self._value, self._value, 1
-        return MeanGaps(low, high, points, 1.0 / self._scale, self._subject_rows)
-
-    def moving(self) -> dict[str, Range]:
-        """Return the range of candidates, if each round has one."""
-        share = Range(0.0, 1.0)
-        return {"low": share, "high": share} if self._how == "rounds" else {}
-
-    def update(self, release: Release) -> None:
-        """Find where the residual crosses zero."""
-        plan, sums = self.plan, release.values
-        if plan.unanswered(release.std):
-            return
-        self._known = True
-        if self._how == "draw":
-            self._value = float(sums[0]) / (POINTS - 1)
-            epsilon, rows = plan.mechanism.epsilon, max(self._rows, 1.0)
-            self._noise = draw_std(self._scale, plan.diameter, epsilon, rows)
-        elif self._how == "exact":
-            self._rows = float(sums[0] - sums[1])  # sums at 0 and at 1
-            self._value = float(sums[0]) / self._rows if self._rows > 0 else math.nan
-        else:
-            self._heard.append((self._value, float(sums[0])))
-            asked, heard = np.array(self._heard).T
-            roots = np.linspace(0.0, 1.0, POINTS)
-            std = float(release.std[0])
-            belief = root_posterior(_STRETCH * asked, heard, std, _STRETCH * roots, plan.tailed)
-            self._value = float(belief @ roots)
-            self._noise = math.sqrt(max(float(belief @ (roots - self._value) ** 2), 0.0))
-
-    @override
-    def result(self) -> SingleMetric:
-        value, name, found = self._value, Accuracy.name, UNKNOWN
-        if self._known and not math.isnan(value):
-            sampling = math.sqrt(max(value * (1.0 - value), 0.0) / max(self._rows, 1.0))
-            half = math.hypot(_TAILS * self._noise, intervals.normal_quantile(LEVEL) * sampling)
-            span = intervals.Span(value, value - half, value + half, sampling, self._noise)
-            found = intervals.estimate(span, 0.0, Accuracy.bounds, Accuracy.scale, LEVEL)
-        beyond, counted = excluded(self.plan), findings.counted_of(self._subject_rows)
-        return SingleMetric(name, intervals.warned({name: found}, beyond)[name], beyond, counted)

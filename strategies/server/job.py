@@ -170,7 +170,7 @@ class Job(Running):
 
     def strategy(self) -> base.FederatedStrategy:
         """Return a new strategy; InputError for settings that are not allowed."""
-        method: Callable[..., base.FederatedStrategy] = STRATEGIES[self.method].of(self.settings)
+        method: Callable[..., base.FederatedStrategy] = STRATEGIES[self.method]
         return method(self.federation, secure_aggregation=self.secure_aggregation, **self.settings)
 
     def terms(self) -> agreement.Terms:

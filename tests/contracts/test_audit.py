@@ -19,8 +19,8 @@ from fedcal.core.numerics import Purpose, stream
 from fedcal.core.shards import Shards
 from fedcal.experiments.research import audit as attacks
 from fedcal.experiments.research.audit import Finding, audit, epsilon_lower_bound
-from fedcal.experiments.research.benchmarks import audit as benchmark
-from fedcal.experiments.research.benchmarks.audit import CANDIDATES, Attacked, attacked
+from fedcal.experiments.research.studies.own import audits as benchmark
+from fedcal.experiments.research.studies.own.audits import CANDIDATES, Attacked, attacked
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Laplace, choice
 from fedcal.privacy import Federation, make_plan

@@ -43,7 +43,7 @@ def rows() -> Shards:
 SHARDS = rows()
 SMALL: dict[str, Any] = {"rows_per_client": 12.0}
 MORE: dict[str, list[dict[str, Any]]] = {
-    "evaluate": [{"edges": "equi-depth"}, {"only": "accuracy"}],
+    "evaluate": [{"edges": "equi-depth"}],
     "conformal": [{"quantile": name} for name in ("gaps", "prefix", "crossing")],
     "dp-fedavg": [{"unclipped": None}],
 }
@@ -64,7 +64,7 @@ def methods(name: str) -> Iterator[FederatedStrategy]:
                 own = Federation(
                     CLIENTS, CLASSES, rounds=rounds, epsilon=epsilon, trust=trust, unit=unit
                 )
-                make: Any = STRATEGIES[name].of(example)
+                make: Any = STRATEGIES[name]
                 yield make(own, **{**small, **example})
             except InputError:
                 continue

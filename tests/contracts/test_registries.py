@@ -35,12 +35,10 @@ COLUMN = (
 )
 OTHERS = {
     ("strategies/methods/search.py", "exponential"): "a search of that name",
-    ("strategies/methods/quantiles.py", "exponential"): "a quantile rule of that name",
     ("experiments/research/studies/luo/methods.py", "exponential"): "a search of that name",
     ("experiments/runs/engines/ray.py", "local"): "an address of Ray",
     ("clients/site/guard.py", "subject"): "a part of a client, which that unit protects",
     ("fedcal/units/bounding.py", "subject"): "a part of a client, which that unit protects",
-    ("experiments/research/studies/subgroups.py", "subject"): "of an exam",
     **{(file, "subject"): "a column of data" for file in COLUMN},
 }
 """Words that are something else there."""

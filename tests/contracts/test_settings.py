@@ -54,7 +54,6 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "points": (11, 33),
     "proximal": (1.0, 10.0),
     "quantile": ("gaps", "prefix"),
-    "only": ("", "accuracy"),
     "randomised": (False, True),
     "reach": (1.2, 2.0),
     "rows_known": (False, True),

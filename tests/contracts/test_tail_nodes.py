@@ -14,9 +14,6 @@ from fedcal.clients.answers import answer
 from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards
-from fedcal.evaluation import evaluate
-from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.mechanisms import NoiseLaw
 from fedcal.privacy import Federation
 from fedcal.privacy.request import Request
 from fedcal.strategies.methods.evaluate import FedEvaluate
@@ -133,17 +130,3 @@ def test_both_nodes_have_the_mean_logarithm(z):
     drawn = replace(query, seed=3).counts_of(equal(4000, z))[0].reshape(2, at)[1]
     assert drawn.sum() == 4000
     assert abs(drawn / 4000 - shared).max() < 4 * np.sqrt(inner * outer / 4000) + 1e-9
-
-
-def test_an_interval_of_these_rows_holds_the_draw_of_their_nodes():
-    """Without noise nothing but the draw moves a log loss: its std over seeds is known."""
-    query, rows = request("example", {}).query, shards(table() | {"owner": np.zeros(ROWS, int)})
-    assert isinstance(query, ScoreCounts)
-    each = []
-    for seed in range(1, 61):
-        counts = replace(query, seed=seed).counts_of(rows).sum(axis=0)
-        told = ScoreRelease(query, counts, 0.0, NoiseLaw(), unit="example")
-        h = told.histograms["model", "", ""]
-        each.append(evaluate(h, "positive", rows="these", only=["log_loss"])["log_loss"])
-    drawn = np.std([e.value for e in each])
-    assert np.mean([e.sampling for e in each]) == pytest.approx(drawn, rel=0.25)

@@ -283,7 +283,7 @@ def others() -> Iterator[tuple[str, str]]:
         else:
             said.append(shown(f"{number}/report.html"))
     said += [
-        fedcal("evaluate --release 3/release.npz --threshold .3 --out again"),
+        fedcal("evaluate --release 3/release.npz --threshold .3"),
         fedcal("apply --calibrator run/calibrator.npz --data rows.npz --out probs.csv"),
         *Path("probs.csv").read_text().splitlines(keepends=True)[:5],
         fedcal("apply --calibrator 4/sets.npz --data rows.npz --out sets.csv"),

@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
-from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.experiments.research.benchmarks.timing import (
-    Case,
-    Contestant,
-    alone,
-    named,
-    peer,
-    print_seconds,
-)
+from fedcal.experiments.research.benchmarks.timing import Case, Contestant, named, peer
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.units import Example
-
-OURS = "fedcal, all metrics, epsilon 1"
-
-
-def scores(clients: int, rows: int) -> tuple[Floats, Integers, Shards]:
-    """Calibrated scores, most of them near 0 and 1, dealt at random."""
-    rng = np.random.default_rng(0)
-    n = clients * rows
-    score = np.clip(rng.beta(0.5, 0.5, n), 1e-9, 1 - 1e-9)
-    labels = (rng.random(n) < score).astype(np.int64)
-    logits = np.stack([np.log1p(-score), np.log(score)], axis=1)
-    return score, labels, Shards.from_owner(logits, labels, rng.integers(0, clients, n), clients)
 
 
 def evaluated(shards: Shards) -> ScoreRelease:
@@ -47,34 +26,31 @@ def evaluated(shards: Shards) -> ScoreRelease:
     return release
 
 
-def _auc(release: ScoreRelease) -> dict[str, float]:
-    return {"AUC": release.found.metrics["model"]["roc_auc"].value}
-
-
 def evaluation(quick: bool) -> Case:
-    """All metrics of many clients' rows in process, and the peers' AUC of the pooled rows."""
+    """All metrics of many clients' rows in process, and the peers' AUC of the pooled rows.
+
+    Scores are calibrated, most of them near 0 and 1, and dealt at random.
+    """
     clients, rows = (200, 50) if quick else (10_000, 100)
-    score, labels, shards = scores(clients, rows)
+    rng, n = np.random.default_rng(0), clients * rows
+    score = np.clip(rng.beta(0.5, 0.5, n), 1e-9, 1 - 1e-9)
+    labels = (rng.random(n) < score).astype(np.int64)
+    logits = np.stack([np.log1p(-score), np.log(score)], axis=1)
+    shards = Shards.from_owner(logits, labels, rng.integers(0, clients, n), clients)
     arrays = {"score": score, "labels": labels}
+
+    def auc(release: ScoreRelease) -> dict[str, float]:
+        return {"AUC": release.found.metrics["model"]["roc_auc"].value}
+
     return Case(
-        f"evaluation of {clients * rows:,} rows over {clients:,} clients",
+        f"evaluation of {n:,} rows over {clients:,} clients",
         2.0,
         [
-            Contestant(OURS, lambda: lambda: evaluated(shards), _auc),
+            Contestant("fedcal, all metrics, epsilon 1", lambda: lambda: evaluated(shards), auc),
             peer("scikit-learn roc_auc_score, pooled", named("AUC"), "sklearn_roc_auc", arrays),
             peer("torchmetrics binary_auroc, pooled", named("AUC"), "torchmetrics_roc_auc", arrays),
         ],
     )
 
 
-def memory(quick: bool) -> Case:
-    """Peak memory of a process of its own, which makes rows and evaluates them."""
-    clients, rows = (200, 20) if quick else (10_000, 100)
-    title = f"memory of an evaluation of {clients * rows:,} rows over {clients:,} clients"
-    return Case(title, None, [alone(OURS, __name__, clients, rows)])
-
-
-CASES: dict[str, Callable[[bool], Case]] = {"evaluation": evaluation, "evaluation-memory": memory}
-
-if __name__ == "__main__":
-    print_seconds(lambda clients, rows: partial(evaluated, scores(clients, rows)[2]))
+CASES: dict[str, Callable[[bool], Case]] = {"evaluation": evaluation}

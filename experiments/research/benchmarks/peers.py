@@ -42,16 +42,12 @@ Run = Callable[[], Any]
 # -- temperature --------------------------------------------------------------------------------
 
 
-def _sklearn_calibration() -> Any:
+def sklearn_temperature(logits: Array, labels: Array) -> Run:
+    """T by scikit-learn's public interface, around a frozen model that returns the logits."""
     release = version("scikit-learn")
     if tuple(int(part) for part in release.split(".")[:2]) < (1, 8):
         raise ImportError(f"scikit-learn {release} has no temperature scaling, 1.8 has")
-    return import_module("sklearn.calibration")
-
-
-def sklearn_temperature(logits: Array, labels: Array) -> Run:
-    """T by scikit-learn's public interface, around a frozen model that returns the logits."""
-    calibration = _sklearn_calibration()
+    calibration = import_module("sklearn.calibration")
     base, frozen = import_module("sklearn.base"), import_module("sklearn.frozen")
 
     class Logits(base.ClassifierMixin, base.BaseEstimator):  # type: ignore[misc, name-defined]
@@ -75,12 +71,6 @@ def sklearn_temperature(logits: Array, labels: Array) -> Run:
         return 1.0 / float(fitted.calibrated_classifiers_[0].calibrators[0].beta_)
 
     return run
-
-
-def sklearn_temperature_core(logits: Array, labels: Array) -> Run:
-    """T by the class behind it (private), without folds, copies and label encoding."""
-    calibration = _sklearn_calibration()
-    return lambda: 1.0 / float(calibration._TemperatureScaling().fit(logits, labels).beta_)
 
 
 def mean_nll(logits: Array, labels: Array, a: float) -> float:
@@ -318,7 +308,7 @@ def packed(sets: Array) -> str:
     return np.packbits(sets).tobytes().hex()
 
 
-# -- BBQ, noise ---------------------------------------------------------------------------------
+# -- BBQ ----------------------------------------------------------------------------------------
 
 
 def netcal_bbq(probs: Array, labels: Array, held_out: Array) -> Run:
@@ -397,24 +387,6 @@ def pfl_round(logits: Array, labels: Array, owner: Array, bins: int, bound: floa
         return float(np.asarray(found["counts"]).sum())
 
     return run
-
-
-def opendp_noise(maker: str, metric: str, scale: float, draws: int) -> Run:
-    """Exact noise on whole numbers by OpenDP.
-
-    Parameters
-    ----------
-    maker
-        "make_laplace" or "make_gaussian"
-    metric
-        "l1_distance" or "l2_distance"
-    """
-    dp = import_module("opendp.prelude")
-    dp.enable_features("contrib")
-    kind = int if metric == "l1_distance" else float
-    domain = dp.vector_domain(dp.atom_domain(T=int))
-    measure = getattr(dp.m, maker)(domain, getattr(dp, metric)(T=kind), scale)
-    return partial(measure, [0] * draws)
 
 
 def versions(packages: list[str]) -> Run:

@@ -72,7 +72,6 @@ def temperature(rows: Callable[[bool], Rows], target: float, quick: bool) -> Cas
         return TemperatureScaling().fit(logits, labels).temperature
 
     frozen = "scikit-learn CalibratedClassifierCV(FrozenEstimator, method='temperature')"
-    core = "scikit-learn _TemperatureScaling (the fit alone)"
     scipy = "scipy minimize_scalar on the NLL"
     ways = {
         "bisection (its default)": {"opt": "bisection", "dtype": "float64"},
@@ -86,7 +85,6 @@ def temperature(rows: Callable[[bool], Rows], target: float, quick: bool) -> Cas
         [
             Contestant("fedcal", lambda: ours, values),
             peer(frozen, values, "sklearn_temperature", arrays),
-            peer(core, values, "sklearn_temperature_core", arrays),
             peer(scipy, values, "scipy_temperature", arrays, limit=LOG_A_LIMIT),
             peer("netcal TemperatureScaling", values, "netcal_temperature", probs),
             *(

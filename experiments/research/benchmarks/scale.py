@@ -1,42 +1,38 @@
-"""Up to a million clients: rows in blocks, workers on Ray, masks; time, memory and bytes.
+"""Up to a million clients, with rows in blocks: time and memory.
 
-`python -m fedcal.experiments.research.benchmarks.scale write FOLDER CLIENTS` makes the rows.
+`python -m fedcal.experiments.research.benchmarks.scale --out DIR` measures all of it; with
+`--write FOLDER --clients N` it only makes the rows.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
-from itertools import groupby
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from fedcal import datasets, partition
-from fedcal.datasets import Population
-from fedcal.experiments.research.benchmarks.harness import Benchmark, say
-from fedcal.experiments.research.benchmarks.in_process import run_in_process
-from fedcal.experiments.research.benchmarks.timing import PeerMissing, apart, peak_mib
+from fedcal import datasets
+from fedcal.core.pages import Table
+from fedcal.experiments.report.tables import markdown
 from fedcal.experiments.runs.engines import run
-from fedcal.experiments.runs.engines.ray import Share, cluster, run_flower, run_ray
 from fedcal.experiments.runs.sweep import Row
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies.server.job import Job
 
 ROWS, CLASSES = 50, 10
+METHODS = ("fednewton", "fedoneshot", "fedbbq", "evaluate", "conformal")
+SIZES = (10_000, 100_000, 1_000_000)
 _FILE_CLIENTS = 20_000
-_METHODS = ("fednewton", "fedoneshot", "fedbbq", "evaluate", "conformal")
-_SIZES = (10_000, 100_000, 1_000_000)
 
 
-def write_rows(folder: Path, clients: int, *, seed: int = 0) -> None:
+def write_rows(folder: Path, clients: int, seed: int = 0) -> None:
     """Write rows of an overconfident model into files of up to 20,000 clients each.
 
     Each client has 50 rows of 10 classes in single precision; 30 % of the labels are drawn at
@@ -51,31 +47,31 @@ def write_rows(folder: Path, clients: int, *, seed: int = 0) -> None:
         wrong = rng.random(len(labels)) < 0.3
         labels[wrong] = rng.integers(0, CLASSES, int(wrong.sum()))
         client = np.repeat(np.arange(first, first + some, dtype=np.int32), ROWS)
-        path = folder / f"rows-{number:05d}.npz"
-        np.savez(path, logits=logits, labels=labels, client=client)
+        np.savez(folder / f"rows-{number:05d}.npz", logits=logits, labels=labels, client=client)
 
 
-def job(method: str, clients: int, masks: str = "none") -> Job:
-    """Return the job of a method at epsilon = 1, trust central."""
-    settings: dict[str, Any] = {} if method == "fedbbq" else {"rows_per_client": ROWS}
-    federation = Federation(clients, CLASSES, epsilon=1.0, delta=1e-8)
-    return Job(method, federation, settings, secure_aggregation=masks)
+def peak_mib() -> float:
+    """Most memory that this process ever held, in MiB (Linux).
+
+    `getrusage` would tell also what the parent held when it started us.
+    """
+    status = Path("/proc/self/status").read_text("ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def in_blocks(method: str, folder: Path) -> Row:
     """Run a method over rows in blocks, in this process: seconds, and memory above what it held."""
-    before = peak_mib()
-    since = time.perf_counter()
+    before, since = peak_mib(), time.perf_counter()
     shards = datasets.in_blocks(folder)
-    opened = time.perf_counter() - since
-    outcome = run(job(method, shards.clients), shards)
+    settings: dict[str, Any] = {} if method == "fedbbq" else {"rows_per_client": ROWS}
+    federation = Federation(shards.clients, CLASSES, epsilon=1.0, delta=1e-8)
+    outcome = run(Job(method, federation, settings, secure_aggregation="none"), shards)
     seconds = time.perf_counter() - since
     return {
         "work": f"{method}, rows in blocks",
         "clients": shards.clients,
-        "seconds": seconds,
-        "of it checking rows": opened,
         "rounds": len(outcome.records),
+        "seconds": seconds,
         "ns/row": seconds / shards.size * 1e9,
         "MiB above the interpreter": peak_mib() - before,
     }
@@ -83,142 +79,44 @@ def in_blocks(method: str, folder: Path) -> Row:
 
 def rows(quick: bool = False) -> Iterator[Row]:
     """Measure everything; each run over rows in blocks in a process of its own."""
-    sizes = (500, 1_000, 2_000) if quick else _SIZES
+    sizes = (500, 1_000) if quick else SIZES
     with TemporaryDirectory() as root:
-        for clients in sizes:
-            write_rows(Path(root, str(clients)), clients)
-            say(f"wrote {clients:,} clients")
-        for method in _METHODS:
-            for clients in sizes:
-                yield _alone(Path(root, str(clients)), method)
-        yield from _masks(*((50, 10) if quick else (10_000, 5)))
-        yield from _engines(quick, [Path(root, str(clients)) for clients in sizes])
+        folders = [Path(root, str(clients)) for clients in sizes]
+        for folder, clients in zip(folders, sizes, strict=True):
+            write_rows(folder, clients)
+        for method in METHODS:
+            for folder in folders:
+                command = [sys.executable, "-m", __name__, "--one", method, "--write", str(folder)]
+                done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+                yield json.loads(done.stdout)
 
 
-def _alone(folder: Path, method: str) -> Row:
-    """Return `in_blocks` of a process of its own."""
-    command = [sys.executable, "-m", __name__, "run", str(folder), method]
-    row: Row = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    return row
-
-
-def _masks(clients: int, each: int) -> Iterator[Row]:
-    """Time a run with masks, which are counted and change no bit, and without."""
-    rng = np.random.default_rng(0)
-    logits = 3 * rng.standard_normal((clients * each, CLASSES))
-    shards = datasets.from_arrays(logits=logits, labels=logits.argmax(axis=1)).shards(
-        np.repeat(np.arange(clients), each), clients
-    )
-    for sums in ("none", "masks"):
-        since = time.perf_counter()
-        outcome = run(job("fednewton", clients, sums), shards)
-        yield {
-            "work": f"fednewton inline, secure aggregation {sums}",
-            "clients": clients,
-            "seconds": time.perf_counter() - since,
-            "rounds": len(outcome.records),
-        }
-
-
-def _engines(quick: bool, folders: Sequence[Path]) -> Iterator[Row]:
-    """Time a later histogram round in each engine, and what workers and driver do of it."""
-    data = datasets.load("resnet110-cifar10")
-    few = 20 if quick else 500
-    shards = partition.deal(data, "iid", few, 0)
-    peers = {"inline": run, "Flower's loop": _loop, "Flower on Ray": run_flower}
-    for name, engine in peers.items():
-        yield {"work": f"histogram round, {name}", "clients": few} | _round(engine, shards)
-    try:
-        arrays = {"logits": shards.logits, "labels": shards.labels, "owner": shards.owner}
-        with apart("pfl_round", arrays, bins=128, bound=10.0) as prepare:
-            seconds = [prepare()().seconds for _ in range(6)]
-        yield {"work": "histogram round, pfl", "clients": few, "seconds": float(np.median(seconds))}
-    except PeerMissing as e:
-        say(f"pfl: skipped: {e}")
-    with _ray(4) as workers:
-        if workers is None:
-            return
-        yield {"work": "histogram round, workers on Ray", "clients": few} | _round(workers, shards)
-        for folder in folders:
-            blocks = datasets.in_blocks(folder)
-            once = {"work": "histogram round, workers on Ray, blocks", "clients": blocks.clients}
-            yield once | _round(workers, blocks)
-
-
-@contextmanager
-def _ray(many: int) -> Iterator[Any]:
-    """Yield the engine of workers that are processes of a cluster on the loopback."""
-    command = [str(Path(sys.executable).with_name("ray"))]
-    address = "127.0.0.1:6399"
-    start = [*command, "start", "--head", "--port=6399", "--node-ip-address=127.0.0.1"]
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    try:
-        subprocess.run(
-            [*start, f"--num-cpus={many}", "--include-dashboard=false"], check=True, **quiet
-        )
-    except (OSError, subprocess.CalledProcessError):
-        say("workers on Ray: skipped: `ray start` failed")
-        yield None
+def main() -> None:
+    """Measure, and write `scale.md`; or make rows; or run one method on rows that are there."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("bench-out"))
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", type=Path, metavar="FOLDER")
+    parser.add_argument("--clients", type=int, default=SIZES[0])
+    parser.add_argument("--one", metavar="METHOD", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        print(json.dumps(in_blocks(given.one, given.write)))
         return
-    try:
-        with cluster(None, address):
-            yield run_ray
-    finally:
-        subprocess.run([*command, "stop", "--force"], check=False, **quiet)
+    if given.write:
+        write_rows(given.write, given.clients)
+        return
+    found = list(rows(given.quick))
+    heads = list(dict.fromkeys(key for row in found for key in row))
+    shown = [
+        [f"{v:.4g}" if isinstance(v, float) else str(v) for v in (row.get(h, "") for h in heads)]
+        for row in found
+    ]
+    page = markdown(Table("", tuple(heads), shown, left=(0,)))
+    given.out.mkdir(parents=True, exist_ok=True)
+    (given.out / "scale.md").write_text(page, "utf-8")
+    print(page)
 
-
-def _round(engine: Any, shards: Population, rounds: int = 6) -> Row:
-    """Return seconds of a later round, and of the driver's part in it."""
-    federation = Federation(shards.clients, CLASSES, epsilon=1.0, rounds=rounds, delta=1e-8)
-    task = Job("fedbin", federation)
-    ended: list[tuple[float, float]] = []
-
-    def progress(done: int, planned: int) -> None:
-        ended.append((time.perf_counter(), time.process_time()))
-
-    shares: list[Share] = []
-    known = {"shares": shares} if engine is run_ray else {}
-    engine(task, shards, progress=progress, **known)
-    first, last = np.array(ended[0]), np.array(ended[-1])
-    wall, own = (last - first) / (len(ended) - 1)
-    row = {"seconds": wall, "rounds": 1, "driver's CPU s": own}
-    if shares:
-        row |= {
-            "workers": len(shares),
-            "work s per worker": float(np.mean([s.seconds / s.rounds for s in shares])),
-            "bytes in per worker": shares[0].bytes_in // shares[0].rounds,
-            "bytes out per worker": shares[0].bytes_out // shares[0].rounds,
-        }
-    return row
-
-
-def _loop(task: Job, shards: Any, progress: Any) -> object:
-    return task.run(partial(run_in_process, shards=shards), progress)
-
-
-def _notes(measured: Sequence[Row]) -> list[str]:
-    """Return how seconds and memory grow with the number of clients, fitted on a log-log scale."""
-    notes = []
-    by_work = groupby((row for row in measured if row.get("ns/row")), lambda row: row["work"])
-    for work, group in by_work:
-        points = list(group)
-        if len(points) < 3:
-            continue
-        x = np.log([row["clients"] for row in points])
-        slopes = {
-            name: float(np.polyfit(x, np.log([max(row[name], 1e-9) for row in points]), 1)[0])
-            for name in ("seconds", "MiB above the interpreter")
-        }
-        grows = ", ".join(f"{name} like clients^{slope:.2f}" for name, slope in slopes.items())
-        notes.append(f"{work}: {grows}.")
-    return notes
-
-
-BENCHMARK = Benchmark("up to a million clients", rows, notes=_notes)
 
 if __name__ == "__main__":
-    what, place, last = sys.argv[1:4]
-    if what == "write":
-        write_rows(Path(place), int(last))
-    else:
-        print(json.dumps(in_blocks(last, Path(place))))
+    main()

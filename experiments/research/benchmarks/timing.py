@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,15 +49,10 @@ _SETTINGS = {
 SLOW = 1.0
 """Seconds from which a repetition counts as slow: its warm-up run is kept as a measurement."""
 
-_SLOW_REPETITIONS = 3  # their median does not see a cold start
-_MOST_REPETITIONS = 51
+_SLOW_REPETITIONS, _MOST_REPETITIONS = 3, 51  # a median of three does not see a cold start
 
 Prepare = Callable[[], Callable[[], Any]]
 """Makes, outside the clock, what is timed; ImportError if something is not there."""
-
-
-class PeerMissing(ImportError):
-    """A peer cannot be timed here; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -73,28 +67,18 @@ class Contestant:
         or what gives it when it is entered, and is left when everybody has been timed
     values
         what a result is worth, so that speed is not bought by a worse one
-    pieces
-        of work in a repetition; the seconds are those of one
     """
 
     name: str
     prepare: Prepare | AbstractContextManager[Prepare]
     values: Callable[[Any], dict[str, float]]
-    pieces: int = 1
 
 
 @dataclass(frozen=True)
 class Case:
-    """One piece of work.
+    """One piece of work: its title, the seconds that our median should stay below, and who does it.
 
-    Attributes
-    ----------
-    title
-        as shown; "" = the row's name
-    target
-        seconds that our median should stay below; None = just shown
-    contestants
-        the first is ours
+    The first of the contestants is ours.
     """
 
     title: str
@@ -151,9 +135,8 @@ def _turns(contestant: Contestant, repetitions: int, row: Row) -> Generator[None
     prepare = contestant.prepare
     try:
         with prepare if isinstance(prepare, AbstractContextManager) else nullcontext(prepare) as p:
-            first, result, whole = _clock(p, contestant.pieces)
+            first, result, longest = _clock(p)
             values = contestant.values(result)
-            longest = max(first, whole)
             if longest > SLOW:
                 taken, wanted = [first], min(repetitions, _SLOW_REPETITIONS)
             else:
@@ -161,7 +144,7 @@ def _turns(contestant: Contestant, repetitions: int, row: Row) -> Generator[None
                 taken, wanted = [], max(repetitions, more)
             while len(taken) < wanted:
                 yield
-                taken.append(_clock(p, contestant.pieces)[0])
+                taken.append(_clock(p)[0])
     except ImportError as why:
         row["skipped"] = f"{why.name} is not installed" if why.name else str(why)
         return
@@ -169,53 +152,15 @@ def _turns(contestant: Contestant, repetitions: int, row: Row) -> Generator[None
     row |= {"repetitions": len(taken), "values": values}
 
 
-def _clock(prepare: Prepare, pieces: int) -> tuple[float, Any, float]:
-    """Return the seconds that count, the result, and all seconds that passed."""
+def _clock(prepare: Prepare) -> tuple[float, Any, float]:
+    """Return the seconds that count, the result, and the most seconds of both kinds."""
     run = prepare()
     start = time.perf_counter()
     result = run()
     passed = time.perf_counter() - start
     if isinstance(result, Inside):
-        return result.seconds, result.result, passed
-    return passed / pieces, result, passed
-
-
-# -- a process of its own, so that its peak memory is its own -----------------------------------
-
-
-def alone(name: str, module: str, *numbers: int) -> Contestant:
-    """Time `python -m MODULE NUMBERS`, whose output is that of `print_seconds`."""
-    command = [sys.executable, "-m", module, *map(str, numbers)]
-
-    def run() -> Inside:
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-        return Inside(*json.loads(done.stdout))
-
-    return Contestant(name, lambda: run, dict)
-
-
-def print_seconds(prepare: Callable[..., Callable[[], object]]) -> None:
-    """Time what the numbers of the command line prepare; print seconds and memory as JSON.
-
-    Peak MiB are those of the process before (interpreter, imports and rows) and after it.
-    """
-    run, before = prepare(*map(int, sys.argv[1:])), peak_mib()
-    start = time.perf_counter()
-    run()
-    seconds = time.perf_counter() - start
-    print(json.dumps((seconds, {"MiB before": before, "peak MiB": peak_mib()})))
-
-
-def peak_mib() -> float:
-    """Most memory that this process ever held, in MiB.
-
-    Linux tells `getrusage` also what the parent held when it started us, so its own figure for
-    this process comes first.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        return int(status.read_text("ascii").partition("VmHWM:")[2].split()[0]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        return result.seconds, result.result, max(passed, result.seconds)
+    return passed, result, passed
 
 
 # -- peers --------------------------------------------------------------------------------------
@@ -228,18 +173,8 @@ def peer(
     arrays: Mapping[str, NDArray[Any]],
     **options: Any,
 ) -> Contestant:
-    """Return a function of `peers`, here or in its own environment.
-
-    Parameters
-    ----------
-    name
-        as shown
-    values
-        what a result is worth
-    arrays, options
-        what the function takes
-    """
-    if function.startswith(APART):
+    """Return a function of `peers`, here or in its own environment, which takes these arrays."""
+    if function.startswith((*APART, PFL)):
         return Contestant(name, apart(function, arrays, **options), values)
     return Contestant(name, partial(getattr(peers, function), **arrays, **options), values)
 
@@ -252,67 +187,42 @@ def apart(function: str, arrays: Mapping[str, NDArray[Any]], **options: Any) -> 
 
     Raises
     ------
-    PeerMissing
+    ImportError
         There is no environment, the peer is not in it, or it failed.
     """
     where = PFL if function.startswith(PFL) else "peers"
     python = Path(os.environ.get(VARIABLE) or Path(sys.prefix) / where / "bin" / "python")
     if not python.is_file():
-        raise PeerMissing(
-            f"no environment for {', '.join((*APART, PFL))}: `make bench-all` has one"
-        )
+        raise ImportError(f"no environment for {', '.join((*APART, PFL))}: `make bench-all`")
     with ExitStack() as stack:
         with TemporaryDirectory(prefix="fedcal-peer-") as folder:
             for name, array in arrays.items():
                 np.save(Path(folder, f"{name}.npy"), array)
             asked = json.dumps({"peer": function, "folder": folder, "options": options})
-            command = [str(python), "-P", peers.__file__, asked]
-            process = stack.enter_context(closing(LineProcess(command, os.environ | _SETTINGS)))
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [str(python), "-P", peers.__file__, asked],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env=os.environ | _SETTINGS,
+                    encoding="utf-8",
+                    start_new_session=True,  # Ctrl-C is for us; we end it
+                )
+            )
             _repetition(process)  # on few rows, once it has read all of them
         yield lambda: partial(_repetition, process)
 
 
-class LineProcess(subprocess.Popen[str]):
-    """A process that answers each line of JSON on its stdin by one on its stdout.
-
-    Parameters
-    ----------
-    command
-        executable and arguments
-    env
-        its whole environment
-    """
-
-    def __init__(self, command: Sequence[str | Path], env: Mapping[str, str]) -> None:
-        super().__init__(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=env,
-            encoding="utf-8",
-            start_new_session=True,  # Ctrl-C is for us; we end it
-        )
-
-    def ask(self, question: Any) -> Any:
-        """Send a question and return the answer; EOFError if the process ends without one."""
-        with contextlib.suppress(BrokenPipeError):  # it has ended, and so have its answers
-            print(json.dumps(question), file=self.stdin, flush=True)
-        line = cast(IO[str], self.stdout).readline()
-        if not line.endswith("\n"):
-            raise EOFError
-        return json.loads(line)
-
-    def close(self) -> None:
-        """Close the lines to the process, after which it should end by itself."""
-        with contextlib.suppress(BrokenPipeError), self:  # a question that it did not take
-            pass
-
-
-def _repetition(process: LineProcess) -> Inside:
-    try:
-        answer: dict[str, Any] = process.ask(None)
-    except EOFError:
-        raise PeerMissing("its process has ended") from None
+def _repetition(process: subprocess.Popen[str]) -> Inside:
+    """Ask for one repetition: a line to the process, and one back."""
+    asked: Any = process.stdin
+    told: Any = process.stdout
+    with contextlib.suppress(BrokenPipeError):  # it has ended, and so have its answers
+        print("null", file=asked, flush=True)
+    line = told.readline()
+    if not line.endswith("\n"):
+        raise ImportError("its process has ended")
+    answer = json.loads(line)
     if "failed" in answer:
-        raise PeerMissing(answer["failed"])
+        raise ImportError(answer["failed"])
     return Inside(**answer)

@@ -2,7 +2,7 @@
 
 The fifteen of ImageNet-C (Hendrycks and Dietterich 2019), each in five severities, with numpy and
 scipy alone and rewritten: same ideas and same constants, not the same bits. The constants are
-those of ImageNet-C or, for small images, of CIFAR-10-C; lengths grow with the image. What differs
+those of CIFAR-10-C; lengths grow with the image. What differs
 is documented at each function; `frost` differs most, because the original lays photographs over the
 image, and here a fractal is drawn instead.
 """
@@ -19,16 +19,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.core.checks import InputError, one_of, whole
-from fedcal.core.numerics import Integers
 from fedcal.experiments.research.corruptions import _camera, _digital, _weather
 from fedcal.experiments.research.corruptions._images import Draws, Images
 
-TABLES = {"cifar10-c": 32, "imagenet-c": 224, "digits": 28}
+TABLES = {"cifar10-c": 32, "digits": 28}
 """Tables of constants, and the side in pixels of the images that each is for."""
 
-SEVERITIES = (1, 2, 3, 4, 5)
-
-_SMALL = 96  # images with a shorter side get the constants of CIFAR-10-C
 _CHUNK = 2**21  # values that are corrupted at a time
 
 _FUNCTIONS: tuple[Callable[..., Images], ...] = (
@@ -57,7 +53,7 @@ def corrupt(
     severity: int,
     seed: int,
     *,
-    table: str | None = None,
+    table: str = "cifar10-c",
     numbers: ArrayLike | None = None,
 ) -> NDArray[Any]:
     """Return images under one corruption of Hendrycks and Dietterich (2019).
@@ -74,9 +70,9 @@ def corrupt(
     seed
         Random seed of all draws. Each image draws from a stream of its own.
     table
-        Name of the table of constants, of `TABLES`; None = "cifar10-c" for images below 96 pixels,
-        else "imagenet-c". "digits" is not from a benchmark: it is stronger, for images like MNIST.
-        Lengths are multiplied by the image's shorter side over the table's.
+        Name of the table of constants, of `TABLES`. "digits" is not from a benchmark: it is
+        stronger, for images like MNIST. Lengths are multiplied by the image's shorter side over
+        the table's.
     numbers
         (n,) number of each image, which with `seed` determines its draws; None = 0 to n - 1.
         Pass them to corrupt a part of the images exactly as in the complete set.
@@ -95,11 +91,8 @@ def corrupt(
     function = _BY_NAME[one_of("corruption", name, CORRUPTIONS)]
     severity = whole("severity", severity, 1, 5)
     x = _checked(np.asarray(images))
-    keys = _numbers(numbers, len(x))
-    side = min(x.shape[1:3])
-    if table is None:
-        table = "imagenet-c" if side >= _SMALL else "cifar10-c"
-    scale = side / TABLES[one_of("table", table, TABLES)]
+    keys = np.arange(len(x)) if numbers is None else np.asarray(numbers, np.int64)
+    scale = min(x.shape[1:3]) / TABLES[one_of("table", table, TABLES)]
     constants = _constants()[name][table][severity - 1]
     out = np.empty_like(x, order="C")
     step = max(_CHUNK // max(x[0].size, 1), 1) if len(x) else 1
@@ -113,27 +106,11 @@ def corrupt(
 
 
 def _checked(x: NDArray[Any]) -> NDArray[Any]:
-    if x.ndim not in (3, 4) or 0 in x.shape[1:]:
-        raise InputError(f"images must have shape (n, h, w) or (n, h, w, channels), got {x.shape}")
-    if min(x.shape[1:3]) < 4:
-        raise InputError(f"images of {x.shape[1]} x {x.shape[2]} are too small: at least 4 x 4")
-    if x.dtype != np.uint8:
-        if x.dtype.kind != "f":
-            raise InputError(f"images must be uint8 or float in [0, 1], got {x.dtype}")
-        inside = (x >= 0) & (x <= 1)  # false for nan, too
-        if not inside.all():
-            image = int(np.argwhere(~inside)[0, 0])
-            raise InputError(f"image {image} has values outside [0, 1]; bytes must be uint8")
+    if x.ndim not in (3, 4) or 0 in x.shape[1:] or min(x.shape[1:3]) < 4:
+        raise InputError(f"images must be (n, h, w[, channels]), 4 x 4 at least, got {x.shape}")
+    if x.dtype != np.uint8 and not (x.dtype.kind == "f" and ((x >= 0) & (x <= 1)).all()):
+        raise InputError(f"images must be uint8 or floats in [0, 1], got {x.dtype}")
     return x
-
-
-def _numbers(numbers: ArrayLike | None, rows: int) -> Integers:
-    if numbers is None:
-        return np.arange(rows)
-    keys = np.asarray(numbers)
-    if keys.shape != (rows,) or keys.dtype.kind not in "iu" or (keys < 0).any():
-        raise InputError(f"numbers must be ({rows},) whole numbers >= 0, one per image")
-    return keys.astype(np.int64)
 
 
 def _as_float(x: NDArray[Any]) -> Images:

@@ -14,17 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import InputError, whole
+from fedcal.core.checks import InputError
 from fedcal.core.imports import need
-from fedcal.core.numerics import Purpose, check_seed, softmax, stream
+from fedcal.core.numerics import Purpose, softmax, stream
 from fedcal.datasets import shifted
 from fedcal.datasets._load import STEPS, Variant, key_of, unpacked
-from fedcal.experiments.research.command import refuse_out, run_module
 from fedcal.experiments.research.corruptions import corrupt
-from fedcal.experiments.research.shift.files import read_bytes
-from fedcal.experiments.training.data import LabelledRows
+from fedcal.experiments.research.shipped.making import Arrays, make
+from fedcal.experiments.training.data import LabelledRows, read_labelled
 from fedcal.metrics import summary
-from fedcal.storage.atomic import whole_file
 
 TABLE = "digits"
 """Whose constants the corruptions have: the benchmarks' hardly touch digits."""
@@ -99,66 +97,31 @@ def _descend(model: Any, x: Any, y: Any, epochs: int, rng: np.random.Generator) 
             cycle.step()
 
 
-def read_images(train: str, test: str, rows: int) -> tuple[LabelledRows, LabelledRows]:
-    """Read the first `rows` training images, and every second one of the test images.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be read, or the two do not go together.
-    """
-    first, second = read_bytes(train), read_bytes(test)
+def shipped(train: Path, test: Path, *, rows: int = 20_000, epochs: int = 3) -> Arrays:
+    """Train on the first `rows` images; every second one of the test images is kept."""
+    first, second = read_labelled(str(train)), read_labelled(str(test))
     second = second.test or second
-    if first.x.shape[1:] != second.x.shape[1:]:
-        raise InputError(
-            f"{test!r}: images of {second.x.shape[1:]}, but those of {train!r} have "
-            f"{first.x.shape[1:]}"
-        )
-    if second.classes > first.classes:
-        raise InputError(f"{test!r}: class {second.classes - 1} is not in {train!r}")
+    if first.x.shape[1:] != second.x.shape[1:] or second.classes > first.classes:
+        raise InputError(f"{test} and {train} do not go together: sizes or classes differ")
     names = tuple(map(str, range(first.classes)))
-    return (
-        LabelledRows(first.x[:rows], first.y[:rows], names),
-        LabelledRows(second.x[::2], second.y[::2], names),
-    )
-
-
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "train": {"required": True, "help": ".npz with x and y, or an image folder"},
-    "test": {"required": True, "help": "the same of the test images"},
-    "out": {"type": Path, "required": True, "help": "the .npz file to write"},
-    "rows": {"type": int, "default": 20_000, "help": "training images, the first of them (20000)"},
-    "epochs": {"type": int, "default": 3, "help": "passes over the images (3)"},
-    "seed": {"type": int, "default": 0, "help": "of network and corruptions (0)"},
-}
+    learnt = LabelledRows(first.x[:rows], first.y[:rows], names)
+    kept = LabelledRows(second.x[::2], second.y[::2], names)
+    arrays: Arrays = {"labels": kept.y.astype(np.uint8)}
+    for variant, logits in variants_of(learnt, kept, epochs=epochs, seed=0):
+        arrays[key_of(variant)] = packed(logits)
+        exact, rounded = (
+            summary(softmax(z), kept.y)
+            for z in (logits.astype(np.float64), unpacked(arrays[key_of(variant)]))
+        )
+        told = (f"{100 * of[k]:.2f}" for of in (exact, rounded) for k in ("accuracy", "ece"))
+        print(f"{variant[0]} {variant[1]}: accuracy, ECE %, and after rounding:", *told, flush=True)
+    return arrays
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train, corrupt, keep the logits, and print accuracy and ECE before and after rounding."""
-    run_module("shift.mnist", __doc__, _OPTIONS, _run, arguments)
-
-
-def _run(options: Any) -> None:
-    refuse_out(options.out)
-    train, test = read_images(options.train, options.test, whole("rows", options.rows, 1))
-    epochs, seed = whole("epochs", options.epochs, 1), check_seed(options.seed)
-    arrays: dict[str, NDArray[np.uint8]] = {"labels": test.y.astype(np.uint8)}
-    print(f"{'':<20} severity  accuracy %  ECE %  of what is kept: accuracy %  ECE %")
-    for variant, logits in variants_of(train, test, epochs=epochs, seed=seed):
-        code = packed(logits)
-        exact, kept = (
-            summary(softmax(z), test.y) for z in (logits.astype(np.float64), unpacked(code))
-        )
-        print(
-            f"{variant[0]:<20} {variant[1]:>8}  {100 * exact['accuracy']:>10.2f}  "
-            f"{100 * exact['ece']:>5.2f}  {100 * kept['accuracy']:>27.2f}  "
-            f"{100 * kept['ece']:>5.2f}",
-            flush=True,
-        )
-        arrays[key_of(variant)] = code
-    with whole_file(options.out) as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-    print(f"written to {options.out}: {options.out.stat().st_size:,} bytes")
+    inputs = {"train": ".npz with x and y", "test": "the same of the test rows"}
+    make("shift.mnist", str(__doc__), inputs, shipped, arguments)
 
 
 if __name__ == "__main__":

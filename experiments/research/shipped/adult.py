@@ -11,7 +11,6 @@ from __future__ import annotations
 import csv
 import gzip
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -71,37 +70,19 @@ def groups_of(table: Table) -> NDArray[np.str_]:
     return np.char.add(np.char.add(table["sex"], ", "), table["race"])
 
 
-@dataclass(frozen=True)
-class Design:
-    """Columns of the regression, as the training rows say them.
+def columns(table: Table, train: Table) -> Floats:
+    """(n, d) of the regression: 1, numbers in the training rows' standard units, codes one-hot.
 
-    Attributes
-    ----------
-    scales
-        number -> mean and standard deviation (of log(1 + x) where it is skewed)
-    codes
-        code -> its values, sorted; the first is the reference. `?` is a value like any other
+    The first of a code's values, sorted, is the reference; `?` is a value like any other.
     """
-
-    scales: dict[str, tuple[float, float]]
-    codes: dict[str, list[str]]
-
-    @classmethod
-    def of(cls, train: Table) -> Design:
-        """Learn the design from training rows."""
-        values = {name: _numbers(train, name) for name in NUMBERS}
-        return cls(
-            {name: (float(x.mean()), float(x.std())) for name, x in values.items()},
-            {name: sorted(set(train[name].tolist())) for name in CODES},
-        )
-
-    def columns(self, table: Table) -> Floats:
-        """(n, d): 1, numbers in standard units, codes one-hot."""
-        found = [np.ones(len(table["income"]))]
-        found += [(_numbers(table, name) - m) / s for name, (m, s) in self.scales.items()]
-        for name, values in self.codes.items():
-            found += [(table[name] == value).astype(np.float64) for value in values[1:]]
-        return np.stack(found, axis=1)
+    found = [np.ones(len(table["income"]))]
+    for name in NUMBERS:
+        learnt, x = _numbers(train, name), _numbers(table, name)
+        found.append((x - learnt.mean()) / learnt.std())
+    for name in CODES:
+        values = sorted(set(train[name].tolist()))
+        found += [(table[name] == value).astype(np.float64) for value in values[1:]]
+    return np.stack(found, axis=1)
 
 
 def _numbers(table: Table, name: str) -> Floats:
@@ -115,11 +96,10 @@ def _numbers(table: Table, name: str) -> Floats:
 def shipped(train: Path, test: Path) -> Arrays:
     """Make the arrays of the data file from the two files of UCI's archive."""
     learnt, judged = read(train), read(test)
-    design = Design.of(learnt)
-    weights = logistic(design.columns(learnt), labels_of(learnt))
+    weights = logistic(columns(learnt, learnt), labels_of(learnt))
     names, group = np.unique(groups_of(judged), return_inverse=True)
     return {
-        "log_odds": (design.columns(judged) @ weights).astype(np.float16),
+        "log_odds": (columns(judged, learnt) @ weights).astype(np.float16),
         "labels": labels_of(judged).astype(np.uint8),
         "group": group.astype(np.uint8),
         "group_names": names,
@@ -127,8 +107,8 @@ def shipped(train: Path, test: Path) -> Arrays:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, keep the log-odds, and print what the model is worth in each group."""
-    make("adult", str(__doc__), FILES, shipped, arguments)
+    """Train, and keep the log-odds."""
+    make("shipped.adult", str(__doc__), FILES, shipped, arguments)
 
 
 if __name__ == "__main__":

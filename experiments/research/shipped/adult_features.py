@@ -14,7 +14,7 @@ import numpy as np
 
 from fedcal.core.numerics import Floats
 from fedcal.experiments.research.shipped.adult import FILES, Table, groups_of, labels_of, read
-from fedcal.experiments.research.shipped.making import Arrays, make, with_probe
+from fedcal.experiments.research.shipped.making import Arrays, make
 
 RANGES = {
     "age": (17, 90),
@@ -92,9 +92,8 @@ def shipped(train: Path, test: Path) -> Arrays:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the features, and print what a probe without privacy is worth in each group."""
-    about = str(__doc__)
-    make("adult_features", about, FILES, shipped, arguments, lambda a: with_probe(a, 2))
+    """Write the features."""
+    make("shipped.adult_features", str(__doc__), FILES, shipped, arguments)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ these hospitals in just this way, and found that it overestimates disease.)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -40,37 +39,24 @@ UNKNOWN: dict[str, int] = {"trestbps": 0, "chol": 0, "ca": 9}
 """What stands for a missing number, beside ?: nobody alive has a blood pressure of 0."""
 
 
-@dataclass(frozen=True)
-class Patients:
-    """Rows of all hospitals.
-
-    `hospital` (n,) is the place in `HOSPITALS`, x (n, 13) has nan for missing values, y (n,) is 1 =
-    diseased (UCI's `num` above 0).
-    """
-
-    hospital: Integers
-    x: Floats
-    y: Integers
-
-
-def read_patients(folder: Path) -> Patients:
+def read_patients(folder: Path) -> tuple[Integers, Floats, Integers]:
     """Read the rows of the four files of UCI's archive.
+
+    The place in `HOSPITALS` (n,); x (n, 13), with nan for missing values; y (n,), 1 = diseased
+    (UCI's `num` above 0).
 
     Raises
     ------
     InputError
         If a file cannot be read, or does not hold 14 numbers a line.
     """
-    hospital: list[int] = []
-    rows: list[list[float]] = []
+    hospital, rows = list[int](), list[list[float]]()
     for k, name in enumerate(HOSPITALS.values()):
         try:
             lines = (folder / name).read_text("utf-8").split()
             found = [[float(v.replace("?", "nan")) for v in line.split(",")] for line in lines]
-        except OSError as error:
-            raise InputError(f"cannot read {folder / name}: {error.strerror}") from None
-        except ValueError as error:
-            raise InputError(f"{folder / name}: {error}") from None
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot read {folder / name}: {error}") from None
         if bad := [n for n, row in enumerate(found, 1) if len(row) != len(FEATURES) + 1]:
             raise InputError(f"{folder / name}: line {bad[0]} must have {len(FEATURES) + 1} values")
         hospital += [k] * len(found)
@@ -80,7 +66,7 @@ def read_patients(folder: Path) -> Patients:
     for feature, code in UNKNOWN.items():
         column = x[:, FEATURES.index(feature)]
         column[column == code] = np.nan
-    return Patients(np.array(hospital), x, (num > 0).astype(np.int64))
+    return np.array(hospital), x, (num > 0).astype(np.int64)
 
 
 def halves(hospital: Integers) -> tuple[Integers, Integers, Integers]:
@@ -119,11 +105,12 @@ def design(x: Floats, train: Integers) -> Floats:
     return np.stack(columns, axis=1)
 
 
-def shipped(patients: Patients) -> Arrays:
+def shipped(folder: Path) -> Arrays:
     """Make the arrays of the data file."""
-    train, fit, test = halves(patients.hospital)
-    x = design(patients.x, train)
-    z = x @ logistic(x[train], patients.y[train])
+    hospital, values, y = read_patients(folder)
+    train, fit, test = halves(hospital)
+    x = design(values, train)
+    z = x @ logistic(x[train], y[train])
     arrays: Arrays = {
         "subject": fit.astype(np.uint16),
         "client_names": np.array(list(HOSPITALS)),
@@ -131,15 +118,15 @@ def shipped(patients: Patients) -> Arrays:
     for prefix, rows in (("", fit), ("test_", test)):
         logits = np.stack([np.zeros(len(rows)), z[rows]], axis=1)
         arrays[f"{prefix}logits"] = logits.astype(np.float16)
-        arrays[f"{prefix}labels"] = patients.y[rows].astype(np.uint8)
-        arrays[f"{prefix}client"] = patients.hospital[rows].astype(np.uint8)
+        arrays[f"{prefix}labels"] = y[rows].astype(np.uint8)
+        arrays[f"{prefix}client"] = hospital[rows].astype(np.uint8)
     return arrays
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, keep the logits, and print what the model is worth at each hospital."""
+    """Train, and keep the logits."""
     inputs = {"folder": "with processed.*.data of UCI"}
-    make("hospitals", str(__doc__), inputs, lambda f: shipped(read_patients(f)), arguments)
+    make("shipped.hospitals", str(__doc__), inputs, shipped, arguments)
 
 
 if __name__ == "__main__":

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Purpose, stream
-from fedcal.experiments.research.command import refuse_out, run_module
 from fedcal.experiments.research.corruptions import CORRUPTIONS, corrupt
-from fedcal.experiments.research.shift.files import read_bytes
-from fedcal.storage.atomic import whole_file
+from fedcal.experiments.research.shipped.making import Arrays, make
+from fedcal.experiments.training.data import read_labelled
 
 Features = NDArray[np.float32]
 
@@ -132,7 +130,7 @@ def steps(x: Features, step: float) -> NDArray[np.int8]:
     return np.asarray(np.clip(whole, -127, 127), np.int8)
 
 
-def features_of_images(train: str, test: str) -> dict[str, NDArray[Any]]:
+def features_of_images(train: Path, test: Path) -> Arrays:
     """Return the arrays of a features file: int8 steps of a random projection to `SIZE` numbers.
 
     Test rows are there under all corruptions, too.
@@ -145,9 +143,9 @@ def features_of_images(train: str, test: str) -> dict[str, NDArray[Any]]:
         rows = (unit(unit(extractor.features(x)) @ matrix) for x in batches)
         return np.concatenate([steps(x, step) for x in rows])
 
-    first, second = read_bytes(train), read_bytes(test)
+    first, second = read_labelled(str(train)), read_labelled(str(test))
     second = second.test or second
-    arrays: dict[str, NDArray[Any]] = {
+    arrays: Arrays = {
         "scale": np.array(step),
         "norm": np.array(1.0),
         "features": made(first.x),
@@ -160,23 +158,10 @@ def features_of_images(train: str, test: str) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "train": {"required": True, "help": ".npz with x and y, or an image folder"},
-    "test": {"required": True, "help": "the same of the test images"},
-    "out": {"type": Path, "required": True, "help": "the .npz file to write"},
-}
-
-
-def _run(options: Any) -> None:
-    refuse_out(options.out)
-    arrays = features_of_images(options.train, options.test)
-    with whole_file(options.out) as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the features."""
-    run_module("shipped.image_features", __doc__, _OPTIONS, _run, arguments)
+    inputs = {"train": ".npz with x and y", "test": "the same of the test images"}
+    make("shipped.image_features", str(__doc__), inputs, features_of_images, arguments)
 
 
 if __name__ == "__main__":

@@ -34,13 +34,10 @@ def shipped(file: Path) -> Arrays:
     InputError
         If the file cannot be read, or lacks one of these.
     """
-    try:
-        found = read_npz(file)
-        probs, labels, subject, names = (found[k] for k in _KEYS)
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from None
-    except KeyError as missing:
-        raise InputError(f"{file}: {missing} is missing; needed: {', '.join(_KEYS)}") from None
+    found = read_npz(file)
+    if missing := {*_KEYS} - found.keys():
+        raise InputError(f"{file}: {', '.join(sorted(missing))} is missing")
+    probs, labels, subject, names = (found[k] for k in _KEYS)
     log_p = np.log(probs[PROMPT].astype(np.float64))
     return {
         "logits": (log_p - log_p.max(axis=1, keepdims=True)).astype(np.float16),
@@ -54,9 +51,9 @@ _KEYS = ("probs", "labels", "subject", "subjects")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the file, and print what the model is worth in each subject."""
+    """Write the file."""
     inputs = {"scores": "the .npz file with probs, labels, subject and subjects"}
-    make("mmlu", str(__doc__), inputs, shipped, arguments)
+    make("shipped.mmlu", str(__doc__), inputs, shipped, arguments)
 
 
 if __name__ == "__main__":

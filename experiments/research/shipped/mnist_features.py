@@ -8,15 +8,16 @@ comes from MNIST: a model that learns from these rows with privacy is private fo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.experiments.research.corruptions import CORRUPTIONS, corrupt
-from fedcal.experiments.research.shift.files import read_bytes
 from fedcal.experiments.research.shift.mnist import TABLE
 from fedcal.experiments.research.shipped.image_features import BATCH, RandomFilters, steps, unit
-from fedcal.experiments.research.shipped.making import Arrays, make, with_probe
+from fedcal.experiments.research.shipped.making import Arrays, make
+from fedcal.experiments.training.data import read_labelled
 
 ROWS, EVERY, SEVERITY = 10_000, 5, 3
 
@@ -24,7 +25,7 @@ STEP = 1 / 40
 """Of the features of a row of length 1: coarse, so that the file is small."""
 
 
-def shipped(train: str, test: str) -> Arrays:
+def shipped(train: Path, test: Path) -> Arrays:
     """Make the arrays of the features file from two files or folders of images."""
     extractor = RandomFilters()
 
@@ -32,7 +33,7 @@ def shipped(train: str, test: str) -> Arrays:
         batches = [images[k : k + BATCH] for k in range(0, len(images), BATCH)]
         return np.concatenate([steps(unit(extractor.features(x)), STEP) for x in batches])
 
-    first, second = read_bytes(train), read_bytes(test)
+    first, second = read_labelled(str(train)), read_labelled(str(test))
     second = second.test or second
     images = second.x[::EVERY]
     arrays: Arrays = {
@@ -51,16 +52,9 @@ def shipped(train: str, test: str) -> Arrays:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the features, and print what a probe without privacy is worth on each test set."""
-    inputs = {"train": ".npz with x and y, or an image folder", "test": "the same of the test rows"}
-    make(
-        "mnist_features",
-        str(__doc__),
-        inputs,
-        lambda train, test: shipped(str(train), str(test)),
-        arguments,
-        lambda arrays: with_probe(arrays, 10),
-    )
+    """Write the features."""
+    inputs = {"train": ".npz with x and y", "test": "the same of the test rows"}
+    make("shipped.mnist_features", str(__doc__), inputs, shipped, arguments)
 
 
 if __name__ == "__main__":

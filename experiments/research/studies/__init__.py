@@ -1,7 +1,7 @@
 """Experiments of the papers, run again: tables and figures beside what the papers print.
 
-`run.reproduce(NAME)` runs one; `registry.EXPERIMENTS` lists the names. Each is a section of a study
-file, one for each paper and one for our own (`maddock.toml`, `luo.toml`, `own.toml`; `registry`
+`run.reproduce(NAME)` runs one; `spec.EXPERIMENTS` lists the names. Each is a section of a study
+file, one for each paper and one for our own (`maddock.toml`, `luo.toml`, `own.toml`; `spec`
 says what stands there); the code that is a paper's own lies in a folder of its name. There are two
 kinds:
 

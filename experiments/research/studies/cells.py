@@ -27,7 +27,7 @@ BASE = "Base"
 METRICS = {"classwise_ece": "classwise ECE", "accuracy": "accuracy"}
 """What is kept of each run, and its words."""
 
-MEAN = "classwise_ece_mean"
+MEAN, STD = "classwise_ece_mean", "classwise_ece_std"
 
 SETTINGS = ("epsilon", "rounds", "sampling_rate", "clients", "partition")
 

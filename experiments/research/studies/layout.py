@@ -1,54 +1,64 @@
-"""The tables of an experiment."""
+"""The tables and the figure of an experiment."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
-from fedcal.core.pages import Entry, Marked, Table
-from fedcal.experiments.research.studies.cells import MEAN, whole
-from fedcal.experiments.research.studies.spec import Experiment, Field, Printed, Record, Rows
+from fedcal.core.pages import Table
+from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve
+from fedcal.experiments.report.figures.style import BASELINE_STYLES, LINES, METHOD_STYLES
+from fedcal.experiments.research.studies.cells import MEAN, STD, whole
+from fedcal.experiments.research.studies.spec import Experiment, Field, Plot, Record, Rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MARK = "†"
 """Follows the classwise ECE of a calibrator that loses more than 1 % of accuracy."""
 
+LEGEND = (
+    "Mean (standard deviation over seeds) of the classwise ECE on test rows, in %. "
+    f"{MARK}: loses more than 1 % of accuracy."
+)
 
 CSV_KEYS = (
     *("network", "row", "block", "title", "method", "epsilon", "rounds", "sampling_rate"),
-    *("clients", "partition", MEAN, "classwise_ece_std", "accuracy_before"),
-    *("accuracy_mean", "loses_accuracy"),
+    *("clients", "partition", MEAN, STD, "accuracy_before", "accuracy_mean", "loses_accuracy"),
 )
 """What the CSV file of a grid has of its rows; that of a function has all keys."""
 
+VARIED = {"partition": "{}", "epsilon": "ε = {:g}", "rounds": "T = {}"}
+"""Settings that tell lines of one network apart, where a method has several; and their words."""
 
-def blocks_of(experiment: Experiment, rows: Rows) -> list[Table]:
+
+def tables_of(experiment: Experiment, rows: Rows) -> list[Table]:
     """Return the tables of a function; or those of a grid, one for each block of its parts.
 
-    The best of a line is sought within its block, without pooled baselines: these need all rows
-    in one place.
+    The paper's own table comes last.
     """
-    if experiment.tables:
-        return [
-            Table(
-                table.title,
-                tuple(field.title for field in table.fields),
-                [
-                    tuple(_shown(row, field) for field in table.fields)
-                    for row in rows
-                    if table.has(row)
-                ],
-                left=(0,),
-            )
-            for table in experiment.tables
-        ]
-    order = [title for part in experiment.parts for title in part.methods]
-    last = {title: k for k, title in enumerate(order)}
-    rows = sorted(rows, key=lambda row: last[row["title"]])
-    names = dict.fromkeys(part.block for part in experiment.parts)
-    found = [_block(name, [row for row in rows if row["block"] == name]) for name in names]
-    if experiment.reference:
-        found.append(_ratios(experiment.reference, whole(rows)))
-    return [block for block in found if block.rows]
+    found = [
+        Table(
+            table.title,
+            tuple(field.title for field in table.fields),
+            [tuple(_shown(r, field) for field in table.fields) for r in rows if table.has(r)],
+            left=(0,),
+        )
+        for table in experiment.tables
+    ]
+    order = {title: k for k, title in enumerate(t for p in experiment.parts for t in p.methods)}
+    for name in dict.fromkeys(part.block for part in experiment.parts):
+        mine = [row for row in rows if row["block"] == name]
+        if mine:
+            found.append(_block(name, sorted(mine, key=lambda row: order[row["title"]])))
+    if paper := experiment.paper:
+        lines = [(name, *map(_printed, values)) for name, values in paper.rows.items()]
+        names = "network" if experiment.parts else "method"
+        found.append(Table(paper.caption, (names, *paper.columns), lines, left=(0,)))
+    return found
 
 
 def _shown(row: Record, field: Field) -> str:
@@ -62,89 +72,120 @@ def _shown(row: Record, field: Field) -> str:
     return str(value)
 
 
+def _printed(value: Sequence[float]) -> str:
+    return f"{value[0]:g}" + (f" ({value[1]:g})" if len(value) > 1 else "")
+
+
+def pivot(
+    title: str,
+    rows: Rows,
+    heads: Sequence[str],
+    line: Callable[[Record], tuple[str, ...]],
+    column: str,
+    shown: Callable[[Record], str],
+) -> Table:
+    """Lay rows out with a column for each value of a key, and a line for each `line` (`heads`)."""
+    found: dict[tuple[str, ...], dict[Any, str]] = {}
+    for row in rows:
+        found.setdefault(line(row), {})[row[column]] = shown(row)
+    values = dict.fromkeys(row[column] for row in rows)
+    lines = [(*key, *(of.get(value, "") for value in values)) for key, of in found.items()]
+    return Table(title, (*heads, *map(str, values)), lines, left=tuple(range(len(heads))))
+
+
 def _block(title: str, cells: Rows) -> Table:
-    titles = list(dict.fromkeys(c["title"] for c in cells))
-    fitted = [c for c in cells if not c["baseline"]]
-    varied = [k for k in _VARIED if _several(fitted, k)]
-    lines = []
-    for place in dict.fromkeys(_line(c, varied) for c in fitted or cells):
-        own = [c for c in cells if c["baseline"] and _place(c) == place[:2]]
-        mine = {c["title"]: c for c in [*own, *(c for c in fitted if _line(c, varied) == place)]}
-        means = [c[MEAN] for c in whole([*mine.values()]) if _competes(c)]
-        best = min(means) if len(means) > 1 else None
-        lines.append((_name(place), *(_entry(mine.get(t), best) for t in titles)))
-    return Table(title, ("network", *titles), lines, left=(0,))
+    """Return the classwise ECE of each method; baselines have no settings: a line of their own."""
+    told = [c for c in cells if not c["baseline"]]
+    titles = {c["title"] for c in told}
+    varied = [k for k in VARIED if len({(c["title"], c[k]) for c in told}) > len(titles)]
+
+    def line(cell: Record) -> tuple[str, ...]:
+        words = (VARIED[k].format(cell[k]) for k in varied if cell[k] not in (None, math.inf))
+        return (", ".join(filter(None, (cell["network"], cell["row"], *words))),)
+
+    return pivot(title, cells, ("network",), line, "title", _entry)
 
 
-_VARIED = {"partition": "{}", "epsilon": "ε = {:g}", "rounds": "T = {}"}
-"""Settings that tell lines of one network apart, where a method has several; and their words."""
-
-
-def _several(cells: Rows, key: str) -> bool:
-    """Return True if a method has more than one value of a setting, and so more than one line."""
-    values = {(_place(c), c["title"], c[key]) for c in cells}
-    return len(values) > len({(_place(c), c["title"]) for c in cells})
-
-
-def _place(cell: Record) -> tuple[str, ...]:
-    return cell["network"], cell["row"]
-
-
-def _line(cell: Record, varied: Sequence[str]) -> tuple[str, ...]:
-    """Return a cell's line; baselines have no settings and stand in every line."""
-    told = (k for k in varied if cell[k] not in (None, math.inf))
-    return (*_place(cell), *(_VARIED[k].format(cell[k]) for k in told))
-
-
-def _name(place: Iterable[str]) -> str:
-    return ", ".join(filter(None, place))
-
-
-def _competes(cell: Record) -> bool:
-    return not cell["loses_accuracy"] and not cell["method"].startswith("pooled-")
-
-
-def _entry(cell: Record | None, best: float | None) -> Entry:
-    if cell is None:
-        return ""
+def _entry(cell: Record) -> str:
     if cell["failures"]:
         return "failed"
     text = f"{100 * cell[MEAN]:.3f}"
     if len(cell["classwise_ece"]) > 1:
-        text += f" ({100 * cell['classwise_ece_std']:.3f})"
-    mark = MARK if cell["loses_accuracy"] else ""
-    return Marked(text, _competes(cell) and cell[MEAN] == best, mark)
+        text += f" ({100 * cell[STD]:.3f})"
+    return text + (MARK if cell["loses_accuracy"] else "")
 
 
-def _ratios(reference: str, cells: Rows) -> Table:
-    """Classwise ECE over that of the reference, with means over networks."""
-    below = {c["network"]: c[MEAN] for c in cells if c["title"] == reference}
-    mine = [c for c in cells if not c["baseline"] and c["network"] in below]
-    titles = list(dict.fromkeys(c["title"] for c in mine))
-    found = {(_place(c), c["title"]): c[MEAN] / below[c["network"]] for c in mine}
-    places = list(dict.fromkeys(map(_place, mine)))
-    lines = [(_name(place), *(_ratio([found.get((place, t))]) for t in titles)) for place in places]
-    rows = list(dict.fromkeys(row for _, row in places))
-    for row in [*rows, None] if len(rows) > 1 else [None]:
-        some = [p for p in places if row in (None, p[1])]
-        means = (_ratio([found.get((p, t)) for p in some]) for t in titles)
-        lines.append((f"mean, {row}" if row else "mean", *means))
-    return Table(
-        f"Classwise ECE over that of the {reference}", ("network", *titles), lines, left=(0,)
+# -- the figure ----------------------------------------------------------------------------------
+
+
+def sheet_of(experiment: Experiment, rows: Rows) -> Sheet | None:
+    """Draw a row of panels for each of the data; None where there is nothing to draw."""
+    rows = whole(rows) if experiment.parts else rows
+    key = "network" if experiment.parts else "data"
+    data = dict.fromkeys(row[key] for row in rows if key in row)
+    plots = [(name, plot) for name, plot in product(data or [None], experiment.plots)]
+    panels = [_lines(plot, [r for r in rows if r.get(key) == name]) for name, plot in plots]
+    if not any(panels):
+        return None
+    names = dict.fromkeys(name for lines in panels for name in lines)
+    level = {row["title"] for row in rows if row.get("baseline")}
+    styles = {True: iter(BASELINE_STYLES * len(names)), False: iter(METHOD_STYLES * len(names))}
+    looks = {name: next(styles[name in level]) for name in names}
+    drawn = tuple(
+        Panel(
+            plot.title,
+            partial(_draw, lines, plot, looks),
+            f"{plot.title}, {name or ''}. {_said(lines)}",
+            aspect=0.8,
+            note=str(name or ""),
+        )
+        for (name, plot), lines in zip(plots, panels, strict=True)
+        if lines
     )
+    legend = tuple((look, name) for name, look in looks.items())
+    return Sheet(experiment.title, len(experiment.plots), drawn, legend)
 
 
-def _ratio(values: Sequence[float | None]) -> str:
-    """Format the mean of the values that are not None."""
-    there = [v for v in values if v is not None]
-    return f"{sum(there) / len(there):.3f}" if there else ""
+def _lines(plot: Plot, rows: Rows) -> dict[str, list[tuple[Any, float]]]:
+    """Name of each line -> its points; a baseline of a grid has one, whatever its part."""
+    found: dict[str, list[tuple[Any, float]]] = {}
+    for row in rows:
+        level = bool(row.get("baseline"))
+        if not level and not all(row.get(k) == v for k, v in plot.where.items()):
+            continue
+        for y in plot.y:
+            words = [y] if len(plot.y) > 1 else []
+            words += [str(row["title" if level else k]) for k in (plot.by or ("",)) if level or k]
+            if row.get(y) is not None:
+                name = ", ".join(dict.fromkeys(words)) or y
+                found.setdefault(name, []).append((None if level else row[plot.x], row[y]))
+    return found
 
 
-def printed_block(table: Printed, names: str) -> Table:
-    """Return a table as the paper printed it."""
-    rows = [(name, *map(_printed, values)) for name, values in table.rows.items()]
-    return Table(table.caption, (names, *table.columns), rows, left=(0,))
+def _draw(
+    lines: Mapping[str, Sequence[tuple[Any, float]]],
+    plot: Plot,
+    looks: Mapping[str, str],
+    ax: Axes,
+) -> None:
+    known = [*dict.fromkeys(x for line in lines.values() for x, _ in line if x is not None)]
+    words = known if any(isinstance(x, str) for x in known) else []
+    ax.set(xlabel=plot.x.replace("_", " "), ylabel=plot.y[0].replace("_", " ").partition("/")[0])
+    if not words and 0 < 20 * min(known) < max(known):
+        ax.set_xscale("log")
+    for name, points in lines.items():
+        if points[0][0] is None:
+            ax.axhline(points[0][1], **LINES[looks[name]])
+            continue
+        x, y = zip(*(points if words else sorted(points)), strict=True)
+        curve(ax, looks[name], [words.index(at) for at in x] if words else x, y)
+    if words:
+        ax.set_xticks(range(len(words)), labels=words, rotation=30)
 
 
-def _printed(value: Sequence[float]) -> str:
-    return f"{value[0]:g}" + (f" ({value[1]:g})" if len(value) > 1 else "")
+def _said(lines: Mapping[str, Sequence[tuple[Any, float]]]) -> str:
+    def told() -> Iterator[str]:
+        for name, points in lines.items():
+            yield f"{name}: " + ", ".join(f"{x or 'all'} {y:.4g}" for x, y in points)
+
+    return "; ".join(told())

@@ -1,4 +1,19 @@
-"""What an experiment is: the form that `registry` reads the sections of study files into."""
+"""What an experiment is, and how it is read from the study files, one a paper and one for our own.
+
+A section of a file is an experiment; `[comparisons.NAME]` are options of `fedcal compare` that
+pages quote, `[printed.NAME]` tables as the paper prints them, and `[shared]` says once what
+sections repeat: `methods` (title -> method), `columns` (key -> what `Field` holds), `tables` and
+`texts` (name -> what stands for it in lists of tables, notes, and blocks). A section has
+
+* `title`, `about`, `notes`, and `claims`: which we expect to hold, one word for every line of the
+  table, or a word for each line ("all networks": those without one of their own). A key is that of
+  a claim, or the text, where `*` stands for anything; "" = nothing is expected;
+* `plots`, see `Plot`;
+* of a grid, `networks`, `seeds` and `parts`. `methods` of a part are titles, or title -> method;
+  those of the section come before those of the file;
+* of a function, `rows` (its module) and `tables`. Columns are keys, or a key with what differs; a
+  table without has those of the section.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +21,15 @@ import importlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from fedcal.experiments.report.figures.drawing import Sheet
+from fedcal.core.checks import check_kept, one_of
 from fedcal.experiments.runs.comparison.grid import Variant
+from fedcal.storage.toml_files import read_toml
 
+STUDIES = ("maddock", "own", "evaluation", "luo", "angelopoulos", "zhang")
+FOLDER = Path(__file__).parent
 SETTINGS = ("rounds", "sampling_rate", "epsilon", "delta", "clients", "partition")
 """Options of `compare` that a part may set; each is a value or a list."""
 
@@ -20,8 +39,8 @@ EVERYWHERE = "all networks"
 NO_DIFFERENCE: Literal["no difference"] = "no difference"
 """Of what is compared, beyond noise and what matters: the claim neither holds nor fails."""
 
-NOT_TOLD = "not told here"
-"""Of a claim that nothing here tells by."""
+NOT_TOLD, SEEDS = "not told here", "depends on seeds"
+WORDS = {True: "holds", False: "does not hold"}
 
 Told: TypeAlias = bool | Literal["no difference"] | None
 """Whether a claim holds; None = nothing to tell it by."""
@@ -37,21 +56,10 @@ Rows: TypeAlias = list[Record]
 
 @dataclass(frozen=True)
 class Study:
-    """One table or figure of a paper whose module has several.
-
-    Attributes
-    ----------
-    rows
-        measures; see the package for its parameters
-    claims
-        what is said of the rows
-    sheet
-        the figure of the rows
-    """
+    """One table or figure of a paper whose module has several: what measures, and its claims."""
 
     rows: Callable[..., Rows]
     claims: Callable[[Rows], Iterable[RowsClaim]] | None = None
-    sheet: Callable[[Rows], Sheet | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,50 +90,43 @@ class Part:
 
     def title_of(self, name: str, settings: Mapping[str, Any]) -> str:
         """Return the title of a method with these parameters."""
-        variants = {title: Variant.parse(method) for title, method in self.methods.items()}
-        return next(
-            title
-            for title, variant in variants.items()
-            if (variant.method, dict(variant.settings)) == (name, settings)
-        )
+        for title, method in self.methods.items():
+            variant = Variant.parse(method)
+            if (variant.method, dict(variant.settings)) == (name, dict(settings)):
+                return title
+        raise KeyError(name)
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A panel of a figure.
+    """A panel of a figure, drawn for each of the data.
 
     Attributes
     ----------
     title
         the paper's name of it and what it shows
-    part
-        whose rows are drawn; pooled baselines of all parts are lines across
     x
-        the setting along the axis: "rounds", "epsilon" or "partition"
+        column along the axis
     y
-        the metric
+        columns, each a line
+    by
+        columns that tell further lines apart
+    where
+        column -> value of the rows that are drawn
     """
 
     title: str
-    part: str
     x: str
-    y: str
+    y: Sequence[str]
+    by: Sequence[str] = ()
+    where: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A table as the paper prints it.
+    """A table as the paper prints it: name of a row -> for each column (value,) or (mean, std).
 
-    Attributes
-    ----------
-    caption
-        with its number
-    columns
-        headings
-    rows
-        name -> for each column, (value,) or (mean, std)
-    epsilon
-        of its methods; inf = without privacy
+    `epsilon` is that of its methods; inf = without privacy.
     """
 
     caption: str
@@ -140,10 +141,8 @@ class Field:
 
     Attributes
     ----------
-    key
-        of the row
-    title
-        heading
+    key, title
+        of the row, and heading
     digits
         after the point; None = a name or setting, which tells rows apart
     factor
@@ -161,18 +160,9 @@ class Field:
 
 @dataclass(frozen=True)
 class RowsTable:
-    """Some of the rows, and some of their columns.
+    """Some of the rows (`where`: key -> value), and some of their columns.
 
-    Attributes
-    ----------
-    title
-        heading
-    fields
-        columns
-    where
-        key -> value that a row must have to be in it
-    checked
-        whether tolerances of its columns count
+    `checked` is whether tolerances of its columns count.
     """
 
     title: str
@@ -196,24 +186,16 @@ class Experiment:
     notes
         what a reader must know, a sentence each
     expected
-        claim -> line of the table -> verdict, one of `registry.WORDS`, `registry.SEEDS`,
-        `NO_DIFFERENCE` or `NOT_TOLD`;
-        the claims of a grid are its keys, those of a function are named by their text
+        claim -> line of the table -> verdict, one of `WORDS`, `SEEDS`, `NO_DIFFERENCE` or
+        `NOT_TOLD`; the claims of a grid are its keys, those of a function are named by their text
     paper
         the paper's table beside it
-    parts
-        of a grid, what to run; none = a function
-    networks
-        of a grid, shipped data sets
-    seeds
-        of a grid, how many, from 0
     plots
-        of a grid, panels of the figure for each network; none = a table
-    reference
-        of a grid, title of the column that others are divided by, or ""
+        panels of the figure
+    parts, networks, seeds
+        of a grid: what to run, on which shipped data, how many seeds from 0
     module
-        of this package, with a function `rows`, or MODULE:NAME for a `Study` in it; see the
-        package for their contract
+        of this package, with a function `rows`, or MODULE:NAME for a `Study` in it
     tables
         of a function, how to lay rows out; files have all keys of all rows
     """
@@ -224,11 +206,10 @@ class Experiment:
     notes: tuple[str, ...] = ()
     expected: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     paper: Printed | None = None
+    plots: tuple[Plot, ...] = ()
     parts: tuple[Part, ...] = ()
     networks: Sequence[str] = ()
     seeds: int = 0
-    plots: tuple[Plot, ...] = ()
-    reference: str = ""
     module: str = ""
     tables: tuple[RowsTable, ...] = ()
 
@@ -238,3 +219,72 @@ class Experiment:
         name, _, study = self.module.partition(":")
         module = importlib.import_module(f"fedcal.experiments.research.studies.{name}")
         return getattr(module, study) if study else module
+
+
+def study_file(name: str) -> dict[str, Any]:
+    """Read a study file, unchecked."""
+    return read_toml(FOLDER / f"{name}.toml")
+
+
+EXPERIMENTS = {
+    key: name
+    for name in STUDIES
+    for key in study_file(name)
+    if key not in ("shared", "printed", "comparisons")
+}
+"""Name on the command line -> study, in the order of the list."""
+
+
+def experiment(name: str) -> Experiment:
+    """Return the experiment of that name.
+
+    Raises
+    ------
+    InputError
+        There is none; the message lists those that there are.
+    KeyError, TypeError
+        The file does not say what an experiment needs; tests read all of them.
+    """
+    check_kept(f"fedcal reproduce {name}")
+    one_of("experiment", name, EXPERIMENTS, "fedcal reproduce --list")
+    file = study_file(EXPERIMENTS[name])
+    shared, section = file.get("shared", {}), file[name]
+    texts, paper = shared.get("texts", {}), section.pop("paper", None)
+    claims = section.pop("claims", {})
+    section |= {
+        "name": name,
+        "notes": tuple(texts.get(note, note) for note in section.pop("notes", ())),
+        "expected": {key: _expected(words) for key, words in claims.items()},
+        "paper": None if paper is None else Printed(**file["printed"][paper]),
+        "plots": tuple(Plot(**plot) for plot in section.pop("plots", ())),
+    }
+    if "rows" in section:
+        columns, default = shared.get("columns", {}), section.pop("columns", ())
+        tables = (shared["tables"][t] if isinstance(t, str) else t for t in section.pop("tables"))
+        found = tuple(_table({"columns": default} | t, columns) for t in tables)
+        return Experiment(module=section.pop("rows"), tables=found, **section)
+    methods = shared.get("methods", {}) | section.pop("methods", {})
+    section["parts"] = tuple(_part(p, methods, texts) for p in section["parts"])
+    return Experiment(**section)
+
+
+def _expected(words: str | Mapping[str, str]) -> Mapping[str, str]:
+    places = words if isinstance(words, Mapping) else {EVERYWHERE: words} if words else {}
+    for word in places.values():
+        one_of("verdict", word, (*WORDS.values(), NO_DIFFERENCE, NOT_TOLD, SEEDS))
+    return places
+
+
+def _table(raw: Mapping[str, Any], columns: Mapping[str, Any]) -> RowsTable:
+    given = ({"key": c} if isinstance(c, str) else c for c in raw["columns"])
+    fields = tuple(Field(**columns.get(c["key"], {}) | c) for c in given)
+    return RowsTable(fields=fields, **{k: v for k, v in raw.items() if k != "columns"})
+
+
+def _part(raw: dict[str, Any], methods: Mapping[str, str], texts: Mapping[str, str]) -> Part:
+    titles = raw.pop("methods")
+    mine = titles if isinstance(titles, Mapping) else {title: methods[title] for title in titles}
+    words = {k: raw.pop(k) for k in ("name", "block", "row") if k in raw}
+    words["block"] = texts.get(words.get("block", ""), words.get("block", ""))
+    settings = {one_of("setting", k.replace("-", "_"), SETTINGS): v for k, v in raw.items()}
+    return Part(methods=mine, settings=settings, **words)

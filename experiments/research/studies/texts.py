@@ -1,50 +1,78 @@
-"""What README and the guide say of results: `texts.md.j2`, filled in from the shipped results.
+"""Text about results in README and docs, made from the results that ship.
 
-The template has the sentences and tables, and chooses words that depend on a number (which is
-lower, how many, whether); what it asks for is computed here.
+A block of a page is what stands between two lines of its own,
+
+    <!-- generated: NAME -->
+    <!-- /generated -->
+
+and is what `BLOCKS[NAME]()` gives: so no page contradicts the data. A sentence that quotes a result
+belongs into a block, with the number computed there, or has no number.
+
+`python -m fedcal.experiments.research.studies.texts [NAME ...]` runs experiments and comparisons,
+writes their results into the package, and fills all blocks; look at the difference before you keep
+it. `NAME@WORD.json` is what an experiment gave on data that do not ship, for pages alone:
+`expected.write` of `content(reproduce(NAME, data=[FILE]))`; `--check` has nothing to do with it.
 """
 
 from __future__ import annotations
 
-import math
+import argparse
+import re
+import subprocess
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from itertools import product
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-from fedcal import datasets
-from fedcal.core.numerics import softmax
+from fedcal.core.checks import TooLittle, one_of
+from fedcal.core.pages import Table
+from fedcal.experiments import demo
 from fedcal.experiments.report.tables import markdown, plain
-from fedcal.experiments.research.benchmarks import published_sums
-from fedcal.experiments.research.studies import rows, subgroups
-from fedcal.experiments.research.studies.cells import MEAN
-from fedcal.experiments.research.studies.check import unsure
-from fedcal.experiments.research.studies.comparisons import command
-from fedcal.experiments.research.studies.expected import FOLDER, read, shipped
-from fedcal.experiments.research.studies.luo import results as luo
-from fedcal.experiments.research.studies.luo.methods import COLUMNS, NOISES
-from fedcal.experiments.research.studies.maddock.claims import mean_ratio
-from fedcal.experiments.research.studies.registry import EXPERIMENTS, experiment
+from fedcal.experiments.research.studies.expected import FOLDER, content, read, shipped, write
+from fedcal.experiments.research.studies.layout import pivot
 from fedcal.experiments.research.studies.result import Reproduction
-from fedcal.experiments.research.studies.spec import Record, Rows
-from fedcal.experiments.research.studies.zhang import tables as zhang
+from fedcal.experiments.research.studies.rows import one, where
+from fedcal.experiments.research.studies.run import reproduce
+from fedcal.experiments.research.studies.spec import EXPERIMENTS, Record, Rows, study_file
+from fedcal.experiments.runs.comparison import compare
 from fedcal.experiments.runs.comparison.table import Line, as_table
-from fedcal.metrics import summary
-from fedcal.trust import NOISY
-from fedcal.units import Example, User
+from fedcal.experiments.runs.files import in_json
+from fedcal.storage.atomic import whole_file
 
-TABLES = ("maddock-table2", "maddock-table3", "maddock-figure2", "maddock-figure3")
-"""Whose claims are counted."""
+ROOT = Path(__file__).resolve().parents[3]
 
-TRUSTED = ("fednewton", "fednewton-entropy", "fedoneshot", "acct")
-SHIFTED = "mnist-shift"
-TABLE_OF = {5: "table1", 1: "table7"}
-"""Severity -> table of Luo et al."""
+# -- comparisons that README and docs quote ------------------------------------------------------
 
-results: Callable[[str], Reproduction] = cache(shipped)
-"""The shipped results of an experiment, read once."""
+COMPARISONS: Mapping[str, Mapping[str, Any]] = {
+    "demo": demo.options(),
+    **study_file("own")["comparisons"],
+}
+"""Name of the file -> options of `compare`; they have no claims."""
+
+_FACTS = (
+    *("data", "method", "label", "settings", "clients", "partition", "epsilon", "delta", "unit"),
+    *("trust", "sampling_rate", "rounds", "seeds", "noise_std", "mechanism", "bytes_up"),
+    *("bytes_down", "baseline", "failures"),
+)
+_METRICS = ("accuracy", "ece", "classwise_ece", "nll")
+
+
+def measure(name: str, jobs: int | None = None) -> Rows:
+    """Run a comparison; its lines' facts, and mean and spread of the metrics, to six digits."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TooLittle)  # it is what these runs are to show
+        lines = compare(jobs=jobs, **COMPARISONS[name]).cells
+
+    def spread(of: Mapping[str, Any]) -> Record:
+        return {k: None if of[k] is None else float(f"{of[k]:.6g}") for k in ("mean", "std")}
+
+    return [
+        {k: line[k] for k in _FACTS}
+        | {"epsilon": in_json(line["epsilon"]), "seconds": spread(line["seconds"])}
+        | {"after": {metric: spread(line["after"][metric]) for metric in _METRICS}}
+        for line in lines
+    ]
 
 
 @cache
@@ -53,277 +81,253 @@ def comparison(name: str) -> list[Line]:
     return [line | {"epsilon": float(line["epsilon"])} for line in read(name)["results"]]
 
 
-def where(lines: str | Sequence[Line], **facts: Any) -> list[Line]:
-    """Filter lines, or those of a comparison, by all of these facts."""
-    return rows.where(comparison(lines) if isinstance(lines, str) else lines, **facts)
+def command(name: str) -> str:
+    """Return the command line that runs a comparison, as a block of the page."""
+
+    def text(value: Any) -> str:
+        values = value if isinstance(value, (list, tuple)) else [value]
+        said = ",".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
+        return f'"{said}"' if "[" in said else said
+
+    options = " ".join(f"--{k} {text(v)}" for k, v in COMPARISONS[name].items())
+    line = f"$ fedcal compare {options} --out {name}"
+    return f"<!-- not run: hundreds of runs -->\n```console\n{line}\n```"
 
 
-def one(lines: str | Sequence[Line], **facts: Any) -> Line:
-    """Return the only line with all of these facts."""
-    (line,) = where(lines, **facts)
-    return line
-
-
-def mean(line: Line, metric: str = "ece") -> float:
-    """Return the mean of a metric over seeds."""
-    return float(line["after"][metric]["mean"])
-
-
-def percent(line: Line, metric: str = "ece", spread: bool = True) -> str:
+def percent(line: Line, metric: str = "ece") -> str:
     """Mean and, if it has any, spread of a metric, in %."""
-    std = 100 * line["after"][metric]["std"]
+    mean, std = (100 * (line["after"][metric][k] or 0.0) for k in ("mean", "std"))
     digits = 3 if metric == "classwise_ece" else 2
-    text = f"{100 * mean(line, metric):.{digits}f}"
-    return f"{text} ± {std:.{digits}f}" if spread and std else text
+    return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if std else "")
 
 
-# -- README, reproduce ---------------------------------------------------------------------------
+def pivoted(name: str, heads: Sequence[str], column: str, **facts: Any) -> str:
+    """Return the ECE of a comparison's lines, with a column for each value of a fact."""
+    lines = where(comparison(name), baseline=False, **facts)
+
+    def line(of: Record) -> tuple[str, ...]:
+        return tuple(f"{of[k]:g}" if isinstance(of[k], float) else str(of[k]) for k in heads)
+
+    beside = "; ".join(
+        f"{line['method']} on {line['data']} {percent(line)}"
+        for line in where(comparison(name), baseline=True, **facts)
+    )
+    table = pivot("", lines, heads, line, column, percent)
+    return f"{markdown(table)}\nECE, %. Beside it: {beside}."
 
 
-def ratio(title: str, row: str = "") -> float:
-    """Mean classwise ECE over that of the pooled temperature, in the lines of that row."""
-    reference = "pooled temperature"
-    lines = results("private-temperature").rows
-    mine = [r for r in lines if r["row"].startswith(row) or r["title"] == reference]
-    return mean_ratio(mine, title, reference) or math.nan
+# -- README and the demo -------------------------------------------------------------------------
 
 
-def papers_claims() -> Rows:
-    """Return the claims of Maddock et al. and their verdicts."""
-    return [
-        {"text": v.text, "word": v.word, "unsure": bool(unsure(experiment(name), v))}
-        for name in TABLES
-        for v in results(name).verdicts
-        if v.where != "ours"
-    ]
-
-
-# -- choosing a method ---------------------------------------------------------------------------
-
-
-def searches() -> dict[tuple[Any, ...], dict[str, Line]]:
-    """Network, clients and epsilon -> the lines of the methods compared there."""
-    found: dict[tuple[Any, ...], dict[str, Line]] = {}
-    for line in where("choosing-searches", baseline=False):
-        place = (line["data"], line["clients"], line["epsilon"])
-        found.setdefault(place, {})[line["method"]] = line
-    return found
-
-
-def first(metric: str) -> list[str]:
-    """Return the method with the lowest mean, for each of the `searches`."""
-    return [min(mine, key=lambda m: mean(mine[m], metric)) for mine in searches().values()]
-
-
-def better_everywhere(unit: str, trust: str) -> list[str]:
-    """Methods that are better than the model itself on all data."""
-    lines = comparison("choosing-trust")
-    base = {line["data"]: mean(line) for line in where(lines, method="none")}
-    mine = where(lines, unit=unit, trust=trust)
-    return [m for m in TRUSTED if all(mean(li) < base[li["data"]] for li in where(mine, method=m))]
-
-
-# -- costs, domain shift, Luo et al. -------------------------------------------------------------
-
-
-def noise_of_means(lines: Rows) -> list[list[float]]:
-    """Return the noise of the mean by epsilon and rounds, smallest sampling rate first."""
-    found: dict[tuple[float, int], list[float]] = {}
-    for r in sorted(lines, key=lambda r: float(r["sampling_rate"])):
-        found.setdefault((r["epsilon"], r["rounds"]), []).append(r["mean_std"])
-    return list(found.values())
-
-
-def shifts() -> dict[tuple[str, int], str]:
-    """Accuracy and ECE of each variant of the shipped set, over all its rows."""
-    found = {}
-    for name, severity in datasets.shifted(SHIFTED):
-        data = datasets.load(f"{SHIFTED}:{name}:{severity}")
-        scores = summary(softmax(data.logits), data.labels)
-        found[name, severity] = f"{100 * scores['accuracy']:.2f} | {100 * scores['ece']:.2f}"
-    return found
-
-
-def luo_rows(severity: int, what: str, **facts: Any) -> Rows:
-    """Return rows of a table of Luo et al."""
-    return where(results(f"luo-{TABLE_OF[severity]}").rows, what=what, **facts)
-
-
-def luo_methods(severity: int, noise: str) -> dict[str, Record]:
-    """Map each method to its result."""
-    return {r["method"]: r for r in luo_rows(severity, "method", noise=noise)}
-
-
-def _texts_of(name: str, line: Line) -> dict[str, str]:
-    """Return a line of a comparison as its table shows it, by heading."""
-    lines = comparison(name)
+def demo_lines(columns: Sequence[str], wanted: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Return lines of the demo as its own table shows them; all without `wanted`."""
+    lines = comparison("demo")
     table = as_table(lines)
-    return dict(zip(table.columns, map(plain, table.rows[lines.index(line)]), strict=True))
+    chosen = [lines.index(one(lines, **facts)) for facts in wanted] or range(len(lines))
+    places = [table.columns.index(column) for column in columns]
+    body = [[plain(table.rows[k][j]) for j in places] for k in chosen]
+    return markdown(Table("", tuple(columns), body, left=(0,)))
 
 
-# -- the template --------------------------------------------------------------------------------
-
-_ASKED: dict[str, Any] = {
-    function.__name__: function
-    for function in (
-        *(where, one, mean, percent, ratio, papers_claims, searches, first, command),
-        *(better_everywhere, noise_of_means, shifts, luo_methods),
+def demo_headline() -> str:
+    """Say what one command does."""
+    newton = one(comparison("demo"), method="fednewton", epsilon=1.0)
+    pooled = one(comparison("demo"), method="pooled-temperature")
+    ece, best = (line["after"]["classwise_ece"]["mean"] for line in (newton, pooled))
+    well = "as well as" if ece <= 1.02 * best else "nearly as well as"
+    return (
+        "**One line of shell, `fedcal simulate --epsilon 1 --out run`, makes this picture: 100 "
+        "label-skewed clients calibrate a real network at user-level epsilon = 1 "
+        f"{well} if all their rows lay in one place.** It is seed 0; over five seeds ECE is "
+        f"{percent(newton)} % and classwise ECE {100 * ece:.3f}, with all rows in one place "
+        f"{percent(pooled)} and {100 * best:.3f}. `make demo` compares all methods."
     )
-} | {"paper_orders": zhang.orders}
-_KNOWN: dict[str, Any] = {
-    "inf": math.inf,
-    "results": results,
-    "SEARCHED": ("fednewton", "fedoneshot", "acct"),
-    "LABELS": {"acct": "`acct`, `search=auto`"},
-    "TRUSTED": TRUSTED,
-    "UNITS_AND_TRUST": tuple(product((User.name, Example.name), NOISY)),
-    "SEVERITIES": TABLE_OF,
-    "NOISES": NOISES,
-    "NOISY_METHODS": {column.method for column in COLUMNS if column.noise},
-    "PAPER_ORDER": zhang.ORDER,
-    "TITLES": luo.TITLES,
-    "texts_of": _texts_of,
-    "experiment": experiment,
-    "unsure": unsure,
-    "mean_of": fmean,
-    "differences": lambda rows, key: [r[key] - r["numbers_up"] for r in rows],
-}
-_TESTS: Mapping[str, Callable[..., bool]] = {
-    "made_by": lambda name, commit: read(name)["commit"] == commit,
-    "behind_oneshot": lambda of: mean(of[1]["fedoneshot"]) < mean(of[1]["acct"]),
-    "falls": lambda values: values == sorted(values, reverse=True),
-    "within_a_std": lambda line, of: mean(line) + line["after"]["ece"]["std"] >= of,
-    "below_temperature": lambda row, rows: (
-        row[MEAN] < one(rows, title="pooled temperature", network=row["network"])[MEAN]
-    ),
-}
 
 
-@cache
-def _template() -> Any:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+def first_ece() -> str:
+    """Say what ECE is, and what it falls to."""
+    none, newton, pooled = (
+        percent(one(comparison("demo"), **facts))
+        for facts in (
+            {"method": "none"},
+            {"method": "fednewton", "epsilon": 1.0},
+            {"method": "pooled-temperature"},
+        )
     )
-    environment.globals |= _ASKED | _KNOWN
-    environment.filters["commit"] = lambda name: read(name)["commit"]
-    environment.tests |= _TESTS
-    return environment.get_template("texts.md.j2").module
+    return (
+        "ECE is the gap between what the model says and how often it is right: "
+        f"{none} % before, {newton} after, over five seeds. One temperature fitted on all 5,000 "
+        f"rows in one place gives {pooled}."
+    )
 
 
-def filled(macro: str, *of: Any) -> str:
-    """Render a macro of the template with `of`."""
-    return str(getattr(_template(), macro)(*of)).strip()
+# -- results -------------------------------------------------------------------------------------
 
-
-def tables(name: str, some: slice = slice(None)) -> str:
-    """Return the tables of an experiment, or some of them, as in `NAME.md`."""
-    return "\n".join(map(markdown, results(name).blocks[some]))
-
-
-def _claim(text: str, places: Mapping[str, Sequence[str]], named: bool) -> str:
-    """Return a claim, its places by experiment, and the experiments' names if `named`."""
-    every = [place for of in places.values() for place in of]
-    if len(every) == 1 and len(places) == 1:
-        text, places = f"{every[0]}: {text}", dict.fromkeys(places, ())
-    notes = [
-        ": ".join(filter(None, (name if named else "", "; ".join(dict.fromkeys(of)))))
-        for name, of in places.items()
-    ]
-    return f"{text} ({'; '.join(notes)})" if any(notes) else text
-
-
-def claims(names: Sequence[str]) -> str:
-    """Return how many claims of these experiments hold, and a list of those that do not."""
-    verdicts = {name: results(name).verdicts for name in names}
-    counts = [
-        f"`{name}` {sum(v.word == 'holds' for v in of)} of {len(of)}"
-        for name, of in verdicts.items()
-        if of
-    ]
-    failed: dict[str, dict[str, list[str]]] = {}
-    for name, of in verdicts.items():
-        for verdict in of:
-            if verdict.word == "does not hold":
-                text = verdict.text.rstrip(".")
-                place, text = text.split(": ", 1) if ": " in text else ("", text)
-                places = failed.setdefault(text, {}).setdefault(name.partition("-")[2], [])
-                places += [place] if place else []
-    lines = [f"* {_claim(text, places, len(names) > 1)}." for text, places in failed.items()]
-    head = f"Claims that hold everywhere: {', '.join(counts)}."
-    return "\n".join([head, *(["", "Claims that do not hold:", "", *lines] if lines else [])])
-
+results: Callable[[str], Reproduction] = cache(shipped)
+"""The shipped results of an experiment, read once."""
 
 _NAMES = tuple(
     path.stem
     for name in EXPERIMENTS
     for path in sorted(FOLDER.glob(f"{name}.json")) + sorted(FOLDER.glob(f"{name}@*.json"))
 )
+_PAPERS = ("maddock", "luo", "angelopoulos", "zhang", "evaluation")
+_OWN = ("five-hospitals", "audit")
 _PAGES = {
-    "maddock": (*TABLES, "private-temperature"),
+    **{page: tuple(n for n in _NAMES if n.startswith(page)) for page in (*_PAPERS, *_OWN)},
     "demo": ("demo",),
     "trust-models": ("trust-models",),
-    "audit": ("audit",),
-    "no-site-harmed": ("no-site-harmed",),
-    "five-hospitals": ("five-hospitals",),
-    "luo": ("luo-table1", "luo-table7", "luo-figures"),
     "choosing": ("choosing-clients", "choosing-searches", "choosing-trust"),
-    "amplification": ("amplification", "maddock-table6", "maddock-table7"),
-    "evaluation": ("evaluation-errors", "evaluation-intervals"),
-    "angelopoulos": tuple(name for name in _NAMES if name.startswith("angelopoulos-")),
-    "zhang": tuple(name for name in _NAMES if name.startswith("zhang-")),
-    "prediction-sets": (
-        "prediction-sets-coverage",
-        "prediction-sets-rows",
-        "prediction-sets-users",
-    ),
 }
-"""Page -> the experiments whose results it shows."""
+_PAGES["maddock"] += ("private-temperature",)
+"""Page of docs/results/ -> the experiments whose results it shows."""
 
-_OTHER: Mapping[str, tuple[Callable[[], str], ...]] = {
-    "secure-sums": (published_sums.trust, published_sums.costs),
-    "subgroups": tuple(
-        subgroups.BLOCKS[name] for name in ("subgroups-subjects", "subgroups-adult")
-    ),
-}
-"""Pages with tables that do not belong to an experiment."""
 
-COMPLETE = tuple(page for page in _PAGES if page not in ("demo", "trust-models", "choosing"))
-"""Pages of docs/results/ that have a page of all their tables, made by `complete`."""
+def tables(name: str, some: slice = slice(None)) -> str:
+    """Return the tables of an experiment, or some of them, as in `NAME.md`."""
+    return "\n".join(map(markdown, results(name).tables[some]))
 
 
 def complete(page: str) -> str:
-    """Return every claim and table of a page of docs/results/, as Markdown."""
-    if page in _OTHER:
-        return "\n\n".join(table() for table in _OTHER[page])
-    names = _PAGES[page]
-    parts = [f"## `{name}`\n\n{filled('claims', name)}\n\n{tables(name)}" for name in names]
+    """Return every claim and table of a page, as Markdown."""
+    parts = []
+    for name in _PAGES[page]:
+        claims = "".join(f"* {verdict}\n" for verdict in results(name).verdicts)
+        parts.append(f"## `{name}`\n\n{claims}\n{tables(name)}")
     return "\n\n".join(parts)
 
 
+def claims(page: str) -> str:
+    """Return how many claims of a page's experiments hold, and a list of those that do not."""
+    verdicts = {name: results(name).verdicts for name in _PAGES[page]}
+    counts = (
+        f"`{name}` {sum(v.word == 'holds' for v in of)} of {len(of)}"
+        for name, of in verdicts.items()
+        if of
+    )
+    failed: dict[str, list[tuple[str, str, str]]] = {}
+    for name, of in verdicts.items():
+        for v in of:
+            if v.word == "does not hold":
+                place, _, text = v.text.rpartition(": ")
+                at = name.removeprefix(f"{page}-")
+                failed.setdefault(text.rstrip("."), []).append((at, place, v.text.rstrip(".")))
+    lines = [
+        f"* {every[0][2]} ({every[0][0]})."
+        if len(every) == 1
+        else f"* {text} ({'; '.join(f'{at}: {place}' if place else at for at, place, _ in every)})."
+        for text, every in failed.items()
+    ]
+    head = f"Claims that hold everywhere: {', '.join(counts)}."
+    return "\n".join([head, *(["", "Claims that do not hold:", "", *lines] if lines else [])])
+
+
+def made_by(page: str) -> str:
+    """Say which commit made the numbers of a page."""
+    names: dict[str, list[str]] = {}
+    for name in _PAGES[page]:
+        names.setdefault(read(name)["commit"], []).append(f"`{name}`")
+    each = "; ".join(f"{', '.join(of)} by {commit}" for commit, of in names.items())
+    return f"Which commit made the numbers of results on this page: {each}."
+
+
+_SHORT = ("method", "epsilon", "accuracy %", "ECE %")
 BLOCKS: Mapping[str, Callable[[], str]] = {
-    **{k: block for k, block in subgroups.BLOCKS.items() if block not in _OTHER["subgroups"]},
-    **{f"made-by-{page}": partial(filled, "made_by", names) for page, names in _PAGES.items()},
-    **{f"{page}-claims": partial(claims, _PAGES[page]) for page in COMPLETE},
+    "demo-headline": demo_headline,
+    "first-ece": first_ece,
+    "demo-short": partial(
+        demo_lines,
+        (*_SHORT, "cwECE %", "bytes up / down"),
+        (
+            *({"method": "none"}, {"method": "pooled-temperature"}),
+            {"method": "fednewton", "epsilon": float("inf")},
+            *({"method": m, "epsilon": 1.0} for m in ("fednewton", "fedoneshot", "fedtemp")),
+            {"method": "fedopvector", "epsilon": 1.0},
+            {"method": "fedbbq", "epsilon": 1.0, "settings": {"weighting": "all"}},
+        ),
+    ),
+    "demo-table": partial(demo_lines, _SHORT),
+    **{f"made-by-{page}": partial(made_by, page) for page in _PAGES},
+    **{f"{page}-claims": partial(claims, page) for page in (*_PAPERS, *_OWN)},
     "zhang-main": partial(tables, "zhang-table1@cifar10", slice(1)),
-    "secure-sums-measured": published_sums.measured,
+    "luo-main": partial(tables, "luo-table1", slice(1)),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
+    "five-hospitals-main": partial(tables, "five-hospitals", slice(1)),
     **{
-        name.replace("_", "-"): partial(filled, name)
-        for name, macro in sorted(vars(_template()).items())
-        if getattr(macro, "arguments", None) == ()
+        f"by-clients-{data}": partial(
+            pivoted, "choosing-clients", ("clients", "epsilon"), "method", data=data
+        )
+        for data in COMPARISONS["choosing-clients"]["data"]
     },
-    **{
-        f"by-clients-{name}": partial(filled, "by_clients", name)
-        for name in ("resnet110-cifar10", "imdb-binary")
-    },
-    **{
-        f"{name}-command": partial(filled, "console", name)
-        for name in ("choosing-clients", "choosing-searches", "choosing-trust")
-    },
+    "by-search": partial(pivoted, "choosing-searches", ("data", "clients", "epsilon"), "method"),
+    "by-trust": partial(pivoted, "choosing-trust", ("data", "unit", "trust"), "method"),
+    "trust-costs": partial(pivoted, "trust-models", ("unit", "trust"), "method"),
+    **{f"{name}-command": partial(command, name) for name in COMPARISONS},
 }
-"""By the name that a page gives; macros without parameters are blocks of their own name."""
+"""By the name that a page gives."""
+
+_BEGIN = re.compile(r"^<!-- generated:", re.M)
+_BLOCK = re.compile(r"^<!-- generated: (\S+) -->\n(.*?)^<!-- /generated -->$", re.DOTALL | re.M)
+
+
+def pages() -> list[Path]:
+    """README and the pages under docs."""
+    docs = sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts)
+    return [ROOT / "README.md", *docs]
+
+
+def filled(text: str) -> str:
+    """Return a page with its generated blocks made anew.
+
+    Raises
+    ------
+    InputError
+        A block that `BLOCKS` does not have.
+    ValueError
+        A block that does not end.
+    """
+    if len(_BLOCK.findall(text)) != len(_BEGIN.findall(text)):
+        raise ValueError("a generated block has no end")
+
+    def fill(found: re.Match[str]) -> str:
+        name = one_of("block", found[1], BLOCKS)
+        return f"<!-- generated: {name} -->\n\n{BLOCKS[name]().strip()}\n\n<!-- /generated -->"
+
+    return _BLOCK.sub(fill, text)
+
+
+def _commit() -> str:
+    """Return the short commit of this code, with a "+" if the code has changed since."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(ROOT), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--", "*.py", "*.toml", "*.npz")
+    return git("rev-parse", "--short=7", "HEAD") + ("+" if changed else "")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run what is named and write its results; then fill the blocks of all pages."""
+    parser = argparse.ArgumentParser(description="Write results that ship, and pages about them.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of experiments and comparisons")
+    parser.add_argument("--jobs", type=int, help="processes (the usable cores)")
+    given = parser.parse_args(arguments)
+    commit = _commit()
+    for name in given.names:
+        if one_of("experiment", name, (*EXPERIMENTS, *COMPARISONS)) in COMPARISONS:
+            write(name, measure(name, given.jobs), commit)
+        else:
+            write(name, content(reproduce(name, jobs=given.jobs)), commit)
+        print(f"written: {name}", flush=True)
+    for page in pages():
+        old = page.read_text("utf-8")
+        new = filled(old)
+        if new != old:
+            with whole_file(page) as file:
+                file.write(new.encode())
+            print(f"written: {page.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -28,7 +28,7 @@ from fedcal.experiments.runs.engines import inline, superlink
 from fedcal.experiments.runs.engines.tls import read_address
 from fedcal.partition import DEALT
 from fedcal.privacy import curator, query, wire
-from fedcal.privacy.request import Request
+from fedcal.privacy.request import Request, facts_of
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome, Progress
 from fedcal.strategies.server_app import FRESH
@@ -152,7 +152,7 @@ class Workers:
     def sum_of(self, asked: curator.OpenRound, alive: numerics.Integers) -> numerics.Words:
         """Return the sum of the contributions, (length,): one message to and from each worker."""
         request = asked.request
-        question = (type(request.query), wire.to_fields(request), wire.context_fields(request))
+        question = (type(request.query), wire.to_fields(request), facts_of(request.query))
         cuts = np.searchsorted(alive, self._edges)
         waiting, at = [], []
         for k, one in enumerate(self._actors):

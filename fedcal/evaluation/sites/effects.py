@@ -258,7 +258,7 @@ METRICS = (LARGE, "log_slope", "logit_auc", "log_observed_expected")
 RELATIVE, MOST = 2.0, 1.0
 """Scale of tau's prior, in standard errors that a site typically has, and at most: with it 92 to
 98 % of new sites are inside, but for up to 99.8 % where I^2 = .2 (tau is indistinguishable from 0)
-and down to 88 % for slopes that differ much under noise (`fedcal reproduce no-site-harmed`)."""
+and down to 88 % for slopes that differ much under noise (measured at commit 9d1acd12)."""
 
 _DEGREES, _POINTS = 3, 90
 _LEAST_ROWS, _LEAST_SHARE = 1.0, 0.2
@@ -350,18 +350,14 @@ def next_site(counts: Floats, edges: Floats, root: Floats) -> dict[str, Any]:
     -------
     dict
         `sites`, their number; `verified`, whether they are `FEWEST` at least; and for each of
-        `metrics` its `mean` and prediction interval `low` to `high` at a new site, `tau` with
-        `tau_low` and `tau_high`, and `i_squared`. Slope, AUC and ratio are on their own scales,
-        slope and ratio clipped at 1/1000 and 1000; tau is on the scale of the logarithm or the
-        logit
+        `metrics` its `mean` and prediction interval `low` to `high` at a new site. Slope, AUC and
+        ratio are on their own scales, slope and ratio clipped at 1/1000 and 1000
     """
     metrics, sites = {}, counts.shape[-3]
     for metric, (values, variances) in site_metrics(counts, edges, root).items():
         each = predicted(values, variances)
         name, _, shown, _ = _SHOWN[metric]
-        ends = {k: float(shown(getattr(each, k))) for k in ("mean", "low", "high")}
-        taus = {k: float(getattr(each, k)) for k in ("tau", "tau_low", "tau_high", "i_squared")}
-        metrics[name] = {**ends, **taus}
+        metrics[name] = {k: float(shown(getattr(each, k))) for k in ("mean", "low", "high")}
     return {"sites": sites, "verified": sites >= FEWEST, "metrics": metrics}
 
 
@@ -399,24 +395,6 @@ def next_site_table(prediction: Mapping[str, Any]) -> Table:
     return Table(f"At a new site, from {prediction['sites']} sites", columns, tuple(rows), note)
 
 
-def spread_table(prediction: Mapping[str, Any]) -> Table:
-    """Return how much sites differ, of the result of `next_site`: for those who ask for tau."""
-    each = [(name, prediction["metrics"][metric]) for metric, name, _, _ in _SHOWN.values()]
-    rows = [
-        (
-            name,
-            f"{one['tau']:.2f} ({one['tau_low']:.2f} to {one['tau_high']:.2f})",
-            f"{100 * one['i_squared']:.0f}",
-        )
-        for name, one in each
-    ]
-    note = (
-        "tau is the standard deviation over sites (of logarithms, and of the AUC's log odds), I^2 "
-        "its fraction of the observed variance."
-    )
-    return Table("How much sites differ", ("", "tau (95 %)", "I^2, %"), tuple(rows), note)
-
-
 _FURTHEST = 1000.0
 
 
@@ -445,20 +423,11 @@ class Predicted:
         (...) mean over sites
     low, high
         (...) ends of the 95 % prediction interval
-    tau, i_squared
-        (...) posterior medians of the std over sites, and of its fraction of the variance that
-        sites' own rows and the noise show
-    tau_low, tau_high
-        (...) 95 % credible interval of tau
     """
 
     mean: Floats
     low: Floats
     high: Floats
-    tau: Floats
-    tau_low: Floats
-    tau_high: Floats
-    i_squared: Floats
 
 
 def predicted(values: Floats, variances: Floats) -> Predicted:
@@ -478,10 +447,7 @@ def predicted(values: Floats, variances: Floats) -> Predicted:
     p /= p.sum(axis=-1, keepdims=True)
     spread = np.sqrt(1 / total + tau**2)
     low, high = (_quantile(p, mean, spread, q) for q in (0.025, 0.975))
-    places = ((np.cumsum(p, axis=-1) >= q).argmax(axis=-1) for q in (0.5, 0.025, 0.975))
-    middle, least, greatest = (np.take_along_axis(tau, k[..., None], -1)[..., 0] for k in places)
-    share = middle**2 / (middle**2 + typical[..., 0])
-    return Predicted((p * mean).sum(axis=-1), low, high, middle, least, greatest, share)
+    return Predicted((p * mean).sum(axis=-1), low, high)
 
 
 def _quantile(p: Floats, mean: Floats, spread: Floats, q: float) -> Floats:

@@ -18,7 +18,7 @@ import numpy as np
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards
-from fedcal.evaluation.drift import few
+from fedcal.evaluation.findings import few
 from fedcal.evaluation.intervals import FIRM
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import site_tests

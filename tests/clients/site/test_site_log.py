@@ -6,7 +6,7 @@ import os
 import pytest
 
 from fedcal.clients.site import site_log
-from fedcal.experiments.deploy.site import _Echo
+from fedcal.experiments.deploy.site import Echo
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def path(tmp_path, monkeypatch):
 
 def test_it_is_put_aside_when_it_is_full(path, capsys):
     path.write_text("of an earlier process\n")
-    with _Echo(path) as echo:
+    with Echo(path) as echo:
         for number in range(200):
             site_log.log.info("line %d", number)  # each of the two writes it
             site_log.rotate(path)  # as a new process does

@@ -79,7 +79,7 @@ def test_rows_come_back_in_their_order_with_their_ids(form, tmp_path, capsys):
         np.testing.assert_array_equal(found["labels"], LABELS)
         for name, ids in IDS.items():
             np.testing.assert_array_equal(found[name], ids)
-    for out in ("p.csv", "p.csv.gz", "p.parquet"):
+    for out in ("p.csv", "p.parquet"):
         back = datasets.load(applied(tmp_path, data, out))  # a data file again
         np.testing.assert_allclose(back.probs, want)
         np.testing.assert_array_equal(back.labels, LABELS)

@@ -12,6 +12,8 @@ from refusals import refused
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.core.checks import InputError
 from fedcal.experiments.cli.apply import command as apply_command
+from fedcal.experiments.cli.main import _run
+from fedcal.training.networks import TrainedModel
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(60, 3)) * 2
@@ -26,7 +28,7 @@ def applied(
 ) -> Path:
     sets.write(folder, "sets")
     np.savez(folder / "d.npz", **data)
-    how = {"model": None, "alpha": None, "quiet": True, "json": False, "overwrite": True, **more}
+    how = {"alpha": None, "quiet": True, "json": False, "overwrite": True, **more}
     apply_command(folder / "sets.npz", str(folder / "d.npz"), folder / out, **how)
     return folder / out
 
@@ -55,4 +57,13 @@ def test_groups_are_read_from_the_file_and_what_does_not_fit_is_refused(tmp_path
         applied(tmp_path, SETS, "s.npy", {"probs": probs})
     (tmp_path / "sets.npz").write_bytes(b"x")
     sets, data = tmp_path / "sets.npz", str(tmp_path / "d.npz")
-    refused("calibrator", apply_command, sets, data, tmp_path / "new.npy", None, None, quiet=True)
+    refused("calibrator", apply_command, sets, data, tmp_path / "new.npy", quiet=True)
+
+
+def test_a_model_is_applied_and_exported_elsewhere(tmp_path, capsys):
+    model = TrainedModel("softmax", (4,), 3, np.zeros(15))
+    model.write(tmp_path, "model")
+    for command in ("apply --data imdb-binary", "export"):
+        words = [*command.split(), "--calibrator", str(tmp_path / "model.npz"), "--out", "m.npz"]
+        assert _run(words) == 2
+        assert "ing a model.npz was removed in 0.3" in capsys.readouterr().err

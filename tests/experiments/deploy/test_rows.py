@@ -75,7 +75,7 @@ def test_class_names_say_which_column_a_label_means(tmp_path):
     np.testing.assert_array_equal(turned.scores, np.array(LOGITS)[:, ::-1])  # columns are named
     with pytest.raises(InputError, match="3 with a label that is none of 'sick', 'cured'"):
         read_rows(str(own), ["sick", "cured"])
-    with pytest.raises(InputError, match=r"the labels of .* are names: give --class-names"):
+    with pytest.raises(InputError, match=r"labels are names .*the columns of scores have none"):
         read_rows(str(plain), None)
 
 

@@ -9,15 +9,16 @@ from scipy import stats
 from fedcal import datasets
 from fedcal.datasets import Dataset
 from fedcal.experiments import simulate
-from fedcal.experiments.research.benchmarks import luo as benchmark
-from fedcal.experiments.research.benchmarks.timing import compare
 from fedcal.experiments.research.studies.luo import methods
-from fedcal.experiments.research.studies.luo import suite as suites
-from fedcal.experiments.research.studies.luo.settings import SUITES, SweepPoint, fitting, suite_for
-from fedcal.experiments.research.studies.luo.suite import (
-    run_point,
+from fedcal.experiments.research.studies.luo.methods import run_point
+from fedcal.experiments.research.studies.luo.trials import (
+    SETTINGS,
+    SweepPoint,
+    Tables,
+    Trials,
+    divisions,
+    settings_for,
 )
-from fedcal.experiments.research.studies.luo.trials import Tables, Trials, divisions
 
 POINT = SweepPoint("sources", 12, 10, 1.0)
 
@@ -37,21 +38,16 @@ def tables():
 def draws_of(
     key: str, trials: int, point: SweepPoint = POINT, classes: int = 4, seed: int = 0
 ) -> methods.Draws:
-    c = methods.competitor(key)
+    c = next(c for c in methods.COLUMNS if c.key == key)
     plan = methods.PRIVATE[c.method].plan(point, classes, c.noise)
     return methods.Draws.under(plan, trials, np.random.default_rng(seed))
 
 
 def test_the_settings_are_those_of_the_paper():
-    cifar, imagenet = SUITES["cifar"], SUITES["imagenet"]
-    assert Counter(s.sweep for s in cifar) == {"sources": 25, "samples": 10, "epsilon": 10}
-    assert Counter(s.sweep for s in imagenet) == {"sources": 20, "samples": 20, "epsilon": 10}
-    assert cifar[0] == SweepPoint("sources", 10, 10, 1.0)
-    assert imagenet[-1] == SweepPoint("epsilon", 100, 50, 2.0)
-    assert [max(s.fit_rows for s in suite) for suite in (cifar, imagenet)] == [2500, 20_000]
-    assert (suite_for(39_999), suite_for(40_000)) == ("cifar", "imagenet")
-    assert len(fitting(cifar, 5000, "d")) == 45
-    assert all(s.fit_rows <= 500 for s in fitting(cifar, 1000, "d"))  # half is left for the test
+    assert Counter(s.sweep for s in SETTINGS) == {"sources": 25, "samples": 10, "epsilon": 10}
+    assert SETTINGS[0] == SweepPoint("sources", 10, 10, 1.0)
+    assert len(settings_for(5000, "d")) == 45
+    assert all(s.fit_rows <= 500 for s in settings_for(1000, "d"))  # half is left for the test
 
 
 def test_divisions_draw_each_row_once_and_all_alike(tables):
@@ -65,7 +61,7 @@ def test_divisions_draw_each_row_once_and_all_alike(tables):
 def test_columns_and_blocks_do_not_change_each_other(tables, monkeypatch):
     quick = [c for c in methods.COLUMNS if "posterior" not in c.method]
     together = run_point(tables, POINT, quick, 20, seed=4)
-    monkeypatch.setattr(suites, "_BLOCK", 7)
+    monkeypatch.setattr(methods, "_BLOCK", 7)
     for c in quick:
         alone = run_point(tables, POINT, [c], 20, seed=4)[c.key]
         assert alone.tolist() == together[c.key].tolist()
@@ -104,15 +100,3 @@ def test_the_strategies_themselves_reach_the_same_ece(key, trust):
         close = 2e-3 if "posterior" in key else 1e-6
         assert got[k] == pytest.approx(result.after["ece"], abs=close)
         assert np.unique(result.privacy["noise_std"]) == pytest.approx([draws.of.std[0]])
-
-
-def test_the_plain_loop_of_the_benchmark_does_the_same(monkeypatch):
-    loose = (SweepPoint("epsilon", 50, 30, 1e6),)
-    monkeypatch.setitem(benchmark.SUITES, "cifar", loose)
-    logits, labels = benchmark.real_rows(False)
-    monkeypatch.setattr(benchmark, "real_rows", lambda quick: (logits[:4000], labels[:4000]))
-    case = benchmark.suite(False, every=1, trials=60, plain=5)
-    ours, plain = (found["values"] for found in compare(case.contestants, 1))
-    for method in set(methods.PAPER) - {"none"}:
-        near = 0.02 if method == "one-source" else 0.005  # 30 rows: another T in each trial
-        assert ours[method] == pytest.approx(plain[method], abs=near)

@@ -46,7 +46,7 @@ def test_apply_predict_proba_and_the_run_agree(method, kind, tmp_path):
     np.savez(tmp_path / "new.npz", **{kind: scores})
     saved = tmp_path / "run" / "calibrator.npz"
     file = str(tmp_path / "new.npz")
-    apply_command(saved, file, tmp_path / "p.npy", None, None, quiet=True, json=False)
+    apply_command(saved, file, tmp_path / "p.npy", quiet=True, json=False)
     np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), got)
     np.testing.assert_array_equal(calibrators.load(saved).predict_proba(scores), got)
     other: Kind = "probs" if kind == "logits" else "logits"

@@ -44,15 +44,12 @@ AGAIN: dict[str, tuple[str, str, str]] = {
     "evaluate": (EVALUATE, "", "--bins 30"),
     "compare": (f"compare --data rows.npz {FEW} --method", "fedtemp", "fednewton"),
     "train": ("train --data features.npz --method fedsgd --epsilon 2 --rounds", "2", "3"),
-    "release": ("evaluate --release first/release.npz", "", ""),
 }
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("command", AGAIN)
 def test_results_are_refused_or_replaced_as_a_whole(command, folder, capsys):
-    if command == "release":
-        assert _run([*EVALUATE.split(), "--out", "first", "--quiet", "--no-report"]) == 0
     asked, *values = AGAIN[command]
     first, second = (f"{asked} {value}".split() for value in values)
     assert _run([*first, "--out", "out", "--quiet"]) == 0

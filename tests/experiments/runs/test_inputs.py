@@ -62,6 +62,6 @@ def test_prediction_sets_are_the_method_conformal(tmp_path):
     again = prediction_sets(data, config=tmp_path / "c.toml")
     assert sets.config == same.config == again.config
     np.testing.assert_array_equal(sets.sets.thresholds, same.sets.thresholds)
-    for call, more in ((prediction_sets, {"alpha": 0.1}), (evaluate, {"only": "auc"})):
+    for call, more in ((prediction_sets, {"alpha": 0.1}), (evaluate, {"bins": 8})):
         with pytest.raises(InputError, match=f"{next(iter(more))} has no effect here: config"):
             call(data, config=sets.config, **more)

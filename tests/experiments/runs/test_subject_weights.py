@@ -53,7 +53,7 @@ def told(**options: Any) -> dict[str, Any]:
         {},
         {**CLEAR, "score": "confidence", "by": "group", "set": {**FEWER, "encoding": "flat"}},
         {**CLEAR, "by": "site", "set": {**FEWER, "encoding": "tree", "height": 2}},
-        {**CLEAR, "estimand": "these", "trust": "distributed"},
+        {**CLEAR, "trust": "distributed"},
         {**CLEAR, "mechanism": "gaussian", "set": {"encoding": "prefix"}},
         {**CLEAR, "set": {"edges": "equi-depth", "bins": 16}},
     ],
@@ -87,10 +87,3 @@ def test_rows_count_where_they_are_asked_for_at_their_price():
         evaluate(arrays(), rows_per_subject=2)
     with pytest.raises(InputError, match="rows_per_subject"):
         evaluate(arrays(), rows_per_subject=0, **run)
-
-
-def test_one_metric_alone_counts_patients_as_all_metrics_do():
-    run: dict[str, Any] = {"partition": "natural", "unit": "subject"}
-    whole = told()["metrics"]
-    ((name, estimate),) = evaluate(arrays(), only="accuracy", **run).judged["metrics"].items()
-    assert abs(estimate["value"] - whole[name]["value"]) <= 0.01

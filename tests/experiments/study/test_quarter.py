@@ -11,7 +11,7 @@ from quarters import facts_of, hospitals, release_of
 from fedcal.core.checks import InputError
 from fedcal.evaluation.histogram import from_each_edge
 from fedcal.experiments.study.quarter import present, quarter_summary
-from fedcal.experiments.study.quarter_page import parts
+from fedcal.experiments.study.quarter_page import parts, quarter_page
 
 STUDY = hospitals()
 FAULTS = {"shift": {"cedar": 1.2}, "slope": {"elm": 0.35}}
@@ -39,7 +39,8 @@ def test_faults_are_named_and_what_to_do_is_said(told):
 def test_each_number_stands_under_its_name():
     of = hospitals(groups=("women", "men"))
     release = release_of(of, 2, **FAULTS)
-    tables = {t.title: t for t in parts(quarter_summary(of, release, facts_of(of), {}))}
+    told = quarter_summary(of, release, facts_of(of), {})
+    tables = {t.title: t for t in (quarter_page(told).sections[0].parts[0], *parts(told))}
 
     def cell(title, column, *row):
         table = tables[title]
@@ -59,10 +60,8 @@ def test_each_number_stands_under_its_name():
         assert cell("Threshold 0.2 of the probability of sepsis", name, "dog") == pytest.approx(
             100 * share, abs=0.6
         )
-    assert cell("By site", "patients", "dog") == pytest.approx(h.rows, abs=0.6)
-    assert cell("By site", "prevalence, %", "dog") == pytest.approx(
-        100 * positive / h.rows, abs=0.6
-    )
+    assert cell("", "patients", "dog") == pytest.approx(h.rows, abs=0.6)
+    assert cell("", "prevalence, %", "dog") == pytest.approx(100 * positive / h.rows, abs=0.6)
     one = release.within["cedar", "men"]
     gap = (one.middles * one.counts.sum(axis=0)).sum() / one.rows - one.counts[1].sum() / one.rows
     assert cell("Groups", "gap, points", "cedar", "men") == pytest.approx(100 * gap, abs=1.5)
@@ -75,8 +74,10 @@ def test_a_site_of_too_few_patients_has_no_metrics():
     of = hospitals(sites="alder=4,birch=600,cedar=1000,dog=2000,elm=3000")
     told = quarter_summary(of, release_of(of, 2), facts_of(of), {})
     assert told["metrics"]["alder"]["of"] == told["thresholds"]["0.2"]["alder"]["of"] == {}
-    (table,) = (t for t in parts(told) if t.title == "By site")
-    assert table.rows[1] == ("alder", "0 ± 9", "too few", "unknown", "unknown", "too few")
+    (row,) = (r for r in quarter_page(told).sections[0].parts[0].rows if r[0] == "alder")
+    assert row[2:6] == ("0 ± 9", "too few", "unknown", "unknown")
+    (table,) = (t for t in parts(told) if t.title == "Calibration")
+    assert table.rows[[r[0] for r in table.rows].index("alder")][-1] == "too few"
 
 
 def test_counts_of_an_absent_site_are_noise_and_say_nothing():
@@ -123,6 +124,3 @@ def test_a_fault_that_is_gone_is_said_to_be_gone():
     assert "All sites together: predicts " in told["headline"]
     assert re.search("predicts .* higher", told["changes"]["2026Q3"][""]["words"])
     assert not any("Find out what changed" in step for step in told["next"])
-
-
-"""Of TRIPOD+AI and of TRIPOD-Cluster."""

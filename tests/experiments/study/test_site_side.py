@@ -15,7 +15,7 @@ from fedcal.clients.site.results import keep_result
 from fedcal.clients.site.store import records_in
 from fedcal.core.checks import FedcalError
 from fedcal.experiments.cli.main import _run
-from fedcal.experiments.deploy import site
+from fedcal.experiments.study import site_side
 from fedcal.experiments.study.joining import Kit, join
 from fedcal.experiments.study.site_side import start, status
 from fedcal.privacy.agreement import Terms
@@ -37,7 +37,7 @@ def there(tmp_path, monkeypatch):
     def away(*_):
         raise FedcalError("nobody listens")
 
-    monkeypatch.setattr(site, "check_fleet", away)
+    monkeypatch.setattr(site_side, "check_fleet", away)
     return hospitals
 
 

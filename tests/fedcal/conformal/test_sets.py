@@ -34,7 +34,7 @@ def test_labels_whose_score_is_at_most_the_threshold():
     sets = lac(0.7)
     expected = [[0, 1, 0, 0], [1, 0, 0, 0], [0, 1, 1, 0]]
     assert_array_equal(sets.predict_set(LOGITS), np.array(expected, bool))
-    assert_array_equal(sets.sizes(LOGITS), [1, 1, 2])
+    assert_array_equal(sets.predict_set(LOGITS).sum(axis=1), [1, 1, 2])
     of_probs = replace(sets, input="probs")
     assert_array_equal(of_probs.predict_set(PROBS), sets.predict_set(LOGITS))
     assert lac(1.0).predict_set(LOGITS).all()
@@ -45,7 +45,9 @@ def test_thresholds_of_classes_and_groups():
     sets = lac(0.0, 0.0, 1.0, 0.75, by="class")
     assert_array_equal(sets.predict_set(LOGITS)[0], [False, False, True, True])
     sets = lac(0.5, 0.75, 0.9, by="group", names=("a", "b"))
-    assert_array_equal(sets.sizes(LOGITS[[0, 0, 0]], ["a", "b", "unknown"]), [1, 2, 4])
+    assert_array_equal(
+        sets.predict_set(LOGITS[[0, 0, 0]], ["a", "b", "unknown"]).sum(axis=1), [1, 2, 4]
+    )
     each_is_refused(
         [(groups, "pass the rows' groups") for groups in (None, ["a"])],
         lambda groups: sets.predict_set(LOGITS, groups),

@@ -1,6 +1,7 @@
 """What was removed is refused in one line that says what to use instead, and that is there."""
 
 import re
+import sys
 from itertools import product
 
 import pytest
@@ -8,7 +9,7 @@ from extending import ROOT
 from refusals import each_is_refused
 
 import fedcal
-from fedcal.core.checks import REMOVED
+from fedcal.core.checks import REMOVED, InputError
 from fedcal.experiments.cli.main import COMMANDS, _run
 
 STUDIES = [name for name in REMOVED if name.startswith("fedcal reproduce ")]
@@ -28,6 +29,13 @@ def test_a_command_that_was_removed_says_what_to_use(name, more, capsys):
         assert (ROOT / file).is_file()
 
 
+@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("fedcal.")])
+def test_a_python_name_that_was_removed_says_what_to_use(name):
+    module, _, attribute = name.rpartition(".")
+    with pytest.raises(InputError, match="was removed in"):
+        getattr(sys.modules[module], attribute)
+
+
 def test_data_that_are_no_longer_read_say_what_to_use(tmp_path):
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "state.json").write_text("{}")
@@ -38,3 +46,29 @@ def test_data_that_are_no_longer_read_say_what_to_use(tmp_path):
         (tmp_path / "saved", r"reading a folder .* removed in 0\.3: write it with .*to_parquet"),
     ]
     each_is_refused(table, lambda data: fedcal.simulate(data, partition="natural"))
+
+
+EVALUATE = {
+    "--estimand clients --data heart-disease": "fedcal evaluate --estimand",
+    "--release r.npz --since r.npz": "fedcal evaluate --since",
+    "--release r.npz --recall 0.9": "fedcal evaluate --recall",
+    "--release r.npz --confident": "fedcal evaluate --confident",
+    "--only accuracy --data heart-disease": "fedcal evaluate --only",
+    "--set confusion=true --data heart-disease": "confusion",
+}
+SETTINGS = ("guarantee", "confidence", "costs", "among", "weigh", "report")
+METHODS = [name for name in REMOVED if name.startswith("method ")]
+LINES = [
+    *((f"{c} --{name}", name) for name in METHODS for c in ("simulate", "compare")),
+    *((f"train --data adult-features {n}", n) for n in REMOVED if n.startswith("--model ")),
+    *((f"simulate --method conformal --set {n}", n) for n in ("score=margin", "quantile=unary")),
+    *((f"simulate --method conformal --set {n}=1", f"--set {n}") for n in SETTINGS),
+    *((f"evaluate {options}", name) for options, name in EVALUATE.items()),
+]
+
+
+@pytest.mark.parametrize(("line", "name"), LINES)
+def test_what_was_removed_of_a_command_says_what_to_use(line, name, capsys):
+    assert _run(line.split()) == 2
+    said = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
+    assert capsys.readouterr() == ("", said)

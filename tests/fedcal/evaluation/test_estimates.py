@@ -3,7 +3,6 @@
 import json
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +19,6 @@ from fedcal.evaluation import (
     decision_curve,
     evaluate,
     evaluate_classes,
-    groups_test,
-    precision_recall_curve,
     roc_curve,
 )
 from fedcal.evaluation.estimates import SCORES
@@ -71,8 +68,6 @@ def releases(
 @pytest.mark.parametrize("name", [name for name in METRICS if name not in ECES])
 @pytest.mark.parametrize("noise", [0.0, 3.0])
 def test_gradients_are_those_of_finite_differences(name, noise):
-    if name == "average_precision" and noise:
-        pytest.skip("noisy counts are made monotone first: not smooth")
     root = noise * np.eye(BUCKETS)
     h = releases(truth(2, 3, 0.8), 20_000, root, 1)[0]
     if not noise:
@@ -99,7 +94,7 @@ CASES = {
     "dominating": ((1, 1, 0.8), 2_000, 12 * np.eye(BUCKETS), NoiseLaw()),
 }
 SMOOTH = ("accuracy", "precision", "recall", "roc_auc", "brier", "log_loss_cut")
-CAREFUL = ("average_precision", "specificity", "calibration_slope_cut")
+CAREFUL = ("specificity", "calibration_slope_cut")
 """Intervals that may cover more than they say."""
 
 
@@ -160,12 +155,11 @@ def test_calibration_errors_are_covered(case, runs, least):
 def test_parts_of_an_interval_are_told_apart(score):
     probabilities = truth(1, 1, 0.7)
     h = releases(probabilities, 20_000, toeplitz(10), 1)[0]
-    both, these = evaluate(h, score), evaluate(h, score, rows="these")
+    both = evaluate(h, score)
     exact = evaluate(Histogram.exact(EDGES, 20_000 * probabilities), score)
     for name, one in both.items():
         assert one.low <= one.value <= one.high, name
-        assert these[name].low <= these[name].value <= these[name].high, name
-        assert (these[name].sampling, exact[name].noise) == (0, 0), name
+        assert exact[name].noise == 0, name
         assert one.noise > 0, name
         if name != "log_loss_cut":  # it is in the rarest buckets
             assert 0.3 <= (one.binning + 1e-4) / (exact[name].binning + 1e-4) <= 3, name
@@ -229,7 +223,6 @@ def test_intervals_of_few_rows_are_no_points():
     found = evaluate(Histogram.exact(EDGES, counts), "positive")
     assert (found["roc_auc"].value, found["roc_auc"].high) == (1, 1)
     assert found["roc_auc"].low < 0.8
-    assert found["average_precision"].low < 0.8
     assert found["calibration_slope_cut"].warning == "few rows are misplaced"
     assert found["brier"].warning == ""
     counts[:, 5] -= 4.0
@@ -255,18 +248,16 @@ def test_edges_of_a_histogram_increase_from_0_to_1(edges):
     refused("edges must increase", Histogram.exact, np.array(edges), np.ones((2, 2)))
 
 
-@pytest.mark.parametrize("rows", ["new", "these"])
-def test_intervals_of_curves_are_fieller_s_of_sums_of_counts(rows):
+def test_intervals_of_curves_are_fieller_s_of_sums_of_counts():
     """Noise of one variance v on each count: sums of them have variances in closed form."""
     v = 16.0
     h = releases(truth(1, 1, 0.8), 20_000, math.sqrt(v) * np.eye(BUCKETS), 1)[0]
     m = np.arange(BUCKETS, -1, -1.0)  # buckets from each edge on
     n, p = (np.append(np.cumsum(row[::-1])[::-1], 0.0) for row in h.counts)
-    new = float(rows == "new")
 
     def share(top: Floats, bottom: Floats, noise: list[Floats]) -> tuple[Floats, Floats]:
-        binomial = new * bottom * np.array([0.0, -0.5, -1.0])[:, None]  # bottom t (1 - t)
-        half = np.where(np.minimum(top, bottom - top) < 30, new / 2, 0.0)  # of few, half a row
+        binomial = bottom * np.array([0.0, -0.5, -1.0])[:, None]  # bottom t (1 - t)
+        half = np.where(np.minimum(top, bottom - top) < 30, 0.5, 0.0)  # of few, half a row
         variance = v * np.array(noise) + binomial
         ends = [fieller(top + s, bottom, variance, normal_quantile(0.9)) for s in (-half, half)]
         return ends[0][0], ends[1][1]
@@ -274,21 +265,19 @@ def test_intervals_of_curves_are_fieller_s_of_sums_of_counts(rows):
     all_p, total, odds = np.full_like(p, p[0]), n[0] + p[0], EDGES[:-1] / (1 - EDGES[:-1])
     top, ones = p[:-1] - odds * n[:-1], np.ones(BUCKETS)
     benefit = v * np.array([(1 + odds**2) * m[:-1], (1 - odds) * m[:-1], 2 * BUCKETS * ones])
-    benefit += new * np.array([p[:-1] + 2 + odds**2 * (n[:-1] + 2), top, total * ones])
+    benefit += np.array([p[:-1] + 2 + odds**2 * (n[:-1] + 2), top, total * ones])
     some = np.arange(15).repeat(BUCKETS // 15)
     of_bin = [np.bincount(some, row) for row in h.counts]
     sixteen = np.full(15, BUCKETS / 15)
     for curve, (low, high) in (
         (roc_curve, share(p, all_p, [m, m, np.full_like(m, BUCKETS)])),
-        (precision_recall_curve, share(p, n + p, [m, m, 2 * m])),
         (reliability, share(of_bin[1], sum(of_bin), [sixteen, sixteen, 2 * sixteen])),
         (decision_curve, fieller(top, total * ones, benefit, normal_quantile(0.9), (-np.inf, 1.0))),
     ):
-        found = curve(h, level=0.9, rows=rows)
+        found = curve(h, level=0.9)
         if curve is roc_curve:
             assert max(np.diff(found.x).max(), np.diff(found.y).max()) <= 1e-12
-        held = curve in (roc_curve, precision_recall_curve)  # their intervals hold their points
-        shown = found.y if held else low
+        shown = found.y if curve is roc_curve else low  # its interval holds its points
         np.testing.assert_allclose(found.low, np.fmin(low, shown), rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(found.high, np.fmax(high, shown), rtol=1e-9, atol=1e-12)
 
@@ -301,18 +290,6 @@ def test_a_test_of_calibration_keeps_its_level_and_has_power():
     for root in (np.zeros((BUCKETS, 0)), toeplitz(5)):
         assert rejected(1.0, root) <= 0.17  # 3 standard errors above 5 %
     assert rejected(0.6, np.zeros((BUCKETS, 0))) > 0.9
-
-
-@pytest.mark.parametrize("root", [np.zeros((BUCKETS, 0)), toeplitz(5)])
-def test_groups_whose_gaps_cancel_are_found_together(root):
-    def rejected(shift: float) -> float:
-        halves = [releases(truth(1, 1, 1, s), 400, root, 4 * 40) for s in (-shift, shift)]
-        gaps = [[evaluate(h, "positive", only=("gap",))["gap"] for h in half] for half in halves]
-        both = np.concatenate(np.reshape(np.array(gaps, object), (2, 40, 4)), axis=1)
-        return float(np.mean([groups_test(each).p_value <= 0.05 for each in both]))
-
-    assert rejected(0.0) <= 0.15
-    assert rejected(0.5) > 0.9
 
 
 def test_paired_differences():
@@ -336,14 +313,12 @@ def test_noise_of_a_paired_difference_is_that_of_its_four_cells():
     a, b = releases(truth(1, 1, 0.8), 1_000, np.zeros((BUCKETS, 0)), 2)
     cells, v, z = np.array([[100.0, 400.0], [100.0, 400.0]]), 900.0, normal_quantile(0.95)
     sampling = np.array([500.0, 300.0, 1000.0])  # of moved rows, of c - b, of all
-    for rows, own in (("these", 0.0), ("new", 1.0)):
-        options: Any = {"agreement": cells, "agreement_noise": math.sqrt(v), "rows": rows}
-        found = compare(a, b, "confidence", **options)["accuracy"]
-        variance = v * np.array([2.0, 0.0, 4.0]) + own * sampling
-        low, high = fieller(300.0, 1000.0, variance, z, (-1.0, 1.0))
-        assert (found.low, found.high) == pytest.approx((float(low), float(high)))
-        assert found.noise == pytest.approx(math.sqrt(v * (2 + 4 * 0.3**2)) / 1000)
-        assert found.sampling == pytest.approx(own * math.sqrt((0.5 - 0.3**2) / 1000))
+    compared = compare(a, b, "confidence", agreement=cells, agreement_noise=math.sqrt(v))
+    found, variance = compared["accuracy"], v * np.array([2.0, 0.0, 4.0]) + sampling
+    low, high = fieller(300.0, 1000.0, variance, z, (-1.0, 1.0))
+    assert (found.low, found.high) == pytest.approx((float(low), float(high)))
+    assert found.noise == pytest.approx(math.sqrt(v * (2 + 4 * 0.3**2)) / 1000)
+    assert found.sampling == pytest.approx(math.sqrt((0.5 - 0.3**2) / 1000))
 
 
 def test_the_classwise_ece_is_the_mean_of_the_classes():

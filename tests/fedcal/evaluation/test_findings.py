@@ -47,11 +47,13 @@ def test_a_small_group_is_named_and_has_no_numbers():
     shown = parts(found, histograms)
     table = named(shown, "Groups")
     assert [row[0] for row in table.rows] == ["large", "middling", "small"]
-    assert table.rows[-1][1:] == ("too few", "", "", "", "")
-    by_group = told["tests"]["metrics"]["groups"]["by_group"]
-    assert set(by_group) == {"large", "middling"}
+    assert table.rows[-1][1:] == ("too few", "", "", "", "", "")
+    tests = told["groups_calibration"]["metrics"]
+    assert set(tests["p_values"]) == {"large", "middling"}
     assert table.columns[-1] == "calibrated: p-value"
-    assert float(str(table.rows[0][-1])) == pytest.approx(by_group["large"], abs=1e-4)
+    assert [row[-1].endswith(": not calibrated") for row in table.rows[:2]] == [
+        name in tests["not_calibrated"] for name in ("large", "middling")
+    ]
     errors = named(shown, "Groups: errors at threshold 0.5")
     assert errors.columns[:2] == ("group", "rows")
     assert [row[0] for row in errors.rows] == [row[0] for row in table.rows]

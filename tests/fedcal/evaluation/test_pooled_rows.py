@@ -61,8 +61,6 @@ def test_a_binary_set_at_a_threshold_and_over_all(name):
         }
         assert {k: found[k].value for k in exact} == pytest.approx(exact, abs=1e-12)
     assert abs(found["roc_auc"].value - sk.roc_auc_score(y, scores)) <= found["roc_auc"].binning
-    average = found["average_precision"]
-    assert abs(average.value - sk.average_precision_score(y, scores)) <= average.binning
     check_probabilities(found, scores, y)
     logit = np.log(np.clip(scores, 1e-4, 1 - 1e-4) / np.clip(1 - scores, 1e-4, 1 - 1e-4))
     fit = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000).fit(logit[:, None], y)
@@ -99,11 +97,6 @@ def test_curves_are_those_of_the_rows():
     np.testing.assert_allclose(curve.y[at], height[1:], atol=1e-12)
     assert (curve.low[1:-1] <= curve.y[1:-1]).all()
     assert (curve.y <= curve.high).all()
-    precision, recall, thresholds = sk.precision_recall_curve(y, scores)
-    curve = evaluation.precision_recall_curve(h)
-    at = np.rint(thresholds * 60).astype(int)
-    np.testing.assert_allclose(curve.x[at], recall[:-1], atol=1e-12)
-    np.testing.assert_allclose(curve.y[at], precision[:-1], atol=1e-12)
     diagram = evaluation.reliability(h, 15)
     index = bin_index(scores, 15)
     used = np.bincount(index, minlength=15) > 0
@@ -112,7 +105,7 @@ def test_curves_are_those_of_the_rows():
 
 
 @pytest.mark.parametrize("buckets", [3, 8, 60])
-def test_average_precision_s_bound_holds_for_any_scores(buckets):
+def test_the_bound_of_the_auc_holds_for_any_scores(buckets):
     """Hypotheses of the proof: ties, and orders within a bucket at their best and worst."""
     rng = np.random.default_rng(0)
     for trial in range(25):
@@ -123,9 +116,6 @@ def test_average_precision_s_bound_holds_for_any_scores(buckets):
         within = [np.zeros(n), 1 - y, y, rng.random(n), rng.integers(0, 3, n) / 3][trial % 5]
         scores = (bucket + 0.9 * within) / buckets
         h = histogram(scores, y, buckets)
-        for name, score in (
-            ("average_precision", sk.average_precision_score(y, scores)),
-            ("roc_auc", sk.roc_auc_score(y, scores)),
-        ):
-            metric = evaluation.METRICS[name]()
-            assert abs(metric.value(h) - score) <= metric.binning(h) + 1e-12, (name, trial)
+        metric = evaluation.METRICS["roc_auc"]()
+        off = abs(metric.value(h) - sk.roc_auc_score(y, scores))
+        assert off <= metric.binning(h) + 1e-12, trial

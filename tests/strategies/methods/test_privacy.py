@@ -24,14 +24,12 @@ from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.privacy.request import Request
 from fedcal.strategies import STRATEGIES, FederatedStrategy
-from fedcal.strategies.methods.evaluate import SingleMetric
 from fedcal.strategies.settings import settings_of
 from fedcal.training.networks import TrainedModel
 from fedcal.trust import NOISY
 from fedcal.units import UNITS
 
-BUDGETED = tuple(n for m in NAMED for n in ((m, "evaluate accuracy") if m == "evaluate" else (m,)))
-"""By their names, and what is asked alone."""
+BUDGETED = NAMED
 CLIENTS, CLASSES = 6, 3
 NAMES = numbered(CLIENTS)
 SMALL: dict[str, Any] = {"rows_per_client": 5, "bins_exponent": 3}
@@ -46,9 +44,7 @@ def trust_of(name: str, unit: str) -> str:
 
 
 def method(name: str, own: Federation, **options: Any) -> FederatedStrategy:
-    name, _, only = name.partition(" ")
-    options |= {"only": only} if only else {}
-    make: Callable[..., Any] = STRATEGIES[name].of(options)
+    make: Callable[..., Any] = STRATEGIES[name]
     small = {key: value for key, value in SMALL.items() if key in settings_of(name)}
     made: FederatedStrategy = make(own, **{**small, **options})
     vars(made)["keeps_releases"] = True  # of a training, too
@@ -89,9 +85,6 @@ def learnt(strategy: FederatedStrategy, logits: Floats) -> Floats:
         return artifact.counts
     if isinstance(artifact, PredictionSets):
         return 1.0 - artifact.thresholds  # 0 = all labels: nothing is known
-    if isinstance(artifact, SingleMetric):
-        value = artifact.estimate.value
-        return np.zeros(1) if math.isnan(value) else np.array([value])
     if isinstance(artifact, TrainedModel):
         return artifact.w
     arrays = [np.asarray(array, np.float64).ravel() for array in artifact.arrays().values()]

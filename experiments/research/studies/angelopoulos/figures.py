@@ -5,19 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, product
-from statistics import median
-from typing import TYPE_CHECKING
+from statistics import median, stdev
 
 import numpy as np
 
-from fedcal.conformal.angelopoulos import best_bins, thresholds
-from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve
-from fedcal.experiments.report.figures.style import LINES
-from fedcal.experiments.research.studies.angelopoulos.draws import drawn_bins, private_thresholds
+from fedcal.experiments.research.studies.angelopoulos.algorithms import best_bins, thresholds
 from fedcal.experiments.research.studies.angelopoulos.splits import (
     ALPHA,
-    AXES,
-    BOTH,
     EXACT,
     MEDICAL,
     PRIVATE,
@@ -25,24 +19,20 @@ from fedcal.experiments.research.studies.angelopoulos.splits import (
     SetEvaluation,
     Splits,
     by_both,
-    by_number,
-    by_sets,
-    histograms,
+    drawn_bins,
     joined,
     level_of,
+    private_thresholds,
     scored,
     setting,
     split,
 )
-from fedcal.experiments.research.studies.claims import larger
-from fedcal.experiments.research.studies.rows import counted, one, rng_of, span, where
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, Study
+from fedcal.experiments.research.studies.claims import between, larger, listed
+from fedcal.experiments.research.studies.rows import counted, grouped, one, rng_of, where
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, Study, Told
 from fedcal.experiments.research.studies.zhang.models import PLAIN, Training, trained
 from fedcal.experiments.research.studies.zhang.tasks import Task, tasks
 from fedcal.strategies.server.outcome import Progress
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 # -- Figure 2: the level q~ by n and epsilon; and what becomes of q~ >= 1 ------------------------
 
@@ -100,75 +90,24 @@ def _levels(progress: Progress | None = None, *, trials: int = 2_000) -> Rows:
     return found
 
 
-def _lines(found: Rows, along: str) -> dict[float, Rows]:
-    """Map each fixed value to the levels along the other axis."""
-    other, values = ("epsilon", SOME_EPSILONS) if along == "n" else ("n", SOME_ROWS)
-    mine = where(found, what="level", along=along)
-    return {float(v): where(mine, **{other: v}) for v in values}
-
-
 def _levels_claims(found: Rows) -> Iterator[RowsClaim]:
     """Yield the claims that the figure makes, and the one measured at min(q~, 1)."""
-    for along in ("n", "epsilon"):
-        levels = [[r["level"] for r in line] for line in _lines(found, along).values()]
-        up = max(b - a for line in levels for a, b in pairwise(line))
-        ends = ", ".join(f"{line[-1]:.4f}" for line in levels)
+    for along, other in (("n", "epsilon"), ("epsilon", "n")):
+        lines = grouped(where(found, what="level", along=along), other).values()
+        up = max(b["level"] - a["level"] for line in lines for a, b in pairwise(line))
         text = f"q~ falls with {along} towards 1 - alpha, but for mild fluctuations of m*"
+        ends = ", ".join(f"{line[-1]['level']:.4f}" for line in lines)
         yield text, up <= FLUCTUATION, f"largest rise {max(up, 0.0):.4f}; ends at {ends}"
     drawn = where(found, what="draw")
-    small = [r["printed"] for r in drawn if r["level"] >= 1]
-    yield (
-        "At the level min(q~, 1), as printed, sets cover 90 % where q~ >= 1",
-        100 * min(small) >= 100 * (1 - ALPHA),
-        f"{span(small, '.0f', 100)} % of uniform scores",
-    )
-    yield (
-        "The authors' program spends the epsilon that it is given",
-        all(r["authors"] is not None and r["authors"] <= r["epsilon"] for r in drawn),
-        "; ".join(
-            f"{r['authors']:.2f} at n = {r['n']:,}, epsilon = {r['epsilon']:g}"
-            for r in drawn
-            if r["authors"] is not None
-        )
-        + "; without bound where q~ >= 1",
-    )
+    small = [r for r in drawn if r["level"] >= 1]
+    text = "At the level min(q~, 1), as printed, sets cover 90 % where q~ >= 1"
+    yield between(text, small, "printed", "n", 1 - ALPHA - 1e-9, 1.0)
+    text = "The authors' program spends the epsilon that it is given"
+    holds = all(r["authors"] is not None and r["authors"] <= r["epsilon"] for r in drawn)
+    yield text, holds, f"by n: {listed(drawn, 'authors', 'n')}; without bound where q~ >= 1"
 
 
-def _levels_sheet(found: Rows) -> Sheet:
-    """q~ along n and along epsilon."""
-    looks = ("m0", "m1", "m2")
-    panels = tuple(
-        _levels_panel(along, dict(zip(looks, _lines(found, along).items(), strict=True)))
-        for along in ("n", "epsilon")
-    )
-    legend = tuple(zip(looks, ("smallest", "middle", "largest"), strict=True))
-    return Sheet("The level q~ of the private quantile", 2, panels, legend)
-
-
-def _levels_panel(along: str, lines: dict[str, tuple[float, Rows]]) -> Panel:
-    fixed = "ε" if along == "n" else "n"
-
-    def plot(ax: Axes) -> None:
-        ax.set(xlabel="rows n" if along == "n" else along, ylabel="q~", xscale="log")
-        ax.axhline(1 - ALPHA, **LINES["reference"])
-        for look, (_, line) in lines.items():
-            curve(ax, look, [r[along] for r in line], [r["level"] for r in line])
-        ax.set_ylim(0.88, 1.0)
-
-    said = "; ".join(
-        f"{fixed} {v:g}: " + ", ".join(f"{r[along]:g} {r['level']:.3f}" for r in line)
-        for v, line in lines.values()
-    )
-    note = f"{fixed} = {', '.join(f'{v:g}' for v, _ in lines.values())}"
-    return Panel(f"By {along}", plot, f"q~. {said}.", aspect=0.75, note=note)
-
-
-figure2 = Study(_levels, _levels_claims, _levels_sheet)
-
-
-def covers(row: Record) -> bool:
-    """Return True if mean coverage over all splits is 90 %, within 3.5 standard errors."""
-    return bool(row["coverage"] >= 1 - ALPHA - 3.5 * row["coverage_error"])
+figure2 = Study(_levels, _levels_claims)
 
 
 # -- Figure 3: exact and private sets of networks on images --------------------------------------
@@ -200,7 +139,7 @@ def _networks(
     Returns
     -------
     list of dict
-        See `splits.setting` and `histograms`; `data`, `model`, `sets`, `n`, `tests`, `accuracy`,
+        See `splits.setting`; `data`, `model`, `sets`, `n`, `tests`, `accuracy`,
         and `between`: the std of mean set sizes over trainings (one: None)
     """
     todo: list[tuple[str, str, list[Callable[[], Scored]]]] = []
@@ -223,7 +162,6 @@ def _networks(
             place = {"data": name, "model": model, "sets": sets, "n": n, "tests": n}
             judged, facts = joined(each), {"accuracy": accuracy, "between": _between(each)}
             found.append(setting(place | facts, rule, judged))
-            found += histograms(place, judged)
     return found
 
 
@@ -237,9 +175,7 @@ def _head(task: Task, how: Training, seed: int) -> Callable[[], Scored]:
 
 def _between(each: Sequence[SetEvaluation]) -> float | None:
     means = [float(one.mean_sizes.mean()) for one in each]
-    middle = sum(means) / len(means)
-    rest = len(means) - 1
-    return math.sqrt(sum((m - middle) ** 2 for m in means) / rest) if rest else None
+    return stdev(means) if len(means) > 1 else None
 
 
 def _networks_claims(found: Rows) -> Iterator[RowsClaim]:
@@ -248,41 +184,29 @@ def _networks_claims(found: Rows) -> Iterator[RowsClaim]:
     for private in lines:
         name, model = private["data"], private["model"]
         exact = one(found, what="setting", data=name, model=model, sets=EXACT)
+        yield _covers(f"{name}, {model}: private sets", private)
         more = private["set_size"] / exact["set_size"] - 1
-        yield (
-            f"{name}, {model}: private sets cover 90 % in the mean of all splits",
-            covers(private),
-            f"{100 * private['coverage']:.2f} % (non-private {100 * exact['coverage']:.2f} %)",
-        )
         yield (
             f"{name}, {model}: the increase of sets by private calibration is minuscule: at most "
             f"{100 * MINUSCULE:.0f} %",
             more <= MINUSCULE,
-            f"{100 * more:.2f} %, from {exact['set_size']:.4f} to {private['set_size']:.4f} labels",
+            f"{100 * more:.2f} %; {listed([exact, private], 'set_size', 'sets')} labels",
         )
     for private in where(lines, model=PRIVATELY):
         plain = one(lines, data=private["data"], model=PLAINLY)
         error = math.hypot(private["between"], plain["between"]) / math.sqrt(TRAININGS)
-        yield (
-            f"{private['data']}: a privately trained network has larger sets",
-            larger(private["set_size"], plain["set_size"], 2 * error),
-            f"{private['set_size']:.3f} labels against {plain['set_size']:.3f}, accuracy "
-            f"{100 * private['accuracy']:.1f} % against {100 * plain['accuracy']:.1f} %",
-            "accuracy 67 % instead of 73 %",
-        )
+        text, both = f"{private['data']}: a privately trained network", [private, plain]
+        shown = f"{listed(both, 'set_size', 'model')}; accuracy {listed(both, 'accuracy', 'model')}"
+        told = larger(private["set_size"], plain["set_size"], 2 * error)
+        yield f"{text} has larger sets", told, shown, "accuracy 67 % instead of 73 %"
 
 
-def _networks_sheet(found: Rows) -> Sheet:
-    """Coverage and size, one row of panels for each network and head."""
-    panels = []
-    for line in where(found, what="setting", sets=EXACT):
-        facts = {key: line[key] for key in ("data", "model")}
-        titles = ("Coverage of a split", "Set sizes")
-        panels += by_sets(where(found, **facts), ", ".join(facts.values()), titles)
-    return Sheet("Private and non-private prediction sets", 2, tuple(panels), BOTH)
+def _covers(about: str, row: Record) -> RowsClaim:
+    text = f"{about} cover 90 % in the mean of all splits"
+    return between(text, [row], "coverage", "data", 1 - ALPHA, 1.0, "coverage_error")
 
 
-figure3 = Study(_networks, _networks_claims, _networks_sheet)
+figure3 = Study(_networks, _networks_claims)
 
 # -- Figure 4: coverage and set size by the number of bins ---------------------------------------
 
@@ -335,33 +259,16 @@ def _bins_claims(found: Rows) -> Iterator[RowsClaim]:
         yield (
             f"{about}coverage is nearly constant over three orders of bin numbers: within "
             f"{100 * CONSTANT:.1f} points",
-            100 * max(coverage) - 100 * min(coverage) <= 100 * CONSTANT,
-            f"{span(coverage, '.2f', 100)} %",
+            max(coverage) - min(coverage) <= CONSTANT,
+            listed(mine, "coverage", "times"),
         )
-        yield (
-            f"{about}m* of one seed works well: sets at most {100 * WELL:.0f} % over the smallest",
-            over <= 100 * WELL,
-            f"{over:.2f} % over",
+        text = (
+            f"{about}m* of one seed works well: sets at most {100 * WELL:.0f} % over the smallest"
         )
+        yield text, over <= 100 * WELL, f"{over:.2f} % over"
 
 
-def _bins_sheet(found: Rows) -> Sheet:
-    """Coverage and size by the number of bins, one row of panels for each epsilon."""
-    panels = []
-    for like, epsilon in LIKES.items():
-        mine = where(found, what="setting", like=like)
-        private, exact = where(mine, sets=PRIVATE), one(mine, sets=EXACT)
-        lines = {
-            "m0": [r for r in private if r["times"] != STAR],
-            "m7": where(private, times=STAR),
-        }
-        note = f"{DATA}, ε = {epsilon:g}"
-        panels += [by_number(y, note, "bins m", "bins", lines, exact) for y in AXES]
-    legend = (("m0", "private"), ("m7", "private, m*"), ("b1", "non-private"))
-    return Sheet("Prediction sets by the number of bins", 2, tuple(panels), legend)
-
-
-figure4 = Study(_bins, _bins_claims, _bins_sheet)
+figure4 = Study(_bins, _bins_claims)
 
 # -- Figure 5: coverage and set size by epsilon --------------------------------------------------
 # Algorithm 5 as printed takes the number of bins that had the luckiest single draw, out of 100 to a
@@ -438,39 +345,29 @@ def _budgets_claims(found: Rows) -> Iterator[RowsClaim]:
     for chosen, (like, epsilons) in product(BINS, likes.items()):
         private = where(found, what="setting", sets=PRIVATE, chosen=chosen)
         mine = [one(private, epsilon=e) for e in epsilons]
-        coverage, sizes, errors = (
-            [r[k] for r in mine] for k in ("coverage", "set_size", "coverage_error")
-        )
-        ends = larger(coverage[0], coverage[-1], 2 * math.hypot(errors[0], errors[-1]))
-        steps = zip(pairwise(coverage), pairwise(errors), strict=True)
-        rises = any(larger(b, a, 2 * math.hypot(*of)) is True for (a, b), of in steps)
-        more = 100 * (max(sizes) / min(sizes) - 1)
+
+        def falls(a: Record, b: Record) -> Told:
+            error = math.hypot(a["coverage_error"], b["coverage_error"])
+            return larger(a["coverage"], b["coverage"], 2 * error)
+
+        rises = any(falls(b, a) is True for a, b in pairwise(mine))
+        sizes = [r["set_size"] for r in mine]
         of = f"{chosen} of one seed" if BINS[chosen] is None else chosen
         about = f"m = {of}, {like} ({', '.join(f'{e:g}' for e in epsilons)}): "
+        text = f"{about}the rule becomes less conservative as epsilon grows"
         yield (
-            f"{about}the rule becomes less conservative as epsilon grows",
-            False if rises else ends,
-            f"coverage {', '.join(f'{100 * c:.2f}' for c in coverage)} %",
+            text,
+            False if rises else falls(mine[0], mine[-1]),
+            listed(mine, "coverage", "epsilon"),
         )
         yield (
             f"{about}there is little sensitivity to epsilon, sets are within {100 * LITTLE:.0f} %",
-            more <= 100 * LITTLE,
-            f"the largest are {more:.1f} % over the smallest",
+            max(sizes) <= (1 + LITTLE) * min(sizes),
+            listed(mine, "set_size", "epsilon"),
         )
 
 
-def _budgets_sheet(found: Rows) -> Sheet:
-    """Coverage and size by epsilon."""
-    looks = dict(zip(("m0", "m1"), BINS, strict=True))
-    lines = {look: where(found, sets=PRIVATE, chosen=chosen) for look, chosen in looks.items()}
-    exact = one(found, what="setting", sets=EXACT)
-    panels = tuple(by_number(y, DATA, "epsilon", "epsilon", lines, exact) for y in AXES)
-    legend = [(look, f"private, m = {chosen}") for look, chosen in looks.items()]
-    legend.append(("b1", "non-private"))
-    return Sheet("Prediction sets by epsilon", 2, panels, tuple(legend))
-
-
-figure5 = Study(_budgets, _budgets_claims, _budgets_sheet)
+figure5 = Study(_budgets, _budgets_claims)
 
 # -- Figure 6: sets for a medical task -----------------------------------------------------------
 # The paper has 1,000 chest X-rays with three diagnoses to calibrate by. Shipped are patients with
@@ -490,7 +387,7 @@ def _patients(progress: Progress | None = None, *, splits: int = 1_000) -> Rows:
     Returns
     -------
     list of dict
-        See `splits.setting` and `histograms`; `data`, `sets`, `n`, `tests`, `budget` (epsilon of
+        See `splits.setting`; `data`, `sets`, `n`, `tests`, `budget` (epsilon of
         the private sets), `accuracy`
     """
     found: Rows = []
@@ -501,7 +398,6 @@ def _patients(progress: Progress | None = None, *, splits: int = 1_000) -> Rows:
         for sets, (rule, judged) in both.items():
             place = {"data": name, "sets": sets, "n": n, "tests": tests, "budget": epsilon}
             found.append(setting(place | {"accuracy": data.accuracy}, rule, judged))
-            found += histograms(place, judged)
     return found
 
 
@@ -510,27 +406,10 @@ def _patients_claims(found: Rows) -> Iterator[RowsClaim]:
     for name, n, epsilon in SETTINGS:
         mine = one(found, what="setting", data=name, budget=epsilon, sets=PRIVATE)
         about = f"{name}, n = {n:,}, epsilon = {epsilon:g}: "
-        yield (
-            f"{about}sets cover 90 % in the mean of all splits",
-            covers(mine),
-            f"{100 * mine['coverage']:.2f} %",
-        )
-        yield (
-            f"{about}median coverage within a point of the paper's {100 * MEDIAN:.1f} %",
-            abs(mine["coverage_median"] - MEDIAN) <= CLOSE,
-            f"{100 * mine['coverage_median']:.2f} %",
-            f"{100 * MEDIAN:.1f} %",
-        )
+        yield _covers(f"{about}sets", mine)
+        text = f"{about}median coverage within a point of the paper's {100 * MEDIAN:.1f} %"
+        near = abs(mine["coverage_median"] - MEDIAN) <= CLOSE
+        yield text, near, f"{100 * mine['coverage_median']:.2f} %", f"{100 * MEDIAN:.1f} %"
 
 
-def _patients_sheet(found: Rows) -> Sheet:
-    """Coverage and size, one row of panels for each setting."""
-    panels = []
-    for name, n, epsilon in SETTINGS:
-        title = "heart disease" if name != MEDICAL else "life sciences"
-        titles, note = (f"{title}: coverage", f"{title}: set sizes"), f"n = {n:,}, ε = {epsilon:g}"
-        panels += by_sets(where(found, data=name, budget=epsilon), note, titles)
-    return Sheet("Medical prediction sets", 2, tuple(panels), BOTH)
-
-
-figure6 = Study(_patients, _patients_claims, _patients_sheet)
+figure6 = Study(_patients, _patients_claims)

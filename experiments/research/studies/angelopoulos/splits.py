@@ -8,30 +8,26 @@ is fitted.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedcal import datasets
 from fedcal.conformal import Conformity
-from fedcal.conformal.angelopoulos import best_bins, best_gamma, inflated_level
 from fedcal.core.numerics import Floats, Integers
-from fedcal.experiments.report.figures.drawing import Panel, bars, curve, whiskers
-from fedcal.experiments.report.figures.style import LINES
-from fedcal.experiments.research.studies.angelopoulos.draws import private_thresholds
-from fedcal.experiments.research.studies.rows import where
-from fedcal.experiments.research.studies.spec import Record, Rows
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from fedcal.experiments.research.studies.angelopoulos.algorithms import (
+    best_bins,
+    best_gamma,
+    binned,
+    inflated_level,
+    private_quantile,
+    thresholds,
+)
+from fedcal.experiments.research.studies.spec import Record
 
 ALPHA = 0.1
-STEP = 0.005
-"""Width of a bar of coverage."""
-
 LIFE_SCIENCES = (
     *("anatomy", "clinical_knowledge", "college_medicine"),
     *("high_school_biology", "professional_medicine"),
@@ -106,17 +102,17 @@ class Splits:
     calibration: Floats
     tests: Integers
 
-    def judged(self, thresholds: Floats) -> SetEvaluation:
-        """Evaluate the sets of (k,) thresholds on the test rows."""
-        covered = (self.of.own[self.tests] <= thresholds[:, None]).mean(axis=1)
+    def judged(self, at: Floats) -> SetEvaluation:
+        """Evaluate the sets of (k,) thresholds `at` on the test rows."""
+        covered = (self.of.own[self.tests] <= at[:, None]).mean(axis=1)
         most = self.of.every.shape[1]
         sizes = np.zeros(most + 1, np.int64)
-        means = np.empty(len(thresholds))
-        for k, (rows, threshold) in enumerate(zip(self.tests, thresholds, strict=True)):
+        means = np.empty(len(at))
+        for k, (rows, threshold) in enumerate(zip(self.tests, at, strict=True)):
             size = np.count_nonzero(self.of.every[rows] <= threshold, axis=1)
             sizes += np.bincount(size, minlength=most + 1)
             means[k] = size.mean()
-        return SetEvaluation(covered, means, sizes, float((thresholds >= 1).mean()))
+        return SetEvaluation(covered, means, sizes, float((at >= 1).mean()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +182,54 @@ def exact_thresholds(scores: Floats, alpha: float) -> Floats:
 EXACT, PRIVATE = "non-private", "private"
 
 
+def private_thresholds(
+    scores: Floats,
+    m: int,
+    epsilon: float,
+    alpha: float,
+    rng: np.random.Generator,
+    gamma: float | None = None,
+) -> Floats:
+    """Apply Algorithm 3 to many sets of rows.
+
+    Parameters
+    ----------
+    scores
+        (k, n) in [0, 1], n rows in each set
+    m, epsilon, alpha
+        as in `inflated_level`
+    rng
+        of the draws
+    gamma
+        None = `best_gamma`
+
+    Returns
+    -------
+    Floats
+        (k,) in (0, 1]; 1 = all labels.
+    """
+    n = scores.shape[1]
+    gamma = best_gamma(n, m, epsilon, alpha) if gamma is None else gamma
+    level = inflated_level(n, m, epsilon, alpha, gamma)
+    if level >= 1:
+        return np.ones(len(scores))
+    return np.asarray(thresholds(m)[drawn_bins(scores, m, level, epsilon, rng)])
+
+
+def drawn_bins(
+    scores: Floats, m: int, level: float, epsilon: float, rng: np.random.Generator
+) -> Integers:
+    """Apply Algorithm 2 to many sets of rows, in blocks that fit into memory, (k, n) -> (k,)."""
+    step = max(1, 2_000_000 // m)
+    blocks = [np.zeros(0, np.int64)]
+    for start in range(0, len(scores), step):
+        some = binned(scores[start : start + step], m)
+        place = some + m * np.arange(len(some))[:, None]
+        counts = np.bincount(place.ravel(), minlength=m * len(some)).reshape(-1, m)
+        blocks.append(private_quantile(counts, level, epsilon, rng))
+    return np.concatenate(blocks)
+
+
 def level_of(n: int, epsilon: float, bins: int | None = None) -> Record:
     """Parameters of the private rule: `epsilon`, `bins`, `gamma` = gamma*, `level` = q~.
 
@@ -220,121 +264,3 @@ def by_both(
 def setting(place: Record, rule: Record, found: SetEvaluation) -> Record:
     """Return a row of what = "setting": its identity, the rule's parameters and the result."""
     return {"what": "setting", **place, **rule, **found.record}
-
-
-def histograms(place: Record, found: SetEvaluation) -> Rows:
-    """Rows of what = "coverage" (of a split) and "size": `at` and `share` of each bar.
-
-    Parameters
-    ----------
-    place
-        what tells the setting apart
-
-    Returns
-    -------
-    list of dict
-        `at` is the lower end of a bar of coverage, and the labels in a set
-    """
-    lines: Rows = []
-    bar = np.floor(found.coverage / STEP + 1e-9).astype(int)
-    for what, at, counts in (
-        ("coverage", np.unique(bar) * STEP, np.unique(bar, return_counts=True)[1]),
-        ("size", np.flatnonzero(found.sizes), found.sizes[found.sizes > 0]),
-    ):
-        shares = counts / counts.sum()
-        lines += (
-            {"what": what, **place, "at": float(round(x, 6)), "share": float(s)}
-            for x, s in zip(at, shares, strict=True)
-        )
-    return lines
-
-
-# -- figures -------------------------------------------------------------------------------------
-
-BARS = ("correct", "under")
-"""Series of histograms: filled, and hatched on top."""
-
-BOTH = tuple(zip(BARS, (f"{EXACT} sets", f"{PRIVATE} sets"), strict=True))
-"""Their legend, where one is of exact and one of private sets."""
-
-AXES = {"coverage": ("coverage, %", 100.0), "set_size": ("mean set size", 1.0)}
-"""What is drawn of a row -> label of the axis, and factor."""
-
-
-def by_sets(found: Rows, note: str, titles: Sequence[str]) -> list[Panel]:
-    """Histograms of coverage and of set size, of exact and of private sets in one panel.
-
-    Parameters
-    ----------
-    found
-        rows of `histograms` of one setting
-    titles
-        of the two panels
-    """
-    series = {
-        look: where(found, sets=sets) for look, sets in zip(BARS, (EXACT, PRIVATE), strict=True)
-    }
-    both = zip(titles, ("coverage", "size"), strict=True)
-    return [_histogram(title, note, what, series) for title, what in both]
-
-
-def _histogram(title: str, note: str, what: str, series: Mapping[str, Rows]) -> Panel:
-    of_splits = what == "coverage"
-    step = STEP if of_splits else 1.0
-    mine = {look: where(rows, what=what) for look, rows in series.items()}
-    every = [r for rows in mine.values() for r in rows]
-    low, high = (pick(r["at"] for r in every) for pick in (min, max))
-
-    def plot(ax: Axes) -> None:
-        ax.set(xlabel="coverage" if of_splits else "labels in a set", ylabel="share")
-        for look, rows in mine.items():
-            left = np.array([r["at"] for r in rows]) - (0.0 if of_splits else 0.5)
-            shares = np.array([r["share"] for r in rows])
-            bars(ax, look, left, left + step, np.zeros(len(shares)), shares)
-        ax.set_ylim(0, 1.05 * max(r["share"] for r in every))
-        if of_splits:
-            ax.axvline(1 - ALPHA, label="reference", **LINES["reference"])
-        ax.set_xlim(low - step, high + (2 * step if of_splits else step))
-
-    said = "; ".join(
-        f"{look}: " + ", ".join(f"{r['at']:g} {100 * r['share']:.1f} %" for r in rows)
-        for look, rows in mine.items()
-    )
-    return Panel(title, plot, f"{title}, {note}. {said}.", aspect=0.75, note=note)
-
-
-def by_number(
-    y: str, note: str, axis: str, key: str, lines: Mapping[str, Rows], exact: Record
-) -> Panel:
-    """Return a panel with mean coverage (and 5 to 95 % of the splits) or mean set size by a number.
-
-    Parameters
-    ----------
-    y
-        of `AXES`
-    axis, key
-        what the number is called; of rows
-    lines
-        look, of `LINES` -> rows of what = "setting"
-    exact
-        the row without privacy, a line across
-    """
-    title, (label, factor) = y.capitalize().replace("_", " "), AXES[y]
-
-    def plot(ax: Axes) -> None:
-        ax.set(xlabel=axis, ylabel=label)
-        ax.set_xscale("log")
-        ax.axhline(factor * exact[y], **LINES["b1"])
-        for look, rows in lines.items():
-            x = [r[key] for r in rows]
-            curve(ax, look, x, [factor * r[y] for r in rows])
-            if y == "coverage":
-                ends = ("coverage_low", "coverage_high")
-                whiskers(ax, look, x, *([factor * r[end] for r in rows] for end in ends))
-        if y == "coverage":
-            ax.axhline(100 * (1 - ALPHA), **LINES["reference"])
-
-    said = "; ".join(
-        ", ".join(f"{key} {r[key]:g}: {factor * r[y]:.4g}" for r in rows) for rows in lines.values()
-    )
-    return Panel(title, plot, f"{title}, {note}. {said}.", aspect=0.75, note=note)

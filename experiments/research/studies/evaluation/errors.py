@@ -3,8 +3,8 @@
 The table bounds mean absolute errors for M clients of one row each, by three trust models: secure
 aggregation without noise (`secagg`), one noise in the sum (`distributed`, unit example), and each
 client's own (`local`, optimal unary encoding, unit user). Here the same errors are measured with
-`FedEvaluate` over M, buckets B, epsilon, and the height h of a tree, and their log-log slopes are
-set beside the table's exponents. These are upper bounds: an error may fall faster.
+`FedEvaluate` over M, buckets B and epsilon, and their log-log slopes are set beside the table's
+exponents. These are upper bounds: an error may fall faster.
 
 What each line of the table is taken to be:
 
@@ -17,14 +17,12 @@ What each line of the table is taken to be:
   binning: mean over the population of |share of outcome 1 in the bucket as released - the rate at
   the score itself|. Its exponents are for B = M**(1/3), and M**(1/4) under `local`.
 
-Beside them stands the error of the model's own ECE as `evaluate` gives it, which the table does
-not have.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -34,8 +32,7 @@ from typing import Any
 import numpy as np
 
 from fedcal.core.numerics import Floats, Integers
-from fedcal.evaluation import METRICS, Histogram, evaluate
-from fedcal.evaluation.estimators.calibration import ClasswiseEce
+from fedcal.evaluation import METRICS, Histogram
 from fedcal.experiments.research.studies.evaluation.worlds import (
     EDGES,
     SCORES,
@@ -48,9 +45,8 @@ from fedcal.experiments.research.studies.evaluation.worlds import (
     value_of,
     world,
 )
-from fedcal.experiments.research.studies.registry import study
 from fedcal.experiments.research.studies.rows import counted, rng_of, where
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, study_file
 from fedcal.metrics.score_table import FLAT
 from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.strategies.server.outcome import Progress
@@ -155,17 +151,6 @@ def _calibration(seen: Seen) -> float:
     return float(shares[shares > 0] @ gap[shares > 0])
 
 
-def _ece(seen: Seen) -> float:
-    """Return the error of the model's own ECE, as `evaluate` reports it for these rows."""
-    said = evaluate(seen.histogram, "positive", rows="these", only=(ClasswiseEce.name,))
-    return _off(said[ClasswiseEce.name].value, value_of(seen.counts, ClasswiseEce.name))
-
-
-def _plug_in(seen: Seen) -> float:
-    """Return the error of the ECE computed from noisy counts directly."""
-    return _off(ClasswiseEce().value(seen.histogram), value_of(seen.counts, ClasswiseEce.name))
-
-
 def _off(found: float, truth: float) -> float:
     """Absolute error; what has no value is guessed to be 1/2."""
     return abs((float(np.clip(found, 0.0, 1.0)) if math.isfinite(found) else 0.5) - truth)
@@ -176,8 +161,6 @@ QUANTITIES: dict[str, Callable[[Seen], float]] = {
     "P/R/A varying": _varying,
     "ROC AUC": _auc,
     "calibration": _calibration,
-    "ECE": _ece,
-    "ECE, plug-in": _plug_in,
 }
 
 
@@ -188,58 +171,25 @@ _ALONG: dict[str, tuple[str, Sequence[float], dict[str, Any]]] = {
     "clients": ("clients", SIZES, {}),
     "buckets": ("bins", (10, 20, 40, 80, 160, 320), {"clients": 1_000_000}),
     "epsilon": ("epsilon", (0.25, 0.5, 1.0, 2.0), {"clients": LARGE, "bins": 240}),
-    "height": ("height", (1, 2, 3, 4, 8), {"clients": LARGE, "bins": 256}),
 }
 """Axis -> what of a `Setting` varies, its values, and what stays."""
 
 
-@dataclass(frozen=True)
-class Series:
-    """Settings along one axis, and the exponent that Table 1 gives there."""
+def settings_of(one: Mapping[str, Any]) -> list[Setting]:
+    """Return the settings along the axis of a series of `evaluation.toml`.
 
-    axis: str
-    label: str
-    quantity: str
-    theory: float | None
-    settings: tuple[Setting, ...]
-
-    @classmethod
-    def of(
-        cls,
-        axis: str,
-        label: str,
-        quantity: str,
-        theory: str | float | None = None,
-        power: str = "",
-        factor: float = 1.0,
-        **facts: Any,
-    ) -> Series:
-        """Read a series from its entry in `evaluation.toml`.
-
-        Parameters
-        ----------
-        theory, power
-            fractions as text; there are `factor` clients**`power` buckets
-        facts
-            of all settings
-        """
-        varied, values, fixed = _ALONG[axis]
-        each = [fixed | facts | {varied: value} for value in values]
-        if power:
-            exponent = float(Fraction(power))
-            each = [one | {"bins": _power(one["clients"], exponent, factor)} for one in each]
-        known = None if theory is None else float(Fraction(theory))
-        return cls(axis, label, quantity, known, tuple(Setting(**one) for one in each))
-
-
-def _power(clients: int, exponent: float, factor: float) -> int:
-    """Return an even number of buckets, so that 1/2 is an edge."""
-    return max(2, 2 * round(factor * math.pow(clients, exponent) / 2))
-
-
-def series() -> list[Series]:
-    """Return all series that the study runs."""
-    return [Series.of(**facts) for facts in study("evaluation")["shared"]["series"]]
+    What has no name of its own there are facts of all settings; with `power` there are
+    `factor` clients**`power` buckets, an even number, so that 1/2 is an edge.
+    """
+    varied, values, fixed = _ALONG[one["axis"]]
+    known = ("axis", "label", "quantity", "theory", "power", "factor")
+    facts = fixed | {k: v for k, v in one.items() if k not in known}
+    each = [facts | {varied: value} for value in values]
+    if "power" in one:
+        power, factor = float(Fraction(one["power"])), one.get("factor", 1.0)
+        for of in each:
+            of["bins"] = max(2, 2 * round(factor * math.pow(of["clients"], power) / 2))
+    return [Setting(**of) for of in each]
 
 
 def rows(
@@ -265,38 +215,40 @@ def rows(
         has none), and `slope_std`
     """
     found: Rows = []
-    for one in counted(series(), progress):
-        points = [
-            (setting, _errors(setting, one.quantity, trials))
-            for setting in one.settings
-            if setting.clients <= most_clients
-        ]
-        known = {"axis": one.axis, "label": one.label, "quantity": one.quantity}
-        for setting, errors in points:
+    for one in counted(study_file("evaluation")["shared"]["series"], progress):
+        known = {k: one[k] for k in ("axis", "label", "quantity", "trust")}
+        used: list[tuple[float, float, float]] = []
+        for setting in settings_of(one):
+            if setting.clients > most_clients:
+                continue
+            errors = _errors(setting, one["quantity"], trials)
+            error, std = float(np.mean(errors)), float(np.std(errors)) / math.sqrt(trials)
             epsilon = "inf" if setting.trust == SecAgg.name else setting.epsilon
             found.append(
                 {
-                    **{"what": "error", **known, "trust": setting.trust},
-                    **{"clients": setting.clients, "buckets": setting.bins, "epsilon": epsilon},
-                    **{"height": setting.height, "error": float(np.mean(errors))},
-                    "error_std": float(np.std(errors)) / math.sqrt(trials),
+                    **{"what": "error", **known, "clients": setting.clients},
+                    **{"buckets": setting.bins, "epsilon": epsilon, "height": setting.height},
+                    **{"error": error, "error_std": std},
                 }
             )
-        found.append({"what": "slope", **known, **_slope(one, points, trials)})
+            if one["axis"] != "clients" or setting.clients >= min(LARGE, most_clients):
+                used.append((getattr(setting, _ALONG[one["axis"]][0]), error, std))
+        theory = float(Fraction(one["theory"])) if "theory" in one else None
+        found.append(
+            {"what": "slope", **known, "theory": theory, **_slope(np.reshape(used, (-1, 3)))}
+        )
     return found
 
 
-def _slope(one: Series, points: Sequence[tuple[Setting, Floats]], trials: int) -> Record:
-    used = [p for p in points if one.axis != "clients" or p[0].clients >= LARGE] or points
-    x = np.log([getattr(setting, _ALONG[one.axis][0]) for setting, _ in used])
-    y, std = (np.array([of(errors) for _, errors in used]) for of in (np.mean, np.std))
-    record: Record = {"trust": one.settings[0].trust, "theory": one.theory}
-    if not y.all() or len(used) < 2:
-        return {**record, "slope": None, "slope_std": None}
-    each = std / y / math.sqrt(trials)
-    lever = (x - x.mean()) / np.square(x - x.mean()).sum()
-    spread = float(np.sqrt(np.square(lever * each).sum()))
-    return {**record, "slope": slope(np.exp(x).tolist(), y.tolist()), "slope_std": spread}
+def _slope(points: Floats) -> Record:
+    """Slope of log error by log x and its standard error, from (points, 3): x, error, its std."""
+    x, y, std = points.T
+    if not y.all() or len(x) < 2:
+        return {"slope": None, "slope_std": None}
+    lever = np.log(x) - np.log(x).mean()
+    lever /= np.square(lever).sum()
+    spread = float(np.sqrt(np.square(lever * std / y).sum()))
+    return {"slope": slope(x.tolist(), y.tolist()), "slope_std": spread}
 
 
 @cache

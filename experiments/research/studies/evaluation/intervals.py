@@ -27,6 +27,7 @@ from fedcal.core.shards import Shards
 from fedcal.evaluation import METRICS, Estimate, Histogram, evaluate
 from fedcal.evaluation.estimators.calibration import ClasswiseEce
 from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.experiments.research.studies.claims import between
 from fedcal.experiments.research.studies.evaluation.worlds import (
     CELLS,
     SCORES,
@@ -36,7 +37,7 @@ from fedcal.experiments.research.studies.evaluation.worlds import (
     released,
     world,
 )
-from fedcal.experiments.research.studies.rows import counted, grouped, rng_of, span, where
+from fedcal.experiments.research.studies.rows import counted, grouped, rng_of, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, Study
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics.binning import fine_tails
@@ -218,41 +219,23 @@ def _claims(found: Rows) -> Iterator[RowsClaim]:
     for (trust,), mine in grouped(where(found, group="smooth"), "trust").items():
         about = f"Unit example, {trust}: "
         text = f"{about}sampling and noise alone, intervals hold 92.5 to 97.5 %"
-        yield text, *_covered(mine, NARROW, WIDE, "random")
+        yield between(text, mine, "random", "metric", NARROW, WIDE)
         text = f"{about}with the bound of binning added, intervals hold at least 92.5 %"
-        yield text, *_covered(mine, NARROW, 1.0)
-        text = f"{about}and so at most 97.5 %, with {BUCKETS} buckets"
-        yield text, *_covered(where(mine, bins=BUCKETS), 0.0, WIDE)
-        if fine := where(mine, bins=FINE):
-            text = f"{about}and so at most 97.5 %, with {FINE} buckets for roc_auc and brier"
-            yield text, *_covered(fine, 0.0, WIDE)
+        yield between(text, mine, "coverage", "metric", NARROW, 1.0)
+        for bins, more in ((BUCKETS, ""), (FINE, " for roc_auc and brier")):
+            if rows := where(mine, bins=bins):
+                text = f"{about}and so at most 97.5 %, with {bins} buckets{more}"
+                yield between(text, rows, "coverage", "metric", 0.0, WIDE)
     for (name,), mine in grouped(where(found, group="error"), "world").items():
         text = f"Unit example, {name}: intervals of calibration errors hold at least 93 %"
-        yield text, *_covered(mine, LEAST, 1.0)
+        yield between(text, mine, "coverage", "metric", LEAST, 1.0)
     users = where(found, group=User.name)
     for (clients, dealt), mine in grouped(users, "clients", "dealt").items():
         about = f"Unit user, {clients:,} clients, {dealt}: "
-        yield f"{about}intervals hold at least 93 %", *_covered(mine, LEAST, 1.0)
-        ratios = {r["metric"]: r["oracle"] for r in mine if r["metric"] in SMOOTH}
-        known = [ratio for ratio in ratios.values() if ratio is not None]
-        wide = [m for m, ratio in ratios.items() if ratio is None or ratio > MOST_WIDTH]
-        shown = f"{span(known, '.2f')} times" if known else "no ratio"
-        shown += f"; wider: {', '.join(wide)}" if wide else ""
+        text = f"{about}intervals hold at least 93 %"
+        yield between(text, mine, "coverage", "metric", LEAST, 1.0)
         text = f"{about}mean widths of {', '.join(SMOOTH)} at most 1.5 times the oracle's"
-        yield text, not wide, shown
-
-
-def _covered(found: Rows, least: float, most: float, key: str = "coverage") -> tuple[bool, str]:
-    text = f"{span((r[key] for r in found), '.1f', 100)} %"
-    bad = [r for r in found if not least <= r[key] <= most]
-    if bad:
-        each = (f"{r['metric']} ({_place(r)}) {100 * r[key]:.1f} %" for r in bad)
-        text += f"; outside: {', '.join(each)}"
-    return not bad, text
-
-
-def _place(row: Record) -> str:
-    return f"{row['world']}, {row['trust']}" if row["unit"] == Example.name else row["world"]
+        yield between(text, mine, "oracle", "metric", 0.0, MOST_WIDTH)
 
 
 populations = Study(_populations, _claims)

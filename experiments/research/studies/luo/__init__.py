@@ -2,8 +2,7 @@
 
 A *cell* is one point of a sweep (sources, samples of each, epsilon) on one data set: many random
 divisions of its rows into private sources and test rows, and for each of them the test ECE that
-every method reaches. `suite.run_suite` runs many cells; `results` sums them up in tables and a
-figure.
+every method reaches. `results` runs the cells and sums them up.
 
 Bounds, mechanisms and noise are those of the strategies' own plans, and so are the searches. A
 trial costs tens of microseconds a method, because nothing is computed twice: `Tables` holds what

@@ -20,20 +20,22 @@ the sources add shares of it). Instead of each source's draw that of their sum i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from fedcal.calibrators.histogram_binning import least_value, values_of
 from fedcal.core.checks import PrivacyError
-from fedcal.core.numerics import Floats, Integers
-from fedcal.experiments.research.studies.luo.settings import SweepPoint
+from fedcal.core.numerics import Floats, Integers, Purpose, stream
 from fedcal.experiments.research.studies.luo.trials import (
     BINS,
     HIGH,
     LOW,
+    SweepPoint,
+    Tables,
     Trials,
+    divisions,
     golden,
 )
 from fedcal.experiments.research.studies.rows import draw_sum
@@ -244,6 +246,31 @@ COLUMNS = (
 """Everything there is."""
 
 
-def competitor(key: str) -> Competitor:
-    """Return the competitor with that key."""
-    return next(c for c in COLUMNS if c.key == key)
+_BLOCK = 50  # trials at a time; their sums are exact, so this changes no bit
+
+
+def run_point(
+    tables: Tables, point: SweepPoint, columns: Sequence[Competitor], trials: int, seed: int = 0
+) -> Mapping[str, Floats]:
+    """Test ECE of each trial, by key of the column.
+
+    All columns see the same divisions; each has noise of its own. What a column gives does not
+    depend on which others there are.
+    """
+    fit = divisions(tables, point, trials, seed)
+    draws = {}
+    for c in columns:
+        if c.method in PRIVATE:
+            plan = PRIVATE[c.method].plan(point, tables.classes, c.noise)
+            what = f"luo {tables.name} {point.name} {c.key}"
+            draws[c.key] = Draws.under(plan, trials, stream(seed, Purpose.NOISE, what=what))
+    found = {c.key: np.empty(trials) for c in columns}
+    for i in range(0, trials, _BLOCK):
+        some = slice(i, i + _BLOCK)
+        block = Trials(tables, point, fit[some])
+        for c in columns:
+            if c.method in BASELINES:
+                found[c.key][some] = BASELINES[c.method](block)
+            else:
+                found[c.key][some] = PRIVATE[c.method].run(block, draws[c.key].some(some))
+    return found

@@ -12,14 +12,19 @@ shows, and one over all.
 
 from __future__ import annotations
 
+import math
+import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median, pstdev
-from typing import TYPE_CHECKING
 
 from fedcal import datasets
-from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve
-from fedcal.experiments.report.figures.style import BASELINE_STYLES, LINES, METHOD_STYLES
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import usable_cores
+from fedcal.experiments.research.studies.claims import between
 from fedcal.experiments.research.studies.claims import where as on_how_many
 from fedcal.experiments.research.studies.luo.methods import (
     BASELINES,
@@ -28,23 +33,20 @@ from fedcal.experiments.research.studies.luo.methods import (
     PAPER,
     PRIVATE,
     Competitor,
+    run_point,
 )
-from fedcal.experiments.research.studies.luo.settings import SWEEPS
-from fedcal.experiments.research.studies.luo.suite import TRIALS, Suite, run_suite
-from fedcal.experiments.research.studies.registry import study
-from fedcal.experiments.research.studies.rows import grouped, span, where
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, Study
-from fedcal.metrics.names import heading
-from fedcal.storage.atomic import path_of
+from fedcal.experiments.research.studies.luo.trials import Tables, rows_of, settings_for
+from fedcal.experiments.research.studies.rows import grouped, where
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, Study, study_file
+from fedcal.experiments.runs.load import load_any
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Central, Local
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 SHIFTED = "mnist-shift"
+TRIALS = 500
+"""As in the paper."""
 
-TITLES: Mapping[str, str] = study("luo")["shared"]["titles"]
+TITLES: Mapping[str, str] = study_file("luo")["shared"]["titles"]
 """Method -> what tables call it; the paper's words for the paper's."""
 
 PAIRED = [m for m in TITLES if all(Competitor(m, n) in COLUMNS for n in NOISES)]
@@ -69,7 +71,26 @@ _SETTING = ("sweep", "sources", "samples", "epsilon")
 
 def printed(table: str) -> Mapping[str, Averages]:
     """Return the paper's table1 or table7, from `luo.toml`, by its data."""
-    found: Mapping[str, Averages] = study("luo")["printed"][table]
+    found: Mapping[str, Averages] = study_file("luo")["printed"][table]
+    return found
+
+
+def cells_of(columns: Sequence[Competitor], trials: int, every: int, name: str) -> Rows:
+    """Run all settings on one data set.
+
+    A cell has what = "cell", `data` (short), `sweep`, `sources`, `samples`, `epsilon`, `trials`;
+    for each column its key -> mean test ECE over trials, and key + " std" -> standard deviation.
+    """
+    data = load_any(name)
+    parts, found = name.split(":"), Rows()
+    short = parts[1] if parts[0] == SHIFTED and len(parts) > 1 else Path(name).name
+    points = settings_for(len(rows_of(data)[1]), name, every)
+    tables = Tables.of(data)
+    for point in points:
+        ece = run_point(tables, point, columns, trials)
+        row = {"what": "cell", "data": short, **asdict(point), "trials": trials}
+        std = {f"{k} std": float(v.std()) for k, v in ece.items()}
+        found.append({**row, **{k: float(v.mean()) for k, v in ece.items()}, **std})
     return found
 
 
@@ -85,63 +106,37 @@ def experiment(
     columns
         methods, each under a noise model
     summary
-        rows of the cells -> rows of the experiment. A cell has what = "cell", `data` (short),
-        `sweep`, `sources`, `samples`, `epsilon`, `trials`; for each column its key -> mean test
-        ECE over trials, and key + " std" -> standard deviation
+        rows of the cells -> rows of the experiment
     """
 
     def rows(
         data: Sequence[str] | None = None,
-        out: Path | None = None,
-        resume: bool = False,
         jobs: int | None = None,
-        ray_address: str | None = None,
         progress: Progress | None = None,
         *,
         trials: int = TRIALS,
         every: int = 1,
     ) -> Rows:
-        """Run all settings on all data.
+        """Run all settings on all data: files, one for each perturbation, or the shipped ones.
 
-        Parameters
-        ----------
-        data
-            files, one for each perturbation; None = the shipped ones
-        out, resume, jobs, ray_address, progress
-            see `run_suite`; cells are kept in `out/cells`
-        trials, every
-            see `Suite`; fewer for a quick look
+        `every` takes every k-th setting of each sweep, for a quick look.
         """
         shipped = [f"{SHIFTED}:{c}:{s}" for c, s in datasets.shifted(SHIFTED) if s == severity]
-        names = tuple(map(_whole, data or shipped))
-        suite = Suite(names, tuple(c.key for c in columns), trials, every=every)
-        folder = None if out is None else out / "cells"
-        found = run_suite(
-            suite, out=folder, resume=resume, jobs=jobs, ray_address=ray_address, progress=progress
-        )
-        return summary([_cell(row, trials) for row in found])
+        names = [str(Path(n).resolve()) if Path(n).is_file() else n for n in data or shipped]
+        if len({*names}) < len(names):
+            raise InputError("data are there twice")
+        work = partial(cells_of, columns, trials, every)
+        many = min(jobs or usable_cores(), len(names))
+        cells = Rows()
+        with ProcessPoolExecutor(many, multiprocessing.get_context("spawn")) as pool:
+            each = pool.map(work, names) if many > 1 else map(work, names)
+            for done, found in enumerate(each, 1):
+                cells += found
+                if progress is not None:
+                    progress(done, len(names))
+        return summary(cells)
 
     return rows
-
-
-def _cell(row: Record, trials: int) -> Record:
-    """Convert a row of the suite to a cell with a column for each method."""
-    ece = {k: v[0] for k, v in row["ece"].items()}
-    std = {f"{k} std": v[1] for k, v in row["ece"].items()}
-    name = {"what": "cell", "data": _short(row["run"]["data"])}
-    return {**name, **row["run"]["setting"], "trials": trials, **ece, **std}
-
-
-def _whole(name: str) -> str:
-    """Return the absolute path of a file."""
-    path = path_of(name)
-    return str(path.resolve()) if path.is_file() else name
-
-
-def _short(name: str) -> str:
-    """Return the perturbation of a shipped name, or the name of a file."""
-    parts = name.split(":")
-    return parts[1] if parts[0] == SHIFTED and len(parts) > 1 else Path(name).name
 
 
 # -- tables --------------------------------------------------------------------------------------
@@ -173,11 +168,6 @@ def table(severity: int, name: str, text: str, harmful: Sequence[str]) -> Study:
     return Study(experiment(severity, COLUMNS, summary), claims)
 
 
-def _columns(cells: Rows) -> list[Competitor]:
-    """Return the columns that the cells have."""
-    return [c for c in COLUMNS if c.key in cells[0]]
-
-
 def _averages(cells: Rows, key: str) -> dict[str, float]:
     values = [float(row[key]) for row in cells]
     return {"median": median(values), "mean": fmean(values)}
@@ -188,7 +178,7 @@ def _methods(cells: Rows, beside: Mapping[str, Averages]) -> Iterator[Record]:
 
     `behind`: median over that of Acc-T under the same noise.
     """
-    for c in _columns(cells):
+    for c in COLUMNS:
         noise, own = c.noise or NOISES[0], _averages(cells, c.key)
         paper = {
             f"{name} {what}": lines[c.method][k]
@@ -208,7 +198,7 @@ def _methods(cells: Rows, beside: Mapping[str, Averages]) -> Iterator[Record]:
 def _perturbations(cells: Rows) -> Iterator[Record]:
     """Mean over the settings of each data set: what = "perturbation"."""
     for (name,), mine in grouped(cells, "data").items():
-        means = {c.key: fmean(row[c.key] for row in mine) for c in _columns(cells)}
+        means = {c.key: fmean(row[c.key] for row in mine) for c in COLUMNS}
         yield {"what": "perturbation", "data": name, **means}
 
 
@@ -217,12 +207,10 @@ def _aggregation(cells: Rows) -> Iterator[Record]:
 
     One row for each setting; means over data first, then the ratio.
     """
-    there = {c.key for c in _columns(cells)}
     for key, mine in grouped(cells, *_SETTING).items():
         ratios = {
             m: fmean(r[f"{m}/local"] for r in mine) / fmean(r[f"{m}/central"] for r in mine)
             for m in PAIRED
-            if {f"{m}/local", f"{m}/central"} <= there
         }
         yield {"what": "aggregation", **dict(zip(_SETTING, key, strict=True)), **ratios}
 
@@ -277,15 +265,12 @@ def _aggregation_claims(rows: Rows) -> Iterator[RowsClaim]:
     sources = where(rows, what="aggregation", sweep="sources")
     mine = [r for r in sources if SMALLEST <= r["sources"] <= MOST]
     for method in ("acc-t", "acc-t-posterior-3"):
-        ratios = [float(r[method]) for r in mine if method in r]
-        yield (
-            f"{TITLES[method]}: one noise on the secure sum instead of each source's own makes "
-            f"the ECE at least 2 times smaller at {SMALLEST} to {MOST} sources",
-            min(ratios) >= 2 if ratios else None,
-            f"{span(ratios, '.2f')} times, median {median(ratios):.2f}"
-            if ratios
-            else "no such number of sources",
-        )
+        text = f"{TITLES[method]}: one noise on the secure sum instead of each source's own makes "
+        text += f"the ECE at least 2 times smaller at {SMALLEST} to {MOST} sources"
+        if mine:
+            yield between(text, mine, method, "sources", 2.0, math.inf)
+        else:
+            yield text, None, "no such number of sources"
 
 
 table1 = table(
@@ -311,25 +296,14 @@ DRAWN = (
     Competitor("acc-t", Central.name),
 )
 ALL = "mean over all"
-BANDED = "acc-t"
-"""Whose spread is drawn; with all of them nothing can be told apart."""
-
-_LABELS = {
-    "sources": "private data sources",
-    "samples": "samples of each source",
-    "epsilon": "epsilon",
-}
+_EVERY = {"sources": "number of sources", "samples": "number of samples", "epsilon": "epsilon"}
 
 
 def _points(found: Rows) -> Rows:
     """Return the points of the figure.
 
-    Returns
-    -------
-    list of dict
-        Those of `found` for the data that are shown, and for `data` = "mean over all", of settings
-        that all data have, where the standard deviations are those over data of the means over
-        trials.
+    Those of `found` for the data that are shown, and for `data` = "mean over all", of settings that
+    all data have, where the standard deviations are those over data of the means over trials.
     """
     there = list(dict.fromkeys(row["data"] for row in found))
     names = [name for name in SHOWN if name in there] or there[:3]
@@ -345,102 +319,36 @@ def _points(found: Rows) -> Rows:
     return points
 
 
-def _sheet(found: Rows) -> Sheet | None:
-    """Draw a row of three panels for each data set.
-
-    Data with few rows lack settings, and perhaps a whole sweep: only sweeps of which all data
-    have a setting are drawn. None if there is no such sweep.
-    """
-    sweeps = [s for s in SWEEPS if where(found, data=ALL, sweep=s)]
-    if not sweeps:
-        return None
-    styles = {True: iter(METHOD_STYLES), False: iter(BASELINE_STYLES)}
-    looks = {c: next(styles[bool(c.noise)]) for c in DRAWN}
-    panels = [
-        _panel(where(mine, sweep=sweep), sweep, looks)
-        for mine in grouped(found, "data").values()
-        for sweep in sweeps
-    ]
-    legend = tuple((look, _name(c)) for c, look in looks.items())
-    return Sheet("ECE under privacy and domain shift", len(sweeps), tuple(panels), legend)
-
-
-def _name(c: Competitor) -> str:
-    title = TITLES[c.method]
-    return f"{title}, central noise" if c.noise == Central.name else title
-
-
-def _panel(rows: Rows, sweep: str, looks: Mapping[Competitor, str]) -> Panel:
-    x = [float(row[sweep]) for row in rows]
-    in_order = sorted(looks, key=lambda c: not c.noise)  # of the words: private methods first
-    means = {c: [100 * float(row[c.key]) for row in rows] for c in in_order}
-
-    def plot(ax: Axes) -> None:
-        ax.set(xlabel=_LABELS[sweep], ylabel=heading("ece"))
-        for c, y in means.items():
-            if c.method == "none":
-                ax.axhline(fmean(y), **LINES[looks[c]])
-                continue
-            curve(ax, looks[c], x, y)
-            if c.method == BANDED:
-                std = [100 * float(row[f"{c.key} std"]) for row in rows]
-                low, high = ([m + k * s for m, s in zip(y, std, strict=True)] for k in (-1, 1))
-                color = LINES[looks[c]]["color"]
-                ax.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
-        ax.set_ylim(bottom=0)
-
-    first = rows[0]
-    facts = {
-        "sources": f"{first['sources']} sources",
-        "samples": f"{first['samples']} samples",
-        "epsilon": f"ε = {first['epsilon']:g}",
-    }
-    title, name = ", ".join(text for key, text in facts.items() if key != sweep), str(first["data"])
-    said = "; ".join(f"{_name(c)}: {', '.join(f'{v:.3g}' for v in y)}" for c, y in means.items())
-    words = f"{name}: ECE against {_LABELS[sweep]}. {said}."
-    return Panel(title, plot, words, aspect=0.8, note=name)
-
-
-# what section 5.2 says of the figures
-
 _BEST = "acc-t/local"
-_THEIRS = [c for c in DRAWN if c.noise != Central.name]
+_THEIRS = [c.key for c in DRAWN if c.noise != Central.name]
 
 
-def _best(row: Record) -> bool:
-    """Return True if Acc-T has the lowest mean ECE of the paper's methods."""
-    return min((c.key for c in _THEIRS), key=lambda key: float(row[key])) == _BEST
-
-
-def _always_best(points: Rows) -> bool:
-    return all(map(_best, points))
-
-
-def _falls(points: Rows) -> bool:
-    return bool(points[-1][_BEST] < points[0][_BEST])
+def _best(*points: Record) -> bool:
+    """Return True if Acc-T has the lowest mean ECE of the paper's methods in each."""
+    return all(min(_THEIRS, key=lambda key: float(row[key])) == _BEST for row in points)
 
 
 CLAIMS: tuple[tuple[str, str, Callable[[Rows], bool]], ...] = (
-    ("Acc-T is best at every number of sources", "sources", _always_best),
-    ("Acc-T is best at every number of samples", "samples", _always_best),
-    ("Acc-T is best at every epsilon", "epsilon", _always_best),
-    ("Acc-T is best with the most sources", "sources", lambda points: _best(points[-1])),
-    ("Acc-T's ECE is lower with the most sources than with the fewest", "sources", _falls),
-    ("Acc-T's ECE is lower with the most samples than with the fewest", "samples", _falls),
+    *((f"Acc-T is best at every {w}", s, lambda p: _best(*p)) for s, w in _EVERY.items()),
+    ("Acc-T is best with the most sources", "sources", lambda p: _best(p[-1])),
+    *(
+        (
+            f"Acc-T's ECE is lower with the most {s} than with the fewest",
+            s,
+            lambda p: bool(p[-1][_BEST] < p[0][_BEST]),
+        )
+        for s in ("sources", "samples")
+    ),
     (
         "At the smallest epsilon one source alone is better than every private method",
         "epsilon",
-        lambda points: all(points[0]["one-source"] < points[0][c.key] for c in _THEIRS if c.noise),
+        lambda p: all(p[0]["one-source"] < p[0][key] for key in _THEIRS if "/" in key),
     ),
-    (
-        "Acc-T is best at epsilon = 1",
-        "epsilon",
-        lambda points: _always_best(where(points, epsilon=1)),
-    ),
+    ("Acc-T is best at epsilon = 1", "epsilon", lambda p: _best(*where(p, epsilon=1))),
     (
         "At the largest epsilon ECE-T is within a factor of 1.5 of Acc-T",
         "epsilon",
-        lambda points: bool(points[-1]["ece-t/local"] <= 1.5 * points[-1][_BEST]),
+        lambda p: bool(p[-1]["ece-t/local"] <= 1.5 * p[-1][_BEST]),
     ),
 )
 """What is said, of which sweep, and whether it holds of its points, least first."""
@@ -456,4 +364,4 @@ def _figure_claims(found: Rows) -> Iterator[RowsClaim]:
         yield text, bool(held) and all(held.values()), on_how_many(held)
 
 
-figures = Study(experiment(5, DRAWN, _points), _figure_claims, _sheet)
+figures = Study(experiment(5, DRAWN, _points), _figure_claims)

@@ -18,6 +18,7 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.core.checks import InputError
 from fedcal.core.numerics import (
     Floats,
     Integers,
@@ -29,7 +30,6 @@ from fedcal.core.numerics import (
     stream,
 )
 from fedcal.datasets import Dataset
-from fedcal.experiments.research.studies.luo.settings import SweepPoint
 from fedcal.metrics.binning import bin_index
 from fedcal.strategies.methods.search import GoldenSection, Search
 
@@ -47,6 +47,69 @@ golden = partial(GoldenSection, LOW, HIGH, ITERATIONS)
 
 _EXACT = 2.0**30
 _NUMBERS = 1 << 16  # of a block of rows that stays in the processor's cache
+
+SWEEPS = ("sources", "samples", "epsilon")
+"""What varies; a setting is in one of them."""
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """One setting of Appendix E.1: one of three factors varies, the others stay.
+
+    Attributes
+    ----------
+    sweep
+        of `SWEEPS`
+    sources, samples
+        d private data sources, and m rows of each
+    epsilon
+        of all that a source releases; unit example, add/remove
+    """
+
+    sweep: str
+    sources: int
+    samples: int
+    epsilon: float
+
+    @property
+    def fit_rows(self) -> int:
+        """Number of rows of all sources."""
+        return self.sources * self.samples
+
+    @property
+    def name(self) -> str:
+        """Equal for equal settings, whatever the sweep."""
+        return f"{self.sources} x {self.samples}, epsilon {self.epsilon:g}"
+
+
+SETTINGS = (
+    *(SweepPoint("sources", d, 10, 1.0) for d in range(10, 251, 10)),
+    *(SweepPoint("samples", 50, m, 1.0) for m in range(5, 51, 5)),
+    *(SweepPoint("epsilon", 50, 30, k / 5) for k in range(1, 11)),
+)
+"""The 45 settings of the paper for CIFAR."""
+
+
+def settings_for(rows: int, name: str, every: int = 1) -> list[SweepPoint]:
+    """Return the settings that leave at least half of the rows for the test.
+
+    Parameters
+    ----------
+    every
+        take every k-th setting of each sweep, from the last one on
+
+    Raises
+    ------
+    InputError
+        There is none.
+    """
+    found: list[SweepPoint] = []
+    for sweep in SWEEPS:
+        found += [s for s in SETTINGS if s.sweep == sweep][::-every][::-1]
+    found = [s for s in found if 2 * s.fit_rows <= rows]
+    if not found:
+        raise InputError(f"{name}: {rows} rows are too few; half must be left for the test")
+    return found
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from functools import partial
 
 from fedcal.experiments.research.studies.cells import BASE, LOSS, MEAN
 from fedcal.experiments.research.studies.claims import Claim, Found
-from fedcal.experiments.research.studies.registry import study
-from fedcal.experiments.research.studies.spec import Record, Rows
+from fedcal.experiments.research.studies.spec import Record, Rows, study_file
 
 SCALING = ("FedCal", "FedOPVector", "FedTemp")
 BINNING = ("FedBBQ", "FedBBQ all weight")
@@ -174,6 +173,6 @@ HOLDS: Mapping[str, Callable[[Rows], Found]] = {
 
 CLAIMS: Mapping[str, Claim] = {
     key: Claim(holds=HOLDS[key], **words)
-    for key, words in study("maddock")["shared"]["claims"].items()
+    for key, words in study_file("maddock")["shared"]["claims"].items()
 }
 """By the key that a study names."""

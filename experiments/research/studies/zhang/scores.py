@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from statistics import fmean, stdev
@@ -12,15 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.calibrators import Calibrator
+from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.estimators.calibration import Ece, simulate
-from fedcal.experiments.research.studies.claims import larger
+from fedcal.experiments.research.studies import claims
 from fedcal.experiments.research.studies.rows import counted, standard_error
 from fedcal.experiments.research.studies.spec import Record, Rows, Told
 from fedcal.experiments.research.studies.zhang import models
 from fedcal.experiments.research.studies.zhang.models import BEYOND, PLAIN, REACH, Training
-from fedcal.experiments.research.studies.zhang.tasks import MIXTURE, Task, task, tasks
+from fedcal.experiments.research.studies.zhang.tasks import Task, task, tasks
 from fedcal.metrics import summary
 from fedcal.metrics.standard import BINS
 from fedcal.strategies.server.outcome import Progress
@@ -123,8 +123,8 @@ def over_seeds(task: Task, how: Training, seeds: int) -> dict[str, float]:
     runs = []
     for seed in range(seeds):
         model = _alone(task, how, seed)
-        run = judged(model, task.test_x, task.test_y)
         on_rows = judged(model, task.x, task.y)
+        run = judged(model, task.test_x, task.test_y)
         runs.append(run | {f"train {key}": value for key, value in on_rows.items()})
     return spread(runs)
 
@@ -132,12 +132,16 @@ def over_seeds(task: Task, how: Training, seeds: int) -> dict[str, float]:
 Trainings = Callable[[Task], Iterable[tuple[Record, Training]]]
 """Data -> the facts of a row, and the training that it is of."""
 
-Seen = Callable[[Task, Record, Sequence[Floats]], tuple[Record, Rows]]
-"""Data, facts and the test rows' probabilities by seed -> more facts, and more rows."""
+Seen = Callable[[Task, Record, Sequence[Floats]], Record]
+"""Data, facts and the test rows' probabilities by seed -> more facts."""
 
 
 def study(
-    trainings: Trainings, seeds: int, mixture: bool = False, seen: Seen | None = None
+    trainings: Trainings,
+    seeds: int,
+    made: Sequence[str] = (),
+    seen: Seen = lambda of, facts, told: {},
+    shipped: bool = False,
 ) -> Callable[..., Rows]:
     """Return the function `rows` of an experiment: a row for each training, with `over_seeds`.
 
@@ -147,52 +151,38 @@ def study(
         what is trained on data
     seeds
         unless others are chosen
-    mixture
-        whether the two Gaussians are among the data
+    made
+        data that come first
     seen
         what is told of the probabilities besides
+    shipped
+        whether the features that ship, or those of `--data`, come then
     """
 
     def rows(
         data: Sequence[str] | None = None, seeds: int = seeds, progress: Progress | None = None
     ) -> Rows:
         """All trainings on all data: the facts of each, see `over_seeds`."""
-        chosen = [*([task(MIXTURE)] if mixture else []), *tasks(data)]
-        return trained_rows(chosen, trainings, seeds, progress, seen)
-
-    return rows
-
-
-def trained_rows(
-    chosen: Sequence[Task],
-    trainings: Trainings,
-    seeds: int,
-    progress: Progress | None,
-    seen: Seen | None,
-) -> Rows:
-    """See `study`, which says on what data."""
-    found: Rows = []
-    todo = [(of, facts, how) for of in chosen for facts, how in trainings(of)]
-    for of, facts, how in counted(todo, progress):
-        more: tuple[Record, Rows] = {}, []
-        if seen is not None:
+        if data and not shipped:
+            raise InputError("this study has no choice of data; leave out --data")
+        found: Rows = []
+        chosen = [*map(task, made), *(tasks(data) if shipped else [])]
+        todo = [(of, facts, how) for of in chosen for facts, how in trainings(of)]
+        for of, facts, how in counted(todo, progress):
             told = [probabilities(_alone(of, how, seed), of.test_x) for seed in range(seeds)]
             more = seen(of, facts, told)
-        found.append({"data": of.name, **facts, **more[0]} | over_seeds(of, how, seeds))
-        found += ({"data": of.name, **row} for row in more[1])
-    return found
+            found.append({"data": of.name, **facts, **more} | over_seeds(of, how, seeds))
+        return found
+
+    return rows
 
 
 # -- claims --------------------------------------------------------------------------------------
 
 
 def above(a: Record, b: Record, key: str) -> Told:
-    """Test whether the mean of a score over seeds is larger in a than in b.
-
-    No difference: less than `MATTERS`, or than a standard deviation over seeds.
-    """
-    noise = math.hypot(a.get(f"{key} std", 0.0), b.get(f"{key} std", 0.0))
-    return larger(a[key], b[key], max(MATTERS, noise))
+    """Test whether the mean of a score over seeds is larger in a than in b, and matters."""
+    return claims.above(a, b, key, MATTERS)
 
 
 def paired(a: Sequence[float], b: Sequence[float]) -> dict[str, float | None]:

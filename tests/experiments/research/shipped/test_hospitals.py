@@ -24,14 +24,14 @@ def folder(tmp_path):
 
 
 def test_no_patient_who_trained_the_model_is_shipped(folder):
-    patients = hospitals.read_patients(folder)
-    train, fit, test = hospitals.halves(patients.hospital)
+    hospital, *_ = hospitals.read_patients(folder)
+    train, fit, test = hospitals.halves(hospital)
     everybody = np.sort(np.concatenate([train, fit, test]))
     np.testing.assert_array_equal(everybody, np.arange(4 * 41))  # disjoint, and nobody is lost
-    assert (patients.hospital[train] == 0).all()
+    assert (hospital[train] == 0).all()
     assert len(train) == 20
-    assert np.bincount(patients.hospital[fit]).tolist() == [10, 20, 20, 20]
-    arrays = hospitals.shipped(patients)
+    assert np.bincount(hospital[fit]).tolist() == [10, 20, 20, 20]
+    arrays = hospitals.shipped(folder)
     assert arrays["subject"].tolist() == fit.tolist()
     right = (arrays["logits"][:, 1] > 0) == (arrays["labels"] == 1)
     assert right.mean() > 0.7

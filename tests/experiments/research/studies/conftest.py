@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.experiments.research.studies import figures, registry
+from fedcal.experiments.research.studies import result, spec
 from fedcal.experiments.research.studies.run import reproduce
 from fedcal.experiments.runs import folders
 
@@ -16,11 +16,10 @@ title = "Small"
 about = "Two parts on a small network."
 networks = ["imdb-binary"]
 seeds = 2
-reference = "pooled temperature"
 notes = ["A note."]
 plots = [
-  { title = "by rounds", part = "paper", x = "rounds", y = "classwise_ece" },
-  { title = "accuracy", part = "paper", x = "partition", y = "accuracy" },
+  { title = "by rounds", x = "rounds", y = ["classwise_ece_mean"], by = ["title"] },
+  { title = "accuracy", x = "partition", y = ["accuracy_mean"], by = ["title"] },
 ]
 
 [small.claims]
@@ -75,8 +74,8 @@ def network(data_file):
 
 def _known(folder: Path, patch: pytest.MonkeyPatch) -> str:
     (folder / "small.toml").write_text(SMALL)
-    patch.setattr(registry, "FOLDER", folder)
-    patch.setattr(registry, "EXPERIMENTS", {"small": "small"})
+    patch.setattr(spec, "FOLDER", folder)
+    patch.setitem(spec.EXPERIMENTS, "small", "small")
     return "small"
 
 
@@ -89,11 +88,12 @@ def small(tmp_path_factory, monkeypatch):
 def _undrawn(patch: pytest.MonkeyPatch) -> None:
     """Matplotlib takes its time; figures have tests of their own."""
 
-    def save(sheet: Any, folder: Path, name: str) -> None:
-        (folder / f"{name}.pdf").write_bytes(b"%PDF-")
+    def save(sheets: dict[str, Any], folder: Path, kinds: Any) -> None:
+        for name in sheets:
+            (folder / f"{name}.pdf").write_bytes(b"%PDF-")
 
     patch.setattr(folders, "write_report", lambda *_: None)
-    patch.setattr(figures, "save", save)
+    patch.setattr(result, "save_sheets", save)
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from fedcal.experiments.research.benchmarks.audit import Attacked, attacks
 from fedcal.experiments.research.studies.expected import shipped
 from fedcal.experiments.research.studies.own import audits
+from fedcal.experiments.research.studies.own.audits import Attacked, attacks
 
 
 def test_a_row_says_what_the_attack_found(monkeypatch):

@@ -29,7 +29,7 @@ def test_check_says_what_deviates(small, tmp_path, monkeypatch, capsys):
     write(small, content(reproduce(small, seeds=1, jobs=1)), "abc1234")
     assert fedcal(*given, "--check") == 0
     out = capsys.readouterr().out
-    for words in ("all results are as expected", "FedBBQ all weight", "not told here"):
+    for words in ("all results are as expected", "FedBBQ all weight", "Not told here"):
         assert words in out
 
     results = read(small)["results"]

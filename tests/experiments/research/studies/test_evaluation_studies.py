@@ -71,7 +71,7 @@ def test_a_few_federations():
     found[0]["coverage"] = 0.5
     (bad,) = (s for s in populations.claims(found) if "at least 92.5" in s[0])
     assert not bad[1]
-    assert "accuracy (beta, central) 50.0 %" in bad[2]
+    assert "accuracy 0.5" in bad[2]
 
 
 def test_a_few_errors():

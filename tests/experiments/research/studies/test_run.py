@@ -7,7 +7,7 @@ from refusals import refused
 
 from fedcal.core.checks import Interrupted
 from fedcal.experiments import compare
-from fedcal.experiments.research.studies.check import checked
+from fedcal.experiments.research.studies.expected import checked
 from fedcal.experiments.research.studies.result import Reproduction
 from fedcal.experiments.research.studies.run import reproduce
 
