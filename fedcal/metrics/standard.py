@@ -410,7 +410,7 @@ class Reliability:
     def from_json(cls, record: Mapping[str, Any]) -> Self:
         """Return the record from a dict of `to_json`; InputError for anything else."""
         with damaged("a reliability record does not hold counts and sums of bins"):
-            arrays = {}
+            arrays = dict[str, Any]()
             for f in fields(cls):
                 kind = np.float64 if "confidence" in f.name else np.int64
                 arrays[f.name] = np.array(record[f.name]).astype(kind, casting="same_kind")
