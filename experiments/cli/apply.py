@@ -193,6 +193,7 @@ def _calibrated(fitted: calibrators.Calibrator, rows: Rows) -> tuple[Arrays, Rec
         content = fitted.judge(test)
         about = content["score"], naming.called(fitted.class_names, 1)
         lines = [f"{name}: {names.line(content[name], *about)}" for name in ("before", "after")]
+        lines.append(names.floored(content["rows_below_floor"]))
     probs = fitted.calibrated(rows.logits, fitted.input)[:, rows.place]
     return {"probs": probs}, content, lines
 

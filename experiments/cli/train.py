@@ -57,4 +57,5 @@ def command(
     told = training.to_json()
     facts: dict[str, Any] = {"told": told, "c": told["config"], "out": out, "line": names.line}
     facts["score"] = binning.check_score("", told["classes"])
+    facts["floored"] = names.floored(told["rows_below_floor"])
     terminal.show(page.said("commands", "training", **facts), told, json=json, quiet=quiet)

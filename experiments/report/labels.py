@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from fedcal.core import pages
+from fedcal.core.numerics import FLOOR
 from fedcal.experiments.runs.config import APP
 from fedcal.metrics.bootstrap import GAPS
 from fedcal.metrics.names import TEST_ROWS, about, decimals, heading, named, shown
@@ -43,9 +44,11 @@ def entry(result: Mapping[str, Any], part: str, metric: str) -> pages.Marked:
     text, interval = show(value), " to ".join(map(show, ends or ()))
     if part == "difference":
         return pages.Marked(text, mark=_says(metric, value, ends), small=interval)
+    few = result.get("rows_below_floor", {}).get(part, 0) if metric == "nll" else 0
     notes = {
         interval: ends,
         "noise inflates the number": ends and metric in GAPS and value >= ends[1],
+        f"{few:,} row{'s' * (few != 1)} below the floor of {FLOOR:g}": few,
     }
     return pages.Marked(text, small="; ".join(note for note, holds in notes.items() if holds))
 

@@ -200,6 +200,7 @@ class SimulationResult(Displayable):
         if self._own_page:
             both, about = {"before": self.before, "after": self.after}, names.about(self.told)
             lines = [f"{name}: {names.line(of, *about)}" for name, of in both.items()]
+            lines += filter(None, [names.floored(self.judged["rows_below_floor"])])
         else:
             lines = self.artifact.lines(self.test)
         lines += self.judged.get("at_limits", ())

@@ -65,4 +65,5 @@ def _judged(site: Prepared, run: str, artifact: Artifact) -> str:
         if m in after
     ]
     kind = "own test rows" if site.test else "the rows it answered with"
-    return f"on {kind}: {', '.join(shown)}" if shown else f"judged on {kind}"
+    floored = names.floored(judged.get("rows_below_floor", {}))
+    return f"on {kind}: {', '.join(shown)}. {floored}".strip(". ") if shown else f"judged on {kind}"

@@ -22,7 +22,7 @@ from fedcal.experiments.runs import engines, folders, jobs, record, result
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.training.config import FOLLOWING, TrainConfig, merged
 from fedcal.experiments.training.data import IN_MEMORY, PARTS, ClientData, load
-from fedcal.metrics import names, summary
+from fedcal.metrics import below_floor, names, summary
 from fedcal.storage.atomic import locked, path_of
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.strategies.server import checkpoint, run_folder
@@ -112,6 +112,7 @@ class Training(Displayable):
             "config": config | {"set": own},
             "test": self.metrics,
             "train": self.train_metrics,
+            "rows_below_floor": {k: below_floor(*self._judged(k)) for k in ("train", "test")},
             "clients": self.federation.clients,
             "classes": self.federation.classes,
             "rows": self.rows,

@@ -203,6 +203,8 @@ class Calibrator(Artifact):
         """
         both = {"before": test.probs, "after": self.test_probs(test)}
         judged: dict[str, Any] = {key: metrics.summary(p, test.labels) for key, p in both.items()}
+        floored = {key: metrics.below_floor(p, test.labels) for key, p in both.items()}
+        judged["rows_below_floor"] = floored
         counts = np.bincount(test.labels, minlength=test.probs.shape[1])
         judged["brier_of_rates"] = brier_of_rates(counts)
         judged["score"] = check_score("", test.probs.shape[1])

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from fedcal.metrics.standard import (
         Reliability,
         accuracy,
+        below_floor,
         brier,
         classwise_ece,
         ece,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Reliability",
     "accuracy",
+    "below_floor",
     "bin_index",
     "brier",
     "classwise_ece",

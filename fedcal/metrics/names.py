@@ -214,3 +214,11 @@ def line(values: Mapping[str, float], score: str = "", positive: str = THE_POSIT
     """Return the metrics of test rows in a line."""
     pairs = ((column(m, score, positive), shown(m, values[m])) for m in TEST_ROWS)
     return ", ".join(map(" ".join, pairs))
+
+
+def floored(rows: Mapping[str, int]) -> str:
+    """Return a sentence on rows below the floor of log loss, by part; "" if there are none."""
+    if not any(rows.values()):
+        return ""
+    counts = ", ".join(f"{number:,} {part}" for part, number in rows.items())
+    return f"Log loss takes a label's probability as at least {FLOOR:g}; rows below it: {counts}."

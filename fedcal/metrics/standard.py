@@ -26,7 +26,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import InputError, damaged, whole
+from fedcal.core.checks import InputError, whole
 from fedcal.core.numerics import FLOOR, Floats, Integers
 from fedcal.core.scores import (
     as_array,
@@ -75,9 +75,18 @@ def classwise_ece(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> floa
 
 
 def nll(probs: ArrayLike, labels: ArrayLike) -> float:
-    """Return the mean of -ln max(p_iy, 1e-12): the floor keeps a confident error finite."""
+    """Return the mean of -ln max(p_iy, 1e-12): the floor keeps a confident error finite.
+
+    `below_floor` counts the rows in which the floor acts.
+    """
     p, y = check_scored(probs, labels)
     return _nll(scan(p, y, own=True))
+
+
+def below_floor(probs: ArrayLike, labels: ArrayLike) -> int:
+    """Return the number of rows whose label has a probability below 1e-12, the floor of `nll`."""
+    p, y = check_scored(probs, labels)
+    return int((scan(p, y, own=True).own < FLOOR).sum())
 
 
 def brier(probs: ArrayLike, labels: ArrayLike) -> float:
@@ -322,12 +331,16 @@ def _column_sums(block: Floats) -> Floats:
     return total
 
 
+_MOST_ROWS = 2**53
+
+
 @dataclass(frozen=True, eq=False)
 class Reliability:
     """Rows, summed confidence and correct rows of each bin.
 
     The first three are about the predicted (top) class, binned by its probability; the others
-    about each class j, binned by p_ij, where "correct" means that j is the label.
+    about each class j, binned by p_ij, where "correct" means that j is the label. The arrays are
+    read-only copies.
 
     Parameters
     ----------
@@ -335,6 +348,11 @@ class Reliability:
         (bins,) int64, float64, int64
     class_count, class_sum_confidence, class_sum_correct
         (classes, bins), likewise
+
+    Raises
+    ------
+    InputError
+        no rows could have given these numbers
     """
 
     count: Integers
@@ -343,6 +361,20 @@ class Reliability:
     class_count: Integers
     class_sum_confidence: Floats
     class_sum_correct: Integers
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            values = _numbers(f.name, getattr(self, f.name), "confidence" not in f.name)
+            object.__setattr__(self, f.name, values)
+        _check("top label", 1, self.count, self.sum_confidence, self.sum_correct)
+        each = (self.class_count, self.class_sum_confidence, self.class_sum_correct)
+        _check("classes", 2, *each)
+        same = len(self.class_count) >= 2 and self.class_count.shape[1:] == self.count.shape
+        if not same or {*self.class_count.sum(axis=1).tolist(), int(each[2].sum())} != {self.rows}:
+            raise InputError(
+                f"reliability: each of >= 2 classes must count all {self.rows} rows once, in the "
+                "bins of the top label"
+            )
 
     @classmethod
     def of(cls, probs: ArrayLike, labels: ArrayLike, bins: int = standard.BINS) -> Self:
@@ -409,19 +441,39 @@ class Reliability:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
         """Return the record from a dict of `to_json`; InputError for anything else."""
-        with damaged("a reliability record does not hold counts and sums of bins"):
-            arrays = dict[str, Any]()
-            for f in fields(cls):
-                kind = np.float64 if "confidence" in f.name else np.int64
-                arrays[f.name] = np.array(record[f.name]).astype(kind, casting="same_kind")
-            made = cls(**arrays)
-            one, each = (made.bins,), (made.classes, made.bins)
-            fits = [a.shape for a in arrays.values()] == [one] * 3 + [each] * 3
-            if not fits or not all(np.isfinite(a).all() for a in arrays.values()):
-                raise ValueError
-            return made
+        names = [f.name for f in fields(cls)]
+        if not isinstance(record, Mapping) or set(record) != set(names):
+            raise InputError(f"a reliability record has exactly the keys {', '.join(names)}")
+        return cls(**record)
 
     def _some_rows(self) -> int:
         if not self.rows:
             raise InputError("a reliability record without rows has no scores")
         return self.rows
+
+
+def _numbers(name: str, values: ArrayLike, counts: bool) -> NDArray[Any]:
+    """Return a read-only copy, int64 or float64; refuse text, booleans and ragged lists."""
+    array = np.array(as_array(name, values))
+    if array.dtype.kind not in ("iu" if counts else "iuf"):
+        kind = "whole numbers" if counts else "numbers"
+        raise InputError(f"reliability: {name} must be {kind}, got {array.dtype}")
+    array = array.astype(np.int64 if counts else np.float64, copy=False)
+    array.setflags(write=False)
+    return array
+
+
+def _check(what: str, ndim: int, count: Integers, summed: Floats, correct: Integers) -> None:
+    """Refuse sums that no rows give; all rules hold for a sum of records if for each of them."""
+    fits = count.ndim == ndim and count.size > 0
+    fits = fits and count.shape == summed.shape == correct.shape
+    if fits:
+        top, rows = count * (HIGHEST * (1.0 + 1e-9)), count.sum(axis=-1, dtype=np.float64).max()
+        inside = (correct >= 0) & (correct <= count) & (summed >= 0.0) & (summed <= top)
+        fits = bool(rows <= _MOST_ROWS and inside.all())
+    if not fits:
+        shapes = f"{count.shape}, {summed.shape} and {correct.shape}"
+        raise InputError(
+            f"reliability, {what}: must be counts in [0, 2**53], and summed confidence and correct "
+            f"rows in [0, count], {ndim}-d and of one shape, got {shapes}"
+        )

@@ -82,7 +82,7 @@ def test_result_json_is_the_contract_s(run, method, epsilon):
     result = strict((folder / "result.json").read_text("utf-8"))
     assert set(result) == {
         *("schema", "method", "config", "before", "after", "privacy", "communication"),
-        *("seconds", "versions", "intervals", "score", "class_names"),
+        *("seconds", "versions", "intervals", "score", "class_names", "rows_below_floor"),
         "brier_of_rates",
     }
     assert result["schema"] == 1

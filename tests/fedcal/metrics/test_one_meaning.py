@@ -12,7 +12,7 @@ from fedcal import evaluation, simulate
 from fedcal.core.numerics import FLOOR
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.estimator import FederatedCalibrator
-from fedcal.metrics import names, summary
+from fedcal.metrics import below_floor, names, summary
 
 BUCKETS = 240
 
@@ -47,6 +47,7 @@ def test_commands_results_and_estimators_agree(classes, tmp_path, capsys):
     for told in (run.judged, applied, stored):
         assert told["before"] == pytest.approx(expected, rel=0, abs=1e-12)
         assert told["after"] == pytest.approx(after, rel=0, abs=1e-12)
+        assert told["rows_below_floor"] == {"before": 0, "after": 0}
     estimator = FederatedCalibrator("fedtemp", epsilon=math.inf, clients=5).fit(z[:300], y[:300])
     p = estimator.predict_proba(z[300:])
     assert summary(p, y[300:])["nll"] == pytest.approx(sk.log_loss(y[300:], p), rel=0, abs=1e-12)
@@ -90,6 +91,9 @@ def test_no_two_metrics_have_one_heading():
         assert len(set(headings)) == len(headings)
 
 
-def test_the_log_loss_has_a_floor():
+def test_rows_below_the_floor_are_counted_and_told():
     p = np.array([[1.0, 0.0], [1 - 1e-13, 1e-13], [0.5, 0.5], [0.0, 1.0]])
+    assert below_floor(p, [1, 1, 1, 1]) == 2
     assert summary(p, [1, 1, 1, 1])["nll"] == pytest.approx((np.log(2) - 2 * np.log(FLOOR)) / 4)
+    assert names.floored({"before": 0, "after": 0}) == ""
+    assert names.floored({"before": 2, "after": 0}).endswith("rows below it: 2 before, 0 after.")

@@ -74,16 +74,18 @@ def test_hostile_records():
     record = Reliability.of([[0.25, 0.75], [0.75, 0.25]], [0, 0], bins=2).to_json()
     assert Reliability.from_json(record).rows == 2  # fine before the change
     changes: dict[str, list[Any]] = {
-        "count": ["0 0", [2.5, 0.5], [], [1], [[1, 0], [1]], [10**30, 0]],
-        "sum_confidence": [[math.nan, 0.0], [math.inf, 0.0], None],
-        "class_count": [[[1, 1]], [1, 1]],
+        "extra": [1],
+        "count": ["0 0", [2.0, 0.0], [True, False], [2, -1], [2], [], [1, 0], [[1, 0], [1]]],
+        "sum_confidence": [[math.nan, 0.0], [math.inf, 0.0], [-0.5, 0.0], [0.5, 99.0], None],
+        "sum_correct": [[3, 0]],
+        "class_count": [[[1, 1]], [[1, 1], [1, 0]]],
+        "class_sum_correct": [[[0, 0], [0, 0]]],
         "class_sum_confidence": [{"a": 1}],
     }
     table: list[tuple[Any, str]] = [
-        ({**record, key: value}, "does not hold counts")
-        for key, values in changes.items()
-        for value in values
+        ({**record, key: value}, "") for key, values in changes.items() for value in values
     ]
+    table += [({**record, "count": [2**62, 2**62]}, ""), ({**record, "count": [10**30, 0]}, "")]
     without = {key: value for key, value in record.items() if key != "count"}
-    table += [(without, "'count' is missing"), ([1, 2], "does not hold counts")]
+    table += [(without, ""), ([1, 2], "exactly the keys")]
     each_is_refused(table, Reliability.from_json)
