@@ -201,18 +201,33 @@ def test_without_privacy_the_rank_is_exact_whatever_the_clients():
         FedConformal(replace(facts, sampling_rate=0.5))
 
 
+def ranks(seed: int = 0, **settings: Any) -> FedConformal:
+    facts: dict[str, Any] = {"epsilon": 1.0, "unit": "example"}
+    facts |= {k: settings.pop(k) for k in ("unit", "epsilon", "trust") if k in settings}
+    known: Any = {"rows_per_client": 50.0, "rows_known": True, "quantile": "exponential"}
+    return FedConformal(Federation(20, 2, seed=seed, **facts), **(known | settings))
+
+
+def ranked(rule: FedConformal, scores: Floats) -> float:
+    """The threshold of 20 clients with 50 rows each."""
+    sets: Any = run_inline(rule, shards_of(scores, np.repeat(np.arange(20), 50), 20))
+    return float(sets.thresholds[0])
+
+
+def test_a_user_counts_with_one_row():
+    rule = ranks(unit="user", epsilon=1000.0, rows_known=False, bins=1000)
+    assert "number of clients, all of which have a row, 20" in " ".join(rule.result().guarantee)
+    scores = np.repeat(np.linspace(0.01, 0.99, 20), 50)
+    assert ranked(rule, scores) == pytest.approx(0.94, abs=0.002)
+
+
 def test_who_may_not_ask():
     table: list[tuple[dict[str, Any], str]] = [
+        ({"rows_known": False}, "must be public"),
+        ({"unit": "subject", "rows_known": False}, "how many subjects there are is not"),
         ({"unit": "subject"}, "another unit than one of subjects"),
-        ({"by": "class"}, "all parts together"),
-        ({"trust": "distributed", "quantile": "crossing"}, "does not have the exact sums"),
-        ({"by": "class", "quantile": "crossing"}, "one threshold"),
+        ({"by": "class", "quantile": "prefix"}, "all parts together"),
+        ({"trust": "distributed"}, "does not have the exact sums"),
+        ({"by": "class"}, "one threshold"),
     ]
-
-    def ask(settings: dict[str, Any]) -> FedConformal:
-        facts = {"epsilon": 1.0, "unit": "example"}
-        facts |= {k: settings.pop(k) for k in ("unit", "trust") if k in settings}
-        known: Any = {"rows_per_client": 50.0, "rows_known": True, "quantile": "prefix"}
-        return FedConformal(Federation(20, 2, **facts), **(known | settings))  # type: ignore[arg-type]
-
-    assert_refused(table, ask)
+    assert_refused(table, lambda settings: ranks(**settings))
