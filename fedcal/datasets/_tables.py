@@ -287,8 +287,8 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
 
 
 def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
-    first = next((line for line in _lines(file) if line.strip()), "")
-    commas = "," in first or ";" not in first
+    header_line = next((line for line in _lines(file) if line.strip()), "")
+    commas = "," in header_line or ";" not in header_line
     file.seek(0)
     reader = csv.reader(_lines(file), delimiter="," if commas else ";", strict=True)
     value = number_in if commas else _with_comma

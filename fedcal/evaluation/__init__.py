@@ -1,6 +1,10 @@
 """Accuracy and calibration of models, from released counts of rows by score."""
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 from fedcal.calibrators.score_map import calibrator_from
+from fedcal.core.checks import refuse
 from fedcal.evaluation.estimates import METRICS, compare, evaluate, evaluate_classes
 from fedcal.evaluation.estimators.calibration import CalibrationTest, cox
 from fedcal.evaluation.estimators.curves import (
@@ -30,3 +34,6 @@ __all__ = [
     "roc_curve",
     "treat_all",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = partial(refuse, __name__)
