@@ -25,7 +25,7 @@ from fedcal.experiments.research.benchmarks.harness import Benchmark, say
 from fedcal.experiments.research.benchmarks.in_process import run_in_process
 from fedcal.experiments.research.benchmarks.timing import PeerMissing, apart, peak_mib
 from fedcal.experiments.runs.engines import run
-from fedcal.experiments.runs.engines.ray import Share, cluster, run_flower, run_ray
+from fedcal.experiments.runs.engines.ray import cluster, run_flower, run_ray
 from fedcal.experiments.runs.sweep import Row
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies.server.job import Job
@@ -188,20 +188,10 @@ def _round(engine: Any, shards: Population, rounds: int = 6) -> Row:
     def progress(done: int, planned: int) -> None:
         ended.append((time.perf_counter(), time.process_time()))
 
-    shares: list[Share] = []
-    known = {"shares": shares} if engine is run_ray else {}
-    engine(task, shards, progress=progress, **known)
+    engine(task, shards, progress=progress)
     first, last = np.array(ended[0]), np.array(ended[-1])
     wall, own = (last - first) / (len(ended) - 1)
-    row = {"seconds": wall, "rounds": 1, "driver's CPU s": own}
-    if shares:
-        row |= {
-            "workers": len(shares),
-            "work s per worker": float(np.mean([s.seconds / s.rounds for s in shares])),
-            "bytes in per worker": shares[0].bytes_in // shares[0].rounds,
-            "bytes out per worker": shares[0].bytes_out // shares[0].rounds,
-        }
-    return row
+    return {"seconds": wall, "rounds": 1, "driver's CPU s": own}
 
 
 def _loop(task: Job, shards: Any, progress: Any) -> object:
