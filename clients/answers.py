@@ -3,9 +3,8 @@
 import numpy as np
 
 import fedcal.clients.questions  # noqa: F401  # a message may name any of ours
+from fedcal.core.numerics import Integers, Purpose, Words, stream
 from fedcal.core.shards import Shards
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Integers, Words
 from fedcal.mechanisms import Source, samplers
 from fedcal.privacy.query import Query
 from fedcal.privacy.request import Request

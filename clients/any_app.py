@@ -21,12 +21,10 @@ from flwr.clientapp import ClientApp
 
 from fedcal.clients.client_app import request_in
 from fedcal.clients.replies import answer_with, drawn
-from fedcal.core.errors import InputError
-from fedcal.core.kinds import RANGE_TOLERANCE, Kind
-from fedcal.core.labels import MISSING, loose_ids
-from fedcal.core.numerics import LARGEST_LOGIT
-from fedcal.core.optional import need
-from fedcal.core.scores import SUM_TOLERANCE, as_array, numbers
+from fedcal.core.checks import InputError
+from fedcal.core.imports import need
+from fedcal.core.numerics import LARGEST_LOGIT, RANGE_TOLERANCE, Kind
+from fedcal.core.scores import MISSING, SUM_TOLERANCE, as_array, loose_ids, numbers
 from fedcal.core.scores import in_class_order as ordered
 from fedcal.core.shards import Shards
 from fedcal.datasets import IDS, from_arrays, model_scores

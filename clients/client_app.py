@@ -10,7 +10,7 @@ from flwr.clientapp import ClientApp
 from fedcal.clients.answers import contribute
 from fedcal.clients.replies import answer_with
 from fedcal.clients.site.sources import dealt_to, site_rows
-from fedcal.core import errors
+from fedcal.core import checks
 from fedcal.core.shards import Shards
 from fedcal.privacy import wire
 from fedcal.privacy.request import Request
@@ -52,14 +52,14 @@ def client_app(
     def reply_to(message: Message, context: Context) -> Message:
         method = str(context.run_config.get("method", ""))
         if simulated and ":" in method:  # of another package, perhaps with a question of its own
-            from fedcal.core import optional
+            from fedcal.core import imports
 
-            optional.named("method", method)
+            imports.named("method", method)
         request = request_in(message)
         try:
             sites = np.array([site_of(context)])
             words = contribute(shard_of(context), request, sites, simulated=simulated)[0]
-        except errors.ContributionRefused:
+        except checks.ContributionRefused:
             raise  # its text tells of the bound, never of rows
         except Exception as e:
             log.exception("site %d cannot answer %r", site_of(context), request.query.kind)

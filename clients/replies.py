@@ -5,14 +5,14 @@ from flwr.app import Array, ArrayRecord, Message, RecordDict
 
 from fedcal.clients.answers import contribute
 from fedcal.clients.site.process.limits import OverLimit
-from fedcal.core import types
+from fedcal.core import numerics
 from fedcal.core.shards import Shards
 from fedcal.privacy.request import Request
 
 
 def drawn(
     shards: Shards | None, request: Request, site: int, *, simulated: bool, private: bool
-) -> tuple[types.Words, Exception | None]:
+) -> tuple[numerics.Words, Exception | None]:
     """Return the contribution, (length,), and an error of its rows, hidden if private.
 
     A hostile question may fail on some rows and not on others. Whether it did would be an exact
@@ -20,7 +20,7 @@ def drawn(
     have. What failed is returned, for the client's own log.
     """
 
-    def of(rows: Shards | None) -> types.Words:
+    def of(rows: Shards | None) -> numerics.Words:
         return np.asarray(contribute(rows, request, np.array([site]), simulated=simulated)[0])
 
     try:
@@ -33,7 +33,7 @@ def drawn(
         return of(shards.keep(np.zeros(0, np.int64))), e
 
 
-def answer_with(words: types.Words, message: Message, request: Request, site: int) -> Message:
+def answer_with(words: numerics.Words, message: Message, request: Request, site: int) -> Message:
     """Return the reply to a `query.answer`: a contribution, masked if there is a cohort.
 
     Parameters

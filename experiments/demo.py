@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from fedcal.core.errors import TooLittle
+from fedcal.core.checks import TooLittle
 from fedcal.experiments.cli import compare as compare_command
 from fedcal.experiments.report.figures.diagrams import reliability_sheet
 from fedcal.experiments.report.figures.drawing import draw, save_figure

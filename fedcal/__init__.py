@@ -11,15 +11,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fedcal.core.errors import (
+from fedcal.core.checks import (
     BudgetExceeded,
     FedcalError,
     InputError,
     Interrupted,
     RoundFailed,
     TooLittle,
+    refuse,
 )
-from fedcal.core.removed import refuse
 
 if TYPE_CHECKING:
     from fedcal.clients.any_app import add_answers

@@ -3,8 +3,8 @@
 if __name__ != "fedcal.strategies":  # a second copy of every class and registry would be made
     raise ImportError(f"import fedcal.strategies, not {__name__}")
 
-from fedcal.core.errors import InputError
-from fedcal.core.registry import registry
+from fedcal.core.checks import InputError
+from fedcal.core.imports import registry
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import Method
 from fedcal.strategies.methods.averaging import FedCal, FedMatrix, FedOPVector, FedTemp, FedVector

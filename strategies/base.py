@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core import fields
-from fedcal.core.checks import finite, interval, listed, needed, same, unused
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, finite, interval, listed, needed, same, unused
 from fedcal.mechanisms import MECHANISMS, Exponential
 from fedcal.privacy import AUTO, Federation, Ledger, Plan, Query, Range, make_plan
 from fedcal.privacy.query import Order

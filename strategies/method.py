@@ -13,9 +13,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError, PrivacyError
-from fedcal.core.types import Floats, Integers, Words
+from fedcal.core.checks import InputError, PrivacyError, one_of
+from fedcal.core.numerics import Floats, Integers, Words
 from fedcal.privacy import Federation, Ledger, Plan, Query, Question, Range, declared, wire
 from fedcal.privacy.curator import Curator, OpenRound, Release
 from fedcal.secure_aggregation import SECURE_AGGREGATION, messages

@@ -19,8 +19,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedcal import datasets
-from fedcal.core import checks, optional, printable
-from fedcal.core.errors import FedcalError, InputError, RoundFailed
+from fedcal.core import checks, imports, naming
+from fedcal.core.checks import FedcalError, InputError, RoundFailed
 from fedcal.partition import DEALT, deal
 from fedcal.privacy.agreement import job_digest, key_of_job
 from fedcal.secure_aggregation.roster import Roster
@@ -59,7 +59,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
     resume, method = checks.read(fields, "resume", bool), checks.read(fields, "method", str)
     without_unready = checks.read({**FRESH, **fields}, WITHOUT_UNREADY, bool)  # a new key
     if ":" in method:  # of another package, named by who starts the run
-        register(optional.named("method", method))
+        register(imports.named("method", method))
     out = Path(str(fields["out"])) if fields.get("out") else None
     grid = cast(Grid, participation.PromptGrid(grid))
     with _logged(), nullcontext() if out is None else run_folder.held(out, resume=resume):
@@ -117,7 +117,7 @@ def _logged() -> Iterator[None]:
 
     What sites and files say is logged as printable text.
     """
-    harmless = printable.Printable(lines=True)
+    harmless = naming.Printable(lines=True)
     log.addFilter(harmless)
     try:
         yield
@@ -173,7 +173,7 @@ def wait_for_nodes(
         there, names = {who.place for who in met}, participation.names_of(job.roster, clients)
         away = [name for k, name in enumerate(names) if job.roster and k not in there]
         if away:
-            log.warning("fedcal: not there: %s", printable.listed(away))
+            log.warning("fedcal: not there: %s", naming.listed(away))
         return clients, met
     met = participation.ask_node_info(grid, nodes[:1], job.timeout)
     if not clients:
@@ -230,7 +230,7 @@ def deliver(grid: Grid, job: Job, outcome: Outcome, called: Mapping[int, str]) -
         logging.WARNING if without else logging.INFO,
         "fedcal: %d of %d sites have the %s%s",
         *(len(nodes) - len(without), len(nodes), outcome.artifact.noun),
-        f", not {printable.listed(sorted(without))}" if without else "",
+        f", not {naming.listed(sorted(without))}" if without else "",
     )
 
 

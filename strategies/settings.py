@@ -5,8 +5,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from fedcal.core import checks, removed
-from fedcal.core.errors import InputError
+from fedcal.core import checks
+from fedcal.core.checks import InputError
 from fedcal.core.shards import NO_SUBJECTS
 from fedcal.datasets import Population
 from fedcal.privacy import Federation
@@ -40,10 +40,10 @@ def check_settings(method: str, settings: Mapping[str, Any]) -> None:
     """
     known = settings_of(method)
     for key, value in settings.items():
-        removed.check_kept(f"{key}={value}")
+        checks.check_kept(f"{key}={value}")
         if key not in known:
-            removed.check_kept(f"--set {key}")
-            removed.check_kept(key)
+            checks.check_kept(f"--set {key}")
+            checks.check_kept(key)
             allowed = checks.near(key, [*known] or ["none"], "docs/guide/methods.md")
             raise InputError(f"unknown --set key {key!r} for {method}; {allowed}")
         if check := STRATEGIES[method].checks[key]:

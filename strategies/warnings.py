@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedcal.core.errors import InputError, TooLittle
+from fedcal.core.checks import InputError, TooLittle
 from fedcal.datasets import Population
 from fedcal.privacy import Federation
 from fedcal.privacy.federation import MOST_CLIENTS

@@ -12,13 +12,11 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from fedcal.clients.questions.scores import CountedRows, counted_words, group_of, halves_of
-from fedcal.core.checks import interval, one_of, same
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, interval, one_of, same
 from fedcal.core.fields import Classes, Finite, NotNegative, Vector, increasing
-from fedcal.core.row_order import drawn
-from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers, override
-from fedcal.metrics import encodings, score_table
+from fedcal.core.numerics import Floats, Integers, override
+from fedcal.core.shards import Shards, drawn
+from fedcal.metrics import score_table
 from fedcal.metrics.conformity import BY, Conformity, quantile_costs
 from fedcal.privacy.query import ROOM, Order, Part, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
@@ -230,7 +228,7 @@ class SetCounts(SetQuery):
     """Encoded number of rows of each part in each bucket of the score.
 
     The last threshold is 1. The answer is the product of each part's counts and the matrix of the
-    encoding (`fedcal.metrics.encodings`); a row is a 1 in one count.
+    encoding (`fedcal.metrics.score_table`); a row is a 1 in one count.
 
     Parameters
     ----------
@@ -248,21 +246,21 @@ class SetCounts(SetQuery):
 
     ends = "up to 1"
     encoding: str = "flat"
-    height: encodings.Height = 1
+    height: score_table.Height = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        encodings.check_encoding(self.encoding, len(self.thresholds), self.height)
+        score_table.check_encoding(self.encoding, len(self.thresholds), self.height)
 
     @property
     def matrix(self) -> Floats:
         """Matrix that maps a part's counts to answers, (answers, buckets)."""
-        return encodings.matrix_of(self.encoding, len(self.thresholds), self.height)
+        return score_table.matrix_of(self.encoding, len(self.thresholds), self.height)
 
     @property
     def decoder(self) -> Floats:
         """Matrix that maps a part's answers to counts, (buckets, answers)."""
-        return encodings.decoder_of(self.encoding, len(self.thresholds), self.height)
+        return score_table.decoder_of(self.encoding, len(self.thresholds), self.height)
 
     def decode(self, answers: Floats) -> Floats:
         """Return counts from a sum of answers, (parts, buckets)."""
@@ -278,7 +276,7 @@ class SetCounts(SetQuery):
 
     def row_norm(self, order: Order) -> float:
         """Return the largest norm of the contribution of a row to all numbers together."""
-        return encodings.column_norm(self.encoding, len(self.thresholds), self.height, order)
+        return score_table.column_norm(self.encoding, len(self.thresholds), self.height, order)
 
     @override
     def added(self, part: Part, order: Order) -> float:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from fedcal.core.fields import Classes, Seed, within
+from fedcal.core.numerics import Floats, Integers, override
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics import binning
 from fedcal.privacy.query import OneHotQuery, Order, Part, Query, Summed
 from fedcal.units import Example, bounding
@@ -244,7 +244,7 @@ class OutcomeCell(OneHotQuery):
         """Return the cell of `bin_outcomes` of one row of each client.
 
         For optimal unary encoding: whichever cell it is, the encoding hides it. The row is drawn
-        uniformly by a hash of `seed` and of the rows (`fedcal.core.row_order.drawn`), so that the
+        uniformly by a hash of `seed` and of the rows (`fedcal.core.shards.drawn`), so that the
         answer does not depend on who else is asked, and anyone who knows only the seed does not
         know the row. No
         guarantee rests on that, and no amplification by this sampling is claimed. It is no sum over

@@ -11,8 +11,8 @@ from fedcal.calibrators.parametric import LocalLosses, ParametricScaling, local_
 from fedcal.clients.questions import temperature
 from fedcal.core import checks, numerics
 from fedcal.core.fields import Classes, NotNegative, Positive, Seed, Vector, within
+from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
 from fedcal.privacy.query import Order, Part, Query, Summed
 from fedcal.units.bounding import Bound, bounded
 

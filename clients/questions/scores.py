@@ -7,15 +7,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedcal.core import kinds
-from fedcal.core.checks import needed, same
-from fedcal.core.errors import InputError
+from fedcal.core import numerics
+from fedcal.core.checks import InputError, needed, same
 from fedcal.core.fields import Numbers, Positive, Seed, vector
-from fedcal.core.printable import look_of
-from fedcal.core.shards import Shards, on_grid
-from fedcal.core.types import Floats, Integers, Words, override
+from fedcal.core.naming import look_of
+from fedcal.core.numerics import Floats, Integers, Words, override
+from fedcal.core.shards import Shards, in_unit_interval, on_grid, row_hashes, uniforms
 from fedcal.metrics import score_table
-from fedcal.metrics.buckets import Score, bucket_of, far_share, fine_tails, scored
+from fedcal.metrics.binning import Score, bucket_of, far_share, fine_tails, scored
 from fedcal.privacy.query import Order, Part, Summed, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.units import Example, Subject, bounding
@@ -178,14 +177,12 @@ class ScoreCounts(score_table.ScoreTable, CountedRows):
     def _drawn(self, shards: Shards, sites: Integers | None) -> Integers:
         cells = _cells(shards, self)
         if self.seed:
-            from fedcal.core import row_order  # a draw of rows needs their order
-
             far = _far(shards, self, cells)
             rows = np.flatnonzero(far.any(axis=1))
             share, owner = far[rows], shards.owner[rows]
             key = owner * 0 if sites is None else sites[owner]
-            each = np.column_stack([row_order.uniforms(shards, self.seed)[rows], key])
-            drawn = row_order.in_unit_interval(row_order.row_hashes(each))
+            each = np.column_stack([uniforms(shards, self.seed)[rows], key])
+            drawn = in_unit_interval(row_hashes(each))
             cells[rows] += (np.sign(share) * (drawn[:, None] < np.abs(share))).astype(np.int64)
         return cells
 
@@ -314,7 +311,7 @@ def view_probs(shards: Shards, view: str, query: ScoreCounts) -> Floats:
         return shards.probs
     if view == "other":
         why = "the question is about two, but these rows have only one"
-        return kinds.probs_of(shards.input, needed("a second model", shards.other, why))
+        return numerics.probs_of(shards.input, needed("a second model", shards.other, why))
     from fedcal.calibrators.base import of_text  # few questions are about a calibrator
 
     return of_text(query.calibrator).calibrated(shards.logits, shards.input)

@@ -12,12 +12,10 @@ import numpy as np
 
 from fedcal.clients.questions.scores import rows_in
 from fedcal.clients.questions.temperature import correct, label_logits, shifted_logits
-from fedcal.core.checks import positive, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, positive, whole
 from fedcal.core.fields import Finite, Positive, within
-from fedcal.core.numerics import row_sum
+from fedcal.core.numerics import Floats, Integers, override, row_sum
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics import binning, score_table
 from fedcal.privacy.query import Order, Part, Summed
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from fedcal.core import checks, numerics
 from fedcal.core.fields import Classes, Positive, within
+from fedcal.core.numerics import Floats, Integers, override
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers, override
 from fedcal.privacy.query import Order, Part, Query, Summed
 from fedcal.units.bounding import Bound
 

@@ -9,12 +9,10 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import same
-from fedcal.core.errors import ContributionRefused
+from fedcal.core.checks import ContributionRefused, same
 from fedcal.core.fields import Classes, Param, Positive, Seed, Vector, within
+from fedcal.core.numerics import Floats, Integers, Purpose, Words, stream
 from fedcal.core.shards import Shards
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers, Words
 from fedcal.privacy.query import Order, Part, Query
 from fedcal.secure_aggregation import Ring
 from fedcal.training import networks

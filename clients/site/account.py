@@ -12,7 +12,7 @@ import numpy as np
 
 from fedcal.clients.site.policy import Policy
 from fedcal.core import checks
-from fedcal.core.errors import damaged
+from fedcal.core.checks import damaged
 from fedcal.privacy.agreement import Terms, job_digest
 from fedcal.units import UNITS
 

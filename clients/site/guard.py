@@ -11,8 +11,7 @@ from typing import Any
 
 from fedcal.clients.answers import check_columns
 from fedcal.clients.site.prepared import WITH_POLICY, Prepared
-from fedcal.core.checks import like, needed, same, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, like, needed, same, whole
 from fedcal.core.shards import NO_SUBJECTS, text_of
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.request import RUN, Asked, Request

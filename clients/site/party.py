@@ -24,8 +24,8 @@ import numpy as np
 
 from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.store import SiteRecords
-from fedcal.core import checks, types
-from fedcal.core.errors import InputError
+from fedcal.core import checks, numerics
+from fedcal.core.checks import InputError
 from fedcal.secure_aggregation import messages
 from fedcal.secure_aggregation.committee import SEED_BYTES, hidden, new_seeds, stream_sum
 from fedcal.secure_aggregation.keys import SigningKey, new_exchange_key, seal, shared_key, unseal
@@ -81,7 +81,7 @@ class Party:
         round_number: int,
         question: str,
         enrolments: Sequence[bytes],
-        draw: Callable[[], types.Words],
+        draw: Callable[[], numerics.Words],
         *,
         asked_once: bool = False,
     ) -> tuple[bytes, bool]:
@@ -183,7 +183,7 @@ class Party:
         round_number: int,
         least: int,
         contributions: Sequence[tuple[bytes, bytes]],
-    ) -> types.Words:
+    ) -> numerics.Words:
         """Return the checked pieces, summed over the contributors: (pieces held, length) uint64."""
         of = bytes.fromhex(job)
         questions, seed_lists = set[tuple[bytes, int]](), list[list[bytes]]()

@@ -30,8 +30,7 @@ from pathlib import Path
 from typing import Self
 
 from fedcal.clients.site.process.limits import LEAST_MIB, MEMORY_MIB
-from fedcal.core.checks import interval, needed, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, interval, needed, whole
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.declared import cells_of
 from fedcal.secure_aggregation.committee import check_committee

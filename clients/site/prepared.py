@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from fedcal.clients.site.policy import CPU_SECONDS, Policy
 from fedcal.clients.site.process.limits import COPIES, MEMORY_MIB
-from fedcal.core import checks, kinds, types
-from fedcal.core.classes import digest_of
-from fedcal.core.errors import damaged, system_errors
+from fedcal.core import checks, numerics
+from fedcal.core.checks import damaged, system_errors
+from fedcal.core.naming import digest_of
 from fedcal.core.shards import Shards
 from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation.keys import SigningKey, read_key
@@ -63,7 +63,7 @@ class Prepared:
 
     folder: Path
     shards: Shards
-    test: tuple[types.Floats, types.Integers] | None
+    test: tuple[numerics.Floats, numerics.Integers] | None
     names: tuple[str, ...]
     number: int | None
     simulated: bool = False
@@ -153,7 +153,7 @@ def prepared(folder: Path) -> Prepared:
             with system_errors(f"{name}.npy of this site cannot be read"):
                 arrays[name] = np.asarray(np.load(folder / f"{name}.npy", "r", allow_pickle=False))
         offsets = np.array([0, len(arrays["labels"])])
-        kind = checks.one_of("input", site["input"], kinds.KINDS)
+        kind = checks.one_of("input", site["input"], numerics.KINDS)
         columns: dict[str, Any] = {name: arrays[name] for name in OPTIONAL if name in arrays}
         columns |= {
             "group_names": tuple(site["group_names"]),

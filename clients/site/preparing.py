@@ -25,9 +25,9 @@ from fedcal.clients.site.prepared import (
     WITH_POLICY,
     alone,
 )
-from fedcal.core import checks, types
-from fedcal.core.classes import class_names, digest_of
-from fedcal.core.errors import InputError, system_errors
+from fedcal.core import checks, numerics
+from fedcal.core.checks import InputError, system_errors
+from fedcal.core.naming import class_names, digest_of
 from fedcal.core.shards import Shards
 from fedcal.privacy.accepting import check_terms
 from fedcal.privacy.agreement import Terms
@@ -40,7 +40,7 @@ def prepare(
     folder: Path,
     shards: Shards,
     *,
-    test: tuple[types.Floats, types.Integers] | None = None,
+    test: tuple[numerics.Floats, numerics.Integers] | None = None,
     names: Sequence[str] | None = None,
     number: int | None = None,
     simulated: bool = False,

@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import checks, errors
+from fedcal.core import checks
 from fedcal.privacy.agreement import Terms
 from fedcal.storage import atomic, npz
 
@@ -54,24 +54,24 @@ def keep_result(folder: Path, run: str, form: str, files: Mapping[str, Any], ter
     name = checks.one_of("form of this run's result", form, (terms.form,)) + ".npz"
     content = files.get(name)
     if not _RUN.fullmatch(run):
-        raise errors.InputError("the name of the run is not a valid folder name")
+        raise checks.InputError("the name of the run is not a valid folder name")
     most = MOST_BYTES + terms.result_bytes
     if not isinstance(content, bytes) or len(content) > most:
-        raise errors.InputError(f"the result has no file {name} of at most {most >> 10} KiB")
+        raise checks.InputError(f"the result has no file {name} of at most {most >> 10} KiB")
     try:
         npz.check_npz(BytesIO(content), UNPACKED * most)
-    except errors.InputError as e:
-        raise errors.InputError(f"{name}: {e}") from None
+    except checks.InputError as e:
+        raise checks.InputError(f"{name}: {e}") from None
     results = folder / RESULTS
     path = results / run / name
-    with errors.system_errors(f"cannot write {results.name}"):
+    with checks.system_errors(f"cannot write {results.name}"):
         results.mkdir(exist_ok=True)
         others = {each.name for each in results.iterdir()} - {run}
         checks.whole("the number of results (move old ones away)", len(others), 0, MOST_RESULTS - 1)
         path.parent.mkdir(exist_ok=True)
     if before := list(path.parent.glob("*.npz")):
         if before != [path] or path.read_bytes() != content:
-            raise errors.InputError("another result of this run came before")
+            raise checks.InputError("another result of this run came before")
     else:
         atomic.write_whole(path, content)
     return path

@@ -6,7 +6,7 @@ import os
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
-from fedcal.core import errors, printable
+from fedcal.core import checks, naming
 from fedcal.storage.atomic import locked
 
 LOGGER = "fedcal.site"
@@ -20,7 +20,7 @@ OLDER = 4
 """Older logs that are kept, as `site.log.1` (the newest of them) to `site.log.4`."""
 
 log = logging.getLogger(LOGGER)
-log.addFilter(printable.Printable())
+log.addFilter(naming.Printable())
 
 
 class _Rotated(WatchedFileHandler):
@@ -30,7 +30,7 @@ class _Rotated(WatchedFileHandler):
         """Write a record; first put a log that is full aside."""
         path = Path(self.baseFilename)
         # a log that cannot be put aside grows: a line is worth more than the limit
-        with contextlib.suppress(OSError, errors.InputError):
+        with contextlib.suppress(OSError, checks.InputError):
             if path.stat().st_size >= MOST_BYTES:
                 rotate(path)
         super().emit(record)  # opens the file again where another one has its place
@@ -54,4 +54,4 @@ def log_to(path: Path) -> None:
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
-    logging.getLogger("flwr").addFilter(printable.Printable(lines=True))
+    logging.getLogger("flwr").addFilter(naming.Printable(lines=True))

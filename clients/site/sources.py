@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.core import checks, kinds
-from fedcal.core.errors import damaged
+from fedcal.core import checks, numerics
+from fedcal.core.checks import damaged
 from fedcal.core.shards import Shards
 from fedcal.storage.npz import read_npz
 
@@ -79,7 +79,7 @@ def _dealt(data: str, partition: str, clients: int, seed: int, method: str) -> S
     with damaged(f"{data} contains no partitioned rows"):
         arrays = read_npz(Path(data))
         logits, labels, offsets, kind = (arrays[name] for name in _DEALT)
-        kind_read = checks.one_of("input", str(kind), kinds.KINDS)
+        kind_read = checks.one_of("input", str(kind), numerics.KINDS)
         known: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}
         known |= {name: tuple(arrays[name].tolist()) for name in _NAMES}
         shards = Shards(logits, labels, offsets, kind_read, **known)

@@ -26,9 +26,8 @@ import numpy as np
 from fedcal.clients.site import account
 from fedcal.clients.site.account import BudgetCaps, JobFacts
 from fedcal.clients.site.prepared import Prepared, count_file
-from fedcal.core.checks import needed, same, whole
-from fedcal.core.errors import InputError, damaged, system_errors
-from fedcal.core.types import Words
+from fedcal.core.checks import InputError, damaged, needed, same, system_errors, whole
+from fedcal.core.numerics import Words
 from fedcal.privacy.privacy import check_caps
 from fedcal.privacy.request import Request
 from fedcal.storage.atomic import posix_locks, write_whole

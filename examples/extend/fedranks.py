@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from fedcal.clients.questions.label_ranks import LabelRanks
 from fedcal.core.checks import unused
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.core.pages import Curve, Table
-from fedcal.core.types import Floats
+from fedcal.core.numerics import Floats
 from fedcal.mechanisms import Laplace
 from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release

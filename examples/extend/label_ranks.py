@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcal.core.fields import within
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers
 from fedcal.privacy.query import Order, Part, Query
 from fedcal.units.bounding import Bound
 

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from fedcal.core.checks import positive
-from fedcal.core.types import Integers
+from fedcal.core.numerics import Integers
 from fedcal.partition.owners import DrawnPartition
 
 

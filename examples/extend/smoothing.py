@@ -6,10 +6,10 @@ import numpy as np
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.core.checks import whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.core.numerics import softmax
-from fedcal.core.kinds import Kind
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Kind
+from fedcal.core.numerics import Floats, Integers
 
 
 class Smoothing(Calibrator):

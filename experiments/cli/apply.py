@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from fedcal import calibrators, datasets
 from fedcal.conformal import PredictionSets, load
-from fedcal.core import checks, classes, errors, numerics, optional, types
+from fedcal.core import checks, imports, naming, numerics
 from fedcal.core.pages import Part, Table
 from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet
 from fedcal.experiments.report.terminal import show
 from fedcal.experiments.runs import folders
 from fedcal.experiments.training.data import labelled_rows, read_labelled
-from fedcal.metrics import below_floor, buckets, names, summary
+from fedcal.metrics import below_floor, binning, names, summary
 from fedcal.storage import artifact, atomic, npz
 from fedcal.training.networks import TrainedModel, load_model
 
@@ -63,9 +63,9 @@ def command(
     fedcal apply --calibrator run/sets.npz --data new.csv --out sets.csv
     """
     if not out.name.lower().endswith(FORMATS):
-        raise errors.InputError(f"--out {out}: allowed are {_FORMATS}")
+        raise checks.InputError(f"--out {out}: allowed are {_FORMATS}")
     if Path(data).exists() and out.exists() and out.samefile(data):
-        raise errors.InputError(f"--out {out} is the data file itself")
+        raise checks.InputError(f"--out {out} is the data file itself")
     folders.claim_file(out, overwrite=overwrite)
     fitted: TrainedModel | PredictionSets | calibrators.Calibrator
     if artifact.form_of(calibrator) == TrainedModel.form:
@@ -78,7 +78,7 @@ def command(
         fitted = fitted_in(calibrator)
         if alpha is not None:
             if not isinstance(fitted, PredictionSets):
-                raise errors.InputError("--alpha is for prediction sets, and this is a calibrator")
+                raise checks.InputError("--alpha is for prediction sets, and this is a calibrator")
             fitted = fitted.at(alpha)
         loaded = datasets.load(data, labels_required=False, classes=fitted.class_names, csv=csv)
         checks.same(
@@ -134,9 +134,9 @@ class Rows:
         (c,) the column here of each column of the file
     """
 
-    logits: types.Floats
-    probs: types.Floats
-    labels: types.Integers | None
+    logits: numerics.Floats
+    probs: numerics.Floats
+    labels: numerics.Integers | None
     judged: NDArray[np.bool_]
     ids: Mapping[str, NDArray[Any]]
     names: tuple[str, ...] | None
@@ -180,7 +180,7 @@ class Rows:
     @property
     def called(self) -> tuple[str, ...]:
         """Names of the classes in the order of the file's columns."""
-        names = classes.class_names(self.names, len(self.place))
+        names = naming.class_names(self.names, len(self.place))
         return tuple(names[j] for j in self.place)
 
     @property
@@ -226,7 +226,7 @@ def _apply_model(model: TrainedModel, rows: Rows) -> Done:
     if (test := rows.test()) is not None:
         content = {"metrics": summary(test.probs, test.labels)}
         content["rows_below_floor"] = below_floor(test.probs, test.labels)
-        lines = [names.line(content["metrics"], buckets.check_score("", model.classes))]
+        lines = [names.line(content["metrics"], binning.check_score("", model.classes))]
         lines.append(names.floored({"in all": content["rows_below_floor"]}))
     columns = {f"logit_{j}": rows.logits[:, j] for j in range(model.classes)}
     done = f"read by the network {model.network}"
@@ -237,7 +237,7 @@ def _apply_calibrator(fitted: calibrators.Calibrator, rows: Rows) -> Done:
     content, lines = dict[str, Any](), list[str]()
     if (test := rows.test()) is not None:
         content = fitted.judge(test)
-        about = content["score"], classes.called(fitted.class_names, 1)
+        about = content["score"], naming.called(fitted.class_names, 1)
         lines = [f"{name}: {names.line(content[name], *about)}" for name in ("before", "after")]
         lines.append(names.floored(content["rows_below_floor"]))
     probs = fitted.calibrated(rows.logits, fitted.input)[:, rows.place]
@@ -294,7 +294,7 @@ def _write(out: Path, rows: Rows, done: Done) -> None:
 def _write_table(out: Path, file: IO[bytes], table: Mapping[str, NDArray[Any]]) -> None:
     """Columns as .parquet, .csv or .csv.gz."""
     if out.suffix == ".parquet":
-        optional.need("pyarrow", "parquet", "writing a .parquet file")
+        imports.need("pyarrow", "parquet", "writing a .parquet file")
         import pyarrow
         import pyarrow.parquet
 
@@ -318,7 +318,7 @@ def rows_of_model(model: TrainedModel, data: str) -> Rows:
         path, or the name of shipped features; labels may be missing from a file of features
     """
     path, labelled = atomic.path_of(data), True
-    with errors.located(repr(data)):
+    with checks.located(repr(data)):
         is_file = path.suffix.lower() == ".npz" and path.is_file()
         arrays: dict[str, Any] = dict(npz.read_npz(path)) if is_file else {}
         if "features" in arrays:
@@ -331,7 +331,7 @@ def rows_of_model(model: TrainedModel, data: str) -> Rows:
     if "features" not in arrays:
         rows = read_labelled(data)
     parts = (rows,) if rows.test is None else (rows, rows.test)
-    with errors.located(repr(data)):
+    with checks.located(repr(data)):
         for one in parts:
             checks.whole("the number of classes", one.classes, 0, model.classes)
         logits = _joined(*(model.predict(one.x) for one in parts))

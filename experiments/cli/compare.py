@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core import pages
-from fedcal.core.checks import one_of
-from fedcal.core.errors import FedcalError
+from fedcal.core.checks import FedcalError, one_of
 from fedcal.experiments.cli import parameters
 from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.comparison import Comparison, compare, grid
 from fedcal.experiments.runs.comparison.run import FORMS
-from fedcal.experiments.runs.comparison.table import as_table, harmed
+from fedcal.experiments.runs.comparison.table import as_table
 from fedcal.experiments.runs.config import Config
 
 
 @parameters.with_options(
     Config,
-    but=("engine", "ray_address"),
+    but=("ray_address",),
     single=grid.ALONE,
     unset={"method": "those that calibrate, and the baselines", "epsilon": "inf,1"},
 )
@@ -28,7 +27,6 @@ from fedcal.experiments.runs.config import Config
 def command(
     *,
     jobs: int | None = None,
-    engine: str | None = None,
     ray_address: str | None = None,
     resume: bool = False,
     config: parameters.ConfigFile = None,
@@ -47,10 +45,8 @@ def command(
     -------
     jobs
         Number of processes (default: the usable cores).
-    engine
-        inline: processes here | ray: tasks on Ray (default: inline).
     ray_address
-        HOST:PORT of a Ray cluster, or local; implies --engine ray.
+        HOST:PORT of a Ray cluster, or local: runs are tasks there.
     resume
         Continue the comparison in --out, and repeat failed runs; the grid may grow.
 
@@ -71,7 +67,7 @@ def command(
     """
     asked = {name: value for name, value in options.items() if value is not None}
     asked |= {"config": config, "out": out, "resume": resume, "overwrite": overwrite}
-    asked |= {"jobs": jobs, "engine": engine, "ray_address": ray_address}
+    asked |= {"jobs": jobs, "ray_address": ray_address}
     asked["metrics"] = [name.strip() for name in metric.split(",")] if metric else ()
     if table is not None:
         one_of("--table", table, FORMS)
@@ -92,7 +88,6 @@ def command(
 def shown(comparison: Comparison, out: Path | None) -> Iterator[str | pages.Part]:
     """Yield the table and its statement."""
     yield comparison.verdict
-    yield from filter(None, [harmed(comparison.cells)])
     yield as_table(comparison.cells, comparison.metrics)
     yield pages.Text("", tuple(comparison.statement))
     if out is not None:

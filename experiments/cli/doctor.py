@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcal import __version__
-from fedcal.core import errors, flower_internals_site, optional, pages
-from fedcal.core.parallel import usable_cores
+from fedcal.core import checks, flower_internals_site, imports, pages
+from fedcal.core.numerics import usable_cores
 from fedcal.experiments.cli import main, parameters
 from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.engines.superlink import scripts
@@ -73,7 +73,7 @@ def packages(extra: str = "", of: str = "fedcal") -> Iterator[Package]:
     try:
         lines = metadata.requires(of) or ()
     except metadata.PackageNotFoundError:
-        raise errors.InputError(
+        raise checks.InputError(
             f"{of} is not installed by pip: its requirements are not known"
         ) from None
     for wanted in map(Requirement, lines):
@@ -136,20 +136,20 @@ def _lacking(lost: Mapping[str, str]) -> Iterator[Use]:
     """Yield what each extra is for that lacks packages, and which it lacks."""
     for name in filter(lost.get, lost):
         use = EXTRAS.get(name, Use((), f"what the extra {name} is for"))
-        yield use._replace(what=f"{use.what} lack {lost[name]}: {optional.install(name)}")
+        yield use._replace(what=f"{use.what} lack {lost[name]}: {imports.install(name)}")
 
 
 def _refused() -> Iterator[Use]:
     """Yield what this system, or this Flower, does not run."""
     try:
         posix_locks(Path("its folder"))
-    except errors.InputError as e:
+    except checks.InputError as e:
         yield Use(_LOCKING, str(e), all=True)
     try:
         scripts("Flower's engine", "superlink", "supernode", "superexec", "flwr")
-    except errors.InputError as e:
+    except checks.InputError as e:
         yield Use(_FLOWER, str(e), all=True)
     try:
         flower_internals_site.check_flower()
-    except (errors.InputError, ImportError) as e:
+    except (checks.InputError, ImportError) as e:
         yield Use(_FLOWER, str(e), all=True)

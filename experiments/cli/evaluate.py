@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import checks, classes, pages
+from fedcal.core import checks, naming, pages
 from fedcal.experiments.cli import parameters, simulate
 from fedcal.experiments.report import headline, terminal
 from fedcal.experiments.runs import folders, jobs, rereading
@@ -67,7 +67,7 @@ def command(
     at
         Find the threshold with 'recall>=SHARE' or 'precision>=SHARE'.
     calibrate
-        Fit a calibrator, written to --out: isotonic | platt | beta.
+        Fit a calibrator, written to --out: platt | beta.
     since
         Test for changes since this earlier release.npz.
 
@@ -117,7 +117,7 @@ def _shown(
     """Yield what is printed of a release that was read again."""
     yield f"{release} read again: no run, and no further charge"
     if reading.release.class_names is not None:
-        yield classes.in_a_line(reading.release.class_names)
+        yield naming.in_a_line(reading.release.class_names)
     content, asked = reading.to_json(), reading.asked
     for part in reading.parts if asked is None else asked:
         if asked is None and isinstance(part, pages.Table):

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import removed
-from fedcal.core.errors import InputError
+from fedcal.core import checks
+from fedcal.core.checks import InputError
 from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet
 from fedcal.experiments.report import page, terminal
 from fedcal.experiments.runs import files, folders
@@ -73,7 +73,7 @@ def export(
     from fedcal.storage.artifact import form_of
 
     form = form_of(calibrator)
-    removed.check_kept(f"exporting a {form}.npz")
+    checks.check_kept(f"exporting a {form}.npz")
     folders.claim_file(out, overwrite=overwrite)
     export.save(fitted_in(calibrator), out)
     terminal.show([f"written to {out}"], {"out": str(out)}, json=json, quiet=quiet)

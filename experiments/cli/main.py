@@ -18,8 +18,8 @@ from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 from fedcal import __version__
-from fedcal.core import checks, removed
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core import checks
+from fedcal.core.checks import FedcalError, InputError
 from fedcal.experiments.report.terminal import console
 
 COMMANDS = {
@@ -87,7 +87,7 @@ def load_command(name: str, *, every: bool = True) -> click.Command:
 
     Only now its module is imported.
     """
-    removed.check_kept(f"fedcal {name}")
+    checks.check_kept(f"fedcal {name}")
     checks.one_of("command", name, COMMANDS, "fedcal --help")
     from fedcal.experiments.cli import parameters
 
@@ -144,7 +144,7 @@ class Commands(TyperGroup):
         if below and rest and not rest[0].startswith("-"):
             name, rest = f"{name} {rest[0]}", rest[1:]
         for word in rest:
-            removed.check_kept(f"fedcal {name} {word.partition('=')[0]}")
+            checks.check_kept(f"fedcal {name} {word.partition('=')[0]}")
         rest = [_HELP["help_option_names"][0] if word == ALL else word for word in rest]
         return name, load_command(name, every=ALL in args), rest
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import classes, errors, pages
+from fedcal.core import checks, naming, pages
 from fedcal.evaluation.by_group import change_table
 from fedcal.evaluation.intervals import beyond
 from fedcal.experiments.cli import parameters
@@ -53,7 +53,7 @@ def command(
     fedcal simulate --data rows.csv --partition natural --method fedbbq --set weighting=none
     """
     if resume:
-        raise errors.InputError(
+        raise checks.InputError(
             "a single run is not resumed, it is run again: --config DIR/config.toml gives the "
             "same bits; `fedcal compare` has --resume"
         )
@@ -82,7 +82,7 @@ def shown(result: SimulationResult, out: Path | None) -> Iterator[str | pages.Ta
     judged = result.judged
     yield result.said["title"]
     if result.class_names is not None:
-        yield classes.in_a_line(result.class_names)
+        yield naming.in_a_line(result.class_names)
     yield from (replace(p, note="") for p in _parts(result) if isinstance(p, pages.Table))
     seen = "Who sees what, and what is not protected: privacy in result.json and --json"
     demanded = {*judged.get("metrics", ())} & {*names.ON_DEMAND}

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import checks, classes, errors, pages
+from fedcal.core import checks, naming, pages
 from fedcal.experiments.cli import study
 from fedcal.experiments.cli.parameters import Json, Overwrite
 from fedcal.experiments.report import page, terminal
@@ -107,7 +107,7 @@ def accept(kit: Path, file: Path, *, yes: bool = False) -> None:
         with contextlib.suppress(EOFError):
             yes = input("does this site take part? Type yes: ").strip().lower() == "yes"
     if not yes:
-        raise errors.InputError("not accepted: a person must type yes (--yes for scripts)")
+        raise checks.InputError("not accepted: a person must type yes (--yes for scripts)")
     offer.accept()
     to.print(f"accepted: the rules are in {kit / 'site.toml'}. Next: fedcal site start {kit}")
 
@@ -218,7 +218,7 @@ def recalibrate(
         known, out = recalibrated(Path(place), file), out or Path(place) / "home" / "recalibrated"
     else:
         checks.unused("--release names it", RELEASE=file)
-        names = None if class_names is None else classes.names_in(class_names)
+        names = None if class_names is None else naming.names_in(class_names)
         known = {"release": release, "data": place, "site": site, "class_names": names}
         known["positive"] = positive
     if out is not None:

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import checks, errors
-from fedcal.core.classes import names_in
+from fedcal.core import checks
+from fedcal.core.naming import names_in
 from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import Json, Quiet
 from fedcal.experiments.report.page import said
@@ -104,9 +104,9 @@ def init(
         patient --per-year 4 --server host:9092
     """
     if file.suffix != ".toml":
-        raise errors.InputError(f"a study's file ends in .toml, got {file}")
+        raise checks.InputError(f"a study's file ends in .toml, got {file}")
     if file.exists():
-        raise errors.InputError(f"{file} exists: edit it, or choose another name")
+        raise checks.InputError(f"{file} exists: edit it, or choose another name")
     settings: Any = dict(map(parse_setting, set or ()))
     study = study_file.Study(
         file.stem,
@@ -132,7 +132,7 @@ def _numbers(text: str | None) -> tuple[float, ...]:
     try:
         return () if text is None else tuple(checks.number_in(part) for part in text.split(","))
     except ValueError:
-        raise errors.InputError(f"--thresholds must be numbers by comma, got {text!r}") from None
+        raise checks.InputError(f"--thresholds must be numbers by comma, got {text!r}") from None
 
 
 def kit(file: Path) -> None:

@@ -14,7 +14,7 @@ from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.layers import layered
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.run import train
-from fedcal.metrics import buckets, names
+from fedcal.metrics import binning, names
 
 
 @parameters.with_options(TrainConfig)
@@ -56,6 +56,6 @@ def command(
         training = train(out=out, resume=resume, overwrite=overwrite, progress=moved, **given)
     told = training.to_json()
     facts: dict[str, Any] = {"told": told, "c": told["config"], "out": out, "line": names.line}
-    facts["score"] = buckets.check_score("", told["classes"])
+    facts["score"] = binning.check_score("", told["classes"])
     facts["floored"] = names.floored(told["rows_below_floor"])
     terminal.show(page.said("commands", "training", **facts), told, json=json, quiet=quiet)

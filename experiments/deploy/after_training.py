@@ -9,8 +9,7 @@ from typing import Any
 from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
-from fedcal.core.checks import needed, unused
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, needed, unused
 from fedcal.experiments.runs import folders, jobs, load, simulation
 from fedcal.experiments.runs.config import APP, merge
 from fedcal.experiments.runs.result import SimulationResult

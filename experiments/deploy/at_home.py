@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from fedcal import calibrators, mechanisms
-from fedcal.core import checks, numerics, pages, printable, types
-from fedcal.core.errors import InputError
+from fedcal.core import checks, naming, numerics, pages
+from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards
 from fedcal.datasets.site_csv import AS_IT_IS, Reading
 from fedcal.evaluation import histogram, page, score_release
@@ -26,7 +26,7 @@ from fedcal.evaluation.sites.site_tests import Sites, ranking
 from fedcal.experiments.deploy.rows import read_rows, shards_of
 from fedcal.experiments.report.page import words
 from fedcal.experiments.runs import folders, result
-from fedcal.metrics.buckets import bucket_of, check_score, equal_width, score_and_outcome
+from fedcal.metrics.binning import bucket_of, check_score, equal_width, score_and_outcome
 from fedcal.personal import at_site
 from fedcal.personal.posterior import SitePrior, identity_prior
 from fedcal.personal.prior import site_priors
@@ -99,7 +99,7 @@ def recalibrate(
     path, name = path_of(release), path_of(release).name.removesuffix(".npz")
     source: Any = ARTIFACTS.get(form_of(path), score_release.ScoreRelease).read(path.parent, name)
     sites = source.question.group_names if isinstance(source, score_release.ScoreRelease) else ()
-    site = None if site is None else printable.plain_name("--site", site)
+    site = None if site is None else naming.plain_name("--site", site)
     own_name, known = site if site in sites else "", source.class_names
     prior = priors_of(source, [own_name])[own_name]
     classes = getattr(source, "question", source).classes
@@ -179,7 +179,7 @@ def as_it_is(
     return AtHome(record, None, _own_parts(numbers, shards, weights, views, who, *told["rows"]))
 
 
-def _weights(shards: Shards) -> types.Floats:
+def _weights(shards: Shards) -> numerics.Floats:
     return np.ones(len(shards.labels)) if shards.subjects is None else shards.weights(1)
 
 
@@ -209,8 +209,8 @@ def _shown(value: float | str | None) -> pages.Entry:
 def _own_parts(
     own: Mapping[str, Any],
     shards: Shards,
-    weights: types.Floats,
-    views: Mapping[str, types.Floats],
+    weights: numerics.Floats,
+    views: Mapping[str, numerics.Floats],
     who: str,
     note: str,
 ) -> tuple[pages.Part, ...]:
@@ -237,12 +237,12 @@ def priors_of(release: Any, only: Sequence[str] | None = None) -> dict[str, Site
     return site_priors(release, only)
 
 
-def _losses(shards: Shards, probs: types.Floats) -> types.Floats:
+def _losses(shards: Shards, probs: numerics.Floats) -> numerics.Floats:
     return -numerics.label_entries(numerics.logits_from_probs(probs), shards.labels)
 
 
 def _mean(
-    shards: Shards, values: types.Floats, weights: types.Floats
+    shards: Shards, values: numerics.Floats, weights: numerics.Floats
 ) -> tuple[float, float | None]:
     """Weighted mean and its standard error; subjects, not their rows, are independent."""
     mean = float(weights @ values / weights.sum())
@@ -269,7 +269,7 @@ def against_outcomes(shards: Shards) -> str:
     )
 
 
-def _own(shards: Shards, weights: types.Floats) -> dict[str, Any]:
+def _own(shards: Shards, weights: numerics.Floats) -> dict[str, Any]:
     """Exact numbers of the site's rows and of the model as it is."""
     probs = shards.probs
     value, outcome = score_and_outcome(probs, shards.labels)
@@ -286,8 +286,8 @@ def _own(shards: Shards, weights: types.Floats) -> dict[str, Any]:
 
 
 def _tried(
-    shards: Shards, prior: SitePrior, weights: types.Floats
-) -> tuple[dict[str, Any], at_site.AtSite, types.Floats]:
+    shards: Shards, prior: SitePrior, weights: numerics.Floats
+) -> tuple[dict[str, Any], at_site.AtSite, numerics.Floats]:
     """Fit with a prior: numbers, the fit, and each row's probabilities by the other folds' fit."""
     at = at_site.recalibrated(shards, [prior], weights)
     probs = at_site.cross_validated(shards, [prior], weights)
@@ -300,7 +300,9 @@ def _tried(
     return tried, at, probs
 
 
-def _counted(shards: Shards, probs: types.Floats, weights: types.Floats) -> histogram.Histogram:
+def _counted(
+    shards: Shards, probs: numerics.Floats, weights: numerics.Floats
+) -> histogram.Histogram:
     """Rows by score and outcome, for the figure."""
     (value, outcome), edges = score_and_outcome(probs, shards.labels), equal_width(_BUCKETS)
     cell = outcome.astype(np.int64) * _BUCKETS + bucket_of(value, edges)

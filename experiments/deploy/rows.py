@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcal import datasets
-from fedcal.core import checks, errors, optional, types
-from fedcal.core.classes import first_names
+from fedcal.core import checks, imports, numerics
+from fedcal.core.naming import first_names
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset, plausible_rows
 from fedcal.datasets.site_csv import AS_IT_IS, SUFFIXES, Reading, read_site_csv
@@ -44,20 +44,20 @@ def read_rows(
     path = atomic.path_of(data)
     is_csv = path.is_file() and path.name.lower().endswith(SUFFIXES)
     if not is_csv and reading != AS_IT_IS:
-        raise errors.InputError(f"--map, --labels and --drop-missing are for CSV files, not {data}")
+        raise checks.InputError(f"--map, --labels and --drop-missing are for CSV files, not {data}")
     try:
         with warnings.catch_warnings():
             # in sorted order they may be other columns than at another site
             warnings.filterwarnings("error", "labels are names")
             if is_csv:
-                with errors.located(repr(data)):
+                with checks.located(repr(data)):
                     rows, told = read_site_csv(path, names, reading, most)
             elif _FUNCTION.fullmatch(data) and not path.exists():
                 rows, told = _called(data, names), []
             else:
                 rows, told = datasets.load(data, classes=names, labels_required=False), []
     except UserWarning:
-        raise errors.InputError(
+        raise checks.InputError(
             f"the labels of {data} are names: give --class-names, in the order of the columns"
         ) from None
     checks.needed(f"labels of {data}", rows.labelled or None, "scores are compared with them")
@@ -68,15 +68,15 @@ def read_rows(
 
 
 def _called(data: str, names: Sequence[str] | None) -> Dataset:
-    function = optional.named("--data", data)
+    function = imports.named("--data", data)
     try:
         made = function()
     except Exception as e:  # noqa: BLE001  it is the site's own code
-        raise errors.InputError(f"--data {data} failed: {type(e).__name__}: {e}") from None
+        raise checks.InputError(f"--data {data} failed: {type(e).__name__}: {e}") from None
     if isinstance(made, tuple) and len(made) == 2:
         made = {"logits": made[0], "labels": made[1]}
     if not isinstance(made, Mapping) or not {"labels"} <= set(made) <= set(datasets.KEYS):
-        raise errors.InputError(
+        raise checks.InputError(
             f"--data {data} must return (logits, labels), or a mapping with keys among "
             f"{', '.join(datasets.KEYS)}"
         )
@@ -104,7 +104,7 @@ class SiteRows:
     who: str = "subjects"
 
     @property
-    def test(self) -> tuple[types.Floats, types.Integers] | None:
+    def test(self) -> tuple[numerics.Floats, numerics.Integers] | None:
         """Scores and labels of the part test, as `fedcal.clients.site.prepared.prepare` takes them.
 
         None = there are none.

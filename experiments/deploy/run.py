@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import errors
+from fedcal.core import checks
 from fedcal.core.checks import same
 from fedcal.experiments.runs.engines import superlink as flower
 from fedcal.experiments.runs.engines.tls import check_control, read_address, trusted
@@ -82,7 +82,7 @@ def carried_out(
         then = Checkpoint.load(work).job.get("roster")
         same(f"federation of {out} (else choose another name)", then, job.roster)
     if not (work / OUTCOME).exists():
-        with errors.system_errors(f"cannot write {work}"):
+        with checks.system_errors(f"cannot write {work}"):
             work.mkdir(parents=True, exist_ok=True)
         with control(at, root_certificates) as superlink:
             if begun and _goes_on(superlink, out):
@@ -105,11 +105,11 @@ def _goes_on(superlink: Control, out: Path) -> bool:
         try:
             with run_folder.alone(out / SERVER):
                 return False
-        except errors.InputError as held:
+        except checks.InputError as held:
             if not superlink.flower.status(flower_run(out)).startswith(ENDED):
                 return True
             if time.monotonic() > deadline:
-                raise errors.FedcalError(f"{held}, but Flower's has: end its process") from None
+                raise checks.FedcalError(f"{held}, but Flower's has: end its process") from None
         time.sleep(_TICK_S)
 
 
@@ -152,25 +152,25 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
                 if status != flower.UNKNOWN:
                     heard = time.monotonic()
                 elif time.monotonic() - heard > _GONE_S and not run_folder.ended(work):
-                    raise errors.FedcalError(
+                    raise checks.FedcalError(
                         f"the server has not reported the release for {_GONE_S:g} s (it is gone, "
                         f"hangs, or was restarted without its database): {AGAIN}"
                     )
             time.sleep(_TICK_S if going else 0)
     except KeyboardInterrupt:
-        raise errors.Interrupted(f"the release continues without this command: {AGAIN}") from None
+        raise checks.Interrupted(f"the release continues without this command: {AGAIN}") from None
     if not (work / OUTCOME).exists() or run_folder.read_error(work) is not None:
         raise _failure(work, superlink.flower.status(number))
 
 
-def _failure(work: Path, status: str) -> errors.FedcalError:
-    ended = errors.RoundFailed(f"Flower ended the run as '{status}'; {AGAIN}")
+def _failure(work: Path, status: str) -> checks.FedcalError:
+    ended = checks.RoundFailed(f"Flower ended the run as '{status}'; {AGAIN}")
     return run_folder.read_error(work) or ended
 
 
 def flower_run(out: Path) -> int:
     """Flower's number of the run in this folder; InputError if there is none."""
-    with errors.damaged(f"{out} holds no run", OSError):
+    with checks.damaged(f"{out} holds no run", OSError):
         return int(json.loads((out / STARTED).read_text("utf-8"))["flower_run"])
 
 
@@ -222,7 +222,7 @@ class Control:
         answer, said = flower.json_in(reply), flower.complaint(reply)
         known = unless is not None and unless in reply
         if not (answer.get("success") or "nodes" in answer or known):
-            raise errors.FedcalError(f"{refused}: {said}")
+            raise checks.FedcalError(f"{refused}: {said}")
         return answer, said
 
 

@@ -22,7 +22,7 @@ from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
 from fedcal.core import flower_internals_site
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.checks import FedcalError, InputError
 from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.report.terminal import Stopped, console
 from fedcal.experiments.runs.engines.supernode import FLOWER_LOG, Ended, SuperNode, supernode

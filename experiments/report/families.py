@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, one_of
 from fedcal.metrics.names import TEST_ROWS, WIDTH
 from fedcal.strategies import STRATEGIES
 

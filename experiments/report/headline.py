@@ -12,7 +12,7 @@ from statistics import NormalDist, fmean
 from typing import Any
 
 from fedcal.conformal.coverage import SHORT
-from fedcal.core import printable
+from fedcal.core import naming
 from fedcal.datasets import BLOCKS
 from fedcal.evaluation.estimators.calibration import ECES
 from fedcal.evaluation.intervals import HIDES
@@ -177,4 +177,4 @@ def _worst(off: Mapping[str, Mapping[str, Any]]) -> str:
     worst = sorted(known, key=lambda group: abs(fmean(known[group])), reverse=True)
     sizes = (" to ".join(map(_points, sorted(map(abs, known[group])))) for group in worst)
     named_by = [f"{group} (by {by})" for group, by in zip(worst, sizes, strict=True)]
-    return printable.listed(named_by, most=MOST_NAMED)
+    return naming.listed(named_by, most=MOST_NAMED)

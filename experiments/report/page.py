@@ -13,9 +13,8 @@ from typing import Any
 from zlib import crc32
 
 from fedcal.core import pages
-from fedcal.core.classes import called
-from fedcal.core.errors import FedcalError, InputError, system_errors
-from fedcal.core.printable import listed, printable
+from fedcal.core.checks import FedcalError, InputError, system_errors
+from fedcal.core.naming import called, listed, printable
 from fedcal.experiments.report.figures import drawing, style
 from fedcal.experiments.report.figures.parts import drawn
 from fedcal.metrics import names

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedcal.core import checks, errors, optional
+from fedcal.core import checks, imports
 from fedcal.experiments.report.figures.drawing import draw, draw_on
 from fedcal.experiments.report.page import Page, Section, Shown
 
@@ -68,9 +68,9 @@ class Displayable(ABC):
 
     def to_frame(self) -> DataFrame:
         """Return the numbers as a pandas DataFrame; InputError without pandas or numbers."""
-        pandas = optional.need("pandas", "frames", "to_frame")
+        pandas = imports.need("pandas", "frames", "to_frame")
         if not (lines := self._lines()):
-            raise errors.InputError("this result has no numbers here: no rows judged it")
+            raise checks.InputError("this result has no numbers here: no rows judged it")
         frame: DataFrame = pandas.json_normalize(lines)
         return frame
 
@@ -96,7 +96,7 @@ class Displayable(ABC):
         """
         sheets = Page(self.title, "", self.parts, about=self.title).figures()
         if not sheets:
-            raise errors.InputError("this result has no figure; to_frame() has its numbers")
+            raise checks.InputError("this result has no figure; to_frame() has its numbers")
         sheet = sheets[checks.one_of("figure", figure or next(iter(sheets)), sheets)]
         if ax is None:
             from matplotlib import pyplot

@@ -8,7 +8,7 @@ from typing import Any
 from rich.filesize import decimal
 
 from fedcal.conformal.coverage import FEW_CLASSES
-from fedcal.core import errors, pages
+from fedcal.core import checks, pages
 from fedcal.core.pages import Part, Table, Text
 from fedcal.datasets import is_shipped
 from fedcal.evaluation.by_group import change_table
@@ -164,8 +164,8 @@ def read_parts(path: Path) -> list[Part]:
         content = page.read_json(path, "page")
         try:
             return pages.from_json(content.get("parts"))
-        except errors.InputError as e:
-            raise errors.InputError(f"{path}: {e}") from None
+        except checks.InputError as e:
+            raise checks.InputError(f"{path}: {e}") from None
 
 
 def title_of(result: Mapping[str, Any]) -> str:

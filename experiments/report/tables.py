@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table as RichTable
 
+from fedcal.core.naming import printable
 from fedcal.core.pages import Entry, Marked, Table, number
-from fedcal.core.printable import printable
 
 _WIDEST = 1000
 """Characters: a terminal that is narrower wraps lines, but loses none of them."""

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from fedcal.core import errors, pages
-from fedcal.core.printable import printable
+from fedcal.core import checks, pages
+from fedcal.core.naming import printable
 from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.runs.files import to_json
 from fedcal.metrics.names import MORE
@@ -20,7 +20,7 @@ _QUIET_SECONDS, _SECONDS_BETWEEN = 3.0, 5.0
 """Without a terminal: when the first line of progress comes, and the next ones."""
 
 
-class Stopped(errors.FedcalError):
+class Stopped(checks.FedcalError):
     """Ctrl-C, where something was kept; the exit code is the shells' own."""
 
     exit_code = 130
@@ -43,7 +43,7 @@ def must_agree(question: str, otherwise: str) -> None:
     """Ask a person; InputError that says what is `otherwise`, unless they type yes."""
     console().print(f"{question} Type yes:")
     if sys.stdin.readline().strip() != "yes":
-        raise errors.InputError(f"{otherwise}: a person must type yes")
+        raise checks.InputError(f"{otherwise}: a person must type yes")
 
 
 def show(
@@ -121,7 +121,7 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[Steps]:
     try:
         with bar:
             yield steps
-    except errors.Interrupted as e:
+    except checks.Interrupted as e:
         raise Stopped(str(e)) from None
     finally:
         end.set()

@@ -36,10 +36,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from fedcal.core.checks import whole
-from fedcal.core.errors import InputError
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers, Words
+from fedcal.core.checks import InputError, whole
+from fedcal.core.numerics import Floats, Integers, Purpose, Words, stream
 from fedcal.mechanisms import Exponential, Laplace, Noise, Source, Unary, samplers, words_of
 from fedcal.mechanisms.choice import draw_index, scores_of
 from fedcal.privacy.noise_plan import Plan

@@ -34,10 +34,8 @@ from scipy import stats
 
 from fedcal.accounting import check_multiplier, check_rate
 from fedcal.accounting.gaussian import private_side
-from fedcal.core.checks import whole
-from fedcal.core.errors import InputError
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats
+from fedcal.core.checks import InputError, whole
+from fedcal.core.numerics import Floats, Purpose, stream
 from fedcal.experiments.research.stages import Stage, composed_delta, composed_epsilon
 
 __all__ = ["CanaryFinding", "audit_canaries", "canary_runs", "canary_scores"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.checks import FedcalError, InputError
 
 
 def run_module(

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from fedcal.accounting import gaussian
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import numpy as np
 
 from fedcal import __version__, datasets, partition, trust
-from fedcal.core import classes, fields, optional
-from fedcal.core.checks import one_of, unused
-from fedcal.core.errors import InputError
+from fedcal.core import fields, imports, naming
+from fedcal.core.checks import InputError, one_of, unused
 from fedcal.core.options import DATA, PRIVACY, RUNNING, SITES, VERSION, option, options_of
 from fedcal.experiments.runs.layers import layered
 from fedcal.privacy.federation import MOST_CLIENTS
@@ -45,7 +44,7 @@ def method_named(text: Any) -> Any:
     if not isinstance(text, str):
         return text
     if ":" in text and text not in STRATEGIES:
-        return register(optional.named("--method", text.strip()))
+        return register(imports.named("--method", text.strip()))
     spelt = {form.lower(): m for m in (*STRATEGIES, *POOLED) for form in (label_of(m), m)}
     return spelt.get(text.strip().lower(), text.strip())
 
@@ -119,7 +118,7 @@ class Config(Running, RunOptions):
     """Options of a run. `None` means the method's (or the data's) own default."""
 
     data: str = option("resnet110-cifar10", DATA, "A shipped name or a file", axis=True)
-    class_names: Annotated[str, _read_by(classes.names_in)] | None = option(
+    class_names: Annotated[str, _read_by(naming.names_in)] | None = option(
         None,
         DATA,
         "Comma-separated names of the classes, in the order of the columns; real sites must have "

@@ -9,12 +9,12 @@ calibrator of fedcal's behind the classifier; `FederatedCalibrator` learns one, 
     model.fit(rows, labels_of_rows, client=hospitals)
 """
 
-from fedcal.core import checks, optional, types
+from fedcal.core import checks, imports, numerics
 
 try:
     import sklearn.base  # noqa: F401  only whether it is there
 except ModuleNotFoundError:
-    raise optional.absent("scikit-learn", "sklearn", "fedcal.experiments.runs.estimator") from None
+    raise imports.absent("scikit-learn", "sklearn", "fedcal.experiments.runs.estimator") from None
 
 import copy
 from collections.abc import Mapping
@@ -32,8 +32,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedcal import calibrators, datasets, partition
-from fedcal.core.errors import InputError
-from fedcal.core.kinds import KINDS
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import KINDS
 from fedcal.core.options import options_of
 from fedcal.core.scores import in_class_order, of_both, without_gradient
 from fedcal.datasets.model_scores import columns_of, in_columns, method_for, scores_of
@@ -153,7 +153,7 @@ class CalibratedModel(Classifier):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
 
-    def _trained(self, X: Any, y: NDArray[Any]) -> tuple[Any, types.Floats]:
+    def _trained(self, X: Any, y: NDArray[Any]) -> tuple[Any, numerics.Floats]:
         """Return the fitted classifier, and scores of rows that it was not trained on."""
         kind = self.calibrator.input
         if _is_fitted(self.estimator):
@@ -171,7 +171,9 @@ class CalibratedModel(Classifier):
         predictions = cross_val_predict(clone(self.estimator), X, y, cv=cv, method=method)
         return fitted, in_columns(fitted, predictions, method, kind)
 
-    def _calibrated(self, scores: types.Floats, y: NDArray[Any], **owned: ArrayLike | None) -> Any:
+    def _calibrated(
+        self, scores: numerics.Floats, y: NDArray[Any], **owned: ArrayLike | None
+    ) -> Any:
         classes = np.asarray(self.estimator_.classes_)
         if not isinstance(self.calibrator, calibrators.Calibrator):
             return clone(self.calibrator).set_params(classes=classes).fit(scores, y, **owned)
@@ -183,7 +185,7 @@ class CalibratedModel(Classifier):
         """Classes of the classifier, (c,)."""
         return np.asarray(getattr(self, "estimator_", self.estimator).classes_)
 
-    def predict_proba(self, X: Any) -> types.Floats:
+    def predict_proba(self, X: Any) -> numerics.Floats:
         """Calibrated probabilities, (n, c), in the order of `classes_`.
 
         Raises InputError if the number of classes differs between the two, or as `scores_of`.
@@ -346,7 +348,7 @@ class FederatedCalibrator(Classifier):
         X = without_gradient(X, "X")
         return of_both("X", X) if self.input == "probs" and np.ndim(X) == 1 else X
 
-    def predict_proba(self, X: Any) -> types.Floats:
+    def predict_proba(self, X: Any) -> numerics.Floats:
         """Calibrated probabilities of scores, as `fit` takes them, -> (n, c)."""
         check_is_fitted(self)
         given = self._columns(X)
@@ -354,7 +356,7 @@ class FederatedCalibrator(Classifier):
         return self.calibrator_.predict_proba(_in_order(given, self.classes_))
 
 
-def _in_order(X: Any, classes: NDArray[Any]) -> types.Floats:
+def _in_order(X: Any, classes: NDArray[Any]) -> numerics.Floats:
     """Return checked scores with a frame's columns in the order of the classes, if they have names.
 
     Classes that are the numbers of the columns have none.

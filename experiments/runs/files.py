@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.errors import FedcalError, InputError, reason, system_errors
+from fedcal.core.checks import FedcalError, InputError, reason, system_errors
 
 _SUMMARIES = ("result.json", "compare.json", "study.json")
 """What says that a folder is complete."""

@@ -13,8 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import checks, pages, printable
-from fedcal.core.errors import FedcalError, InputError, Interrupted
+from fedcal.core import checks, naming, pages
+from fedcal.core.checks import FedcalError, InputError, Interrupted
 from fedcal.experiments.report import page
 from fedcal.experiments.report.figures import COMPARISON_NAMES, CURVE_NAMES, NAMES
 from fedcal.experiments.runs.files import PAGE, check_out, to_json, write_folder
@@ -230,7 +230,7 @@ def claim(
     present = [name for name, key in kind.marks.items() if _has(out / name, key)]
     if own and not present and not {*kind.unfinished} & {*own}:  # perhaps another program's
         raise InputError(
-            f"--out {out} holds {printable.listed(own, most=3)}, unknown files: move them away, or "
+            f"--out {out} holds {naming.listed(own, most=3)}, unknown files: move them away, or "
             "choose another folder"
         )
     if present and not overwrite:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from fedcal.calibrators import load
-from fedcal.core import checks, errors, printable
-from fedcal.core.classes import digest_of, names_in
+from fedcal.core import checks, naming
+from fedcal.core.naming import digest_of, names_in
 from fedcal.core.shards import Shards
 from fedcal.datasets import Population
 from fedcal.experiments.runs.config import APP, STUDY, Config
@@ -75,7 +75,7 @@ def resolved(config: Config, rows: Held, names: tuple[str, ...]) -> tuple[Config
     """
     known, chosen = settings_of(config.method), dict(config.set)
     if not isinstance(rows, Shards) and (is_personal(config.method) or "site" in chosen.values()):
-        raise errors.InputError("rows in blocks are not told apart by client: leave out by site")
+        raise checks.InputError("rows in blocks are not told apart by client: leave out by site")
     shards = cast("Shards", rows)  # what is asked of rows in blocks, they have, too
     if is_personal(config.method):
         shards = replace(shards, names=names)
@@ -86,11 +86,11 @@ def resolved(config: Config, rows: Held, names: tuple[str, ...]) -> tuple[Config
     if "groups" not in known or not asked:
         return replace(config, set=chosen), cast("Held", shards)
     if asked == "group" and not shards.group_names:
-        raise errors.InputError("the data have no column group; --by site takes clients instead")
+        raise checks.InputError("the data have no column group; --by site takes clients instead")
     parts = list(shards.group_names if asked == "group" else names)
     if asked not in BY:
         listed = checks.listed("groups", asked, f"names, or {' or '.join(BY[1:])}")
-        parts = printable.plain_names("groups", map(str, listed))
+        parts = naming.plain_names("groups", map(str, listed))
     chosen["groups"] = json.dumps(parts)
     by_site = "site" in (asked, chosen.get("by"))
     if by_site or set(parts) <= set(names) - set(shards.group_names):
@@ -155,7 +155,7 @@ def job_of(config: Config, shards: Population | None) -> Job:
     settings = dict(config.set)
     if lacks_rows(config.method, federation, settings):
         if shards is None:
-            raise errors.InputError(
+            raise checks.InputError(
                 f"{config.method} with privacy needs a public nominal number of rows of a client, "
                 "chosen without looking: give --set rows_per_client=200, in Python "
                 'set={"rows_per_client": 200}'

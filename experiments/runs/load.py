@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import datasets
-from fedcal.core import classes, removed
-from fedcal.core.checks import needed, same, unused
-from fedcal.core.errors import InputError
+from fedcal.core import checks, naming
+from fedcal.core.checks import InputError, needed, same, unused
 from fedcal.core.shards import Shards
 from fedcal.datasets import BlockRows, Dataset, Population, plausible_rows
 from fedcal.experiments.report.page import words
@@ -43,7 +42,7 @@ def load_any(
     csv
         form of a CSV file, see `datasets.load`
     """
-    names = None if class_names is None else classes.names_in(class_names)
+    names = None if class_names is None else naming.names_in(class_names)
     named: Any = {"classes": names, "positive": positive}
     if isinstance(data, Mapping) and datasets.is_shipped(str(data.get("name"))):
         raise InputError(f"name {data['name']!r} is a shipped set's, and its config would run that")
@@ -56,7 +55,7 @@ def load_any(
     if isinstance(data, (str, Path)):
         return datasets.load(data, **named, csv=csv)
     if type(data).__module__.partition(".")[0] == "datasets":  # Hugging Face's
-        removed.check_kept("reading a datasets.Dataset")
+        checks.check_kept("reading a datasets.Dataset")
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
         return datasets.from_frame(data, **named)
     arrays = datasets.by_name(data, "logits", {*datasets.KEYS, "name"})
@@ -230,7 +229,7 @@ def rows_in_blocks(config: Config, data: Any, progress: Progress | None = None) 
     if isinstance(data, BlockRows):
         shards = data
     else:
-        names = None if config.class_names is None else classes.names_in(config.class_names)
+        names = None if config.class_names is None else naming.names_in(config.class_names)
         given: Any = {"classes": names, "positive": config.positive, "tested": evaluates}
         shards = datasets.in_blocks(data, **given, progress=progress)
     if config.clients is not None:

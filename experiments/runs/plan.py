@@ -10,9 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fedcal import datasets
-from fedcal.core import pages, removed, types
-from fedcal.core.checks import one_of, positive
-from fedcal.core.errors import InputError
+from fedcal.core import checks, numerics, pages
+from fedcal.core.checks import InputError, one_of, positive
 from fedcal.core.options import options_of
 from fedcal.experiments.report.shown import Displayable
 from fedcal.experiments.runs.comparison.grid import Variant
@@ -71,7 +70,7 @@ class PlanTable(Displayable):
     methods: list[dict[str, Any]]
     refused: list[tuple[str, str]]
 
-    @types.override
+    @numerics.override
     def _lines(self) -> list[dict[str, Any]]:
         return self.methods
 
@@ -186,7 +185,7 @@ def plan(
     lines, refused = list[dict[str, Any]](), list[tuple[str, str]]()
     known = ["acct[search=auto]" if name == "acct" else name for name in calibrating()]
     for text in methods or known:
-        removed.check_kept(f"plan --method {text}")
+        checks.check_kept(f"plan --method {text}")
         variant = Variant.parse(text)
         one_of("method that calibrates", variant.method, calibrating(), "fedcal plan --help")
         try:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import datasets, strategies
-from fedcal.core.classes import names_in
+from fedcal.core.naming import names_in
 from fedcal.experiments.runs import result, statement
 from fedcal.experiments.runs.config import APP, STUDY, Config
 from fedcal.storage.artifact import Holdout

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.calibrators.score_map import How, OfScore, calibrator_from
-from fedcal.core import checks, classes, errors, pages
+from fedcal.calibrators.score_map import Curve, ScoreLogistic, calibrator_from
+from fedcal.core import checks, naming, pages
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import by_group, drift, intervals, page, thresholds
 from fedcal.evaluation.estimates import METRICS
@@ -59,7 +59,7 @@ class Reading:
     found: Findings
     threshold: float | None
     chosen: thresholds.Threshold | None
-    calibrator: OfScore | None
+    calibrator: ScoreLogistic | None
     changes: Mapping[str, drift.Change]
     unknown: tuple[str, ...] = ()
 
@@ -123,7 +123,7 @@ class Reading:
         """Metrics with their intervals at a threshold."""
         of = "confidence"
         if self.found.score == "positive":
-            of = f"probability of {classes.called(self.release.class_names, 1)}"
+            of = f"probability of {naming.called(self.release.class_names, 1)}"
         rows = [(heading(name, "positive"), *page.texts(name, e)) for name, e in estimates.items()]
         heads = ("metric", "value", "95 % interval")
         return pages.Table(f"Threshold {threshold:.6g} of the {of}{which}", heads, rows, note)
@@ -153,9 +153,9 @@ def read_release(path: str | Path) -> ScoreRelease:
     path = path_of(path)
     release = ScoreRelease.read(path.parent, path.name.removesuffix(".npz"))
     if not isinstance(release, ScoreRelease):
-        raise errors.InputError(f"{path} holds no release of an evaluation")
+        raise checks.InputError(f"{path} holds no release of an evaluation")
     if not release.known:
-        raise errors.InputError(
+        raise checks.InputError(
             f"{path} contains no counts: no client was contacted in a round of that evaluation"
         )
     return release
@@ -166,7 +166,7 @@ def reread(
     *,
     threshold: float | None = None,
     at: str | None = None,
-    calibrate: How | None = None,
+    calibrate: Curve | None = None,
     since: str | Path | None = None,
 ) -> Reading:
     """Read a release again.
@@ -180,7 +180,7 @@ def reread(
     at
         what is wanted of a threshold, such as "recall>=0.95" or "precision>=0.9"
     calibrate
-        "isotonic", "platt" or "beta": make such a calibrator
+        "platt" or "beta": make such a calibrator
     since
         an earlier release of the same score: test whether anything has changed
 
@@ -254,7 +254,7 @@ def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
     elif before != now and (is_shipped(before) or is_shipped(now)):  # else two quarters
         differences.append(f"data set ({before}, now {now})")
     if differences:
-        raise errors.InputError(
+        raise checks.InputError(
             f"these releases cannot be compared, they differ in: {'; '.join(differences)}"
         )
     checks.one_of("score of releases to compare", one.score, _WHOLE)

@@ -12,7 +12,7 @@ import numpy as np
 
 import fedcal
 from fedcal import calibrators, conformal, datasets, units
-from fedcal.core import errors, pages, types
+from fedcal.core import checks, numerics, pages
 from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.report import labels, simulation
 from fedcal.experiments.report.figures.diagrams import LEGEND, diagram
@@ -87,7 +87,7 @@ class SimulationResult(Displayable):
         width of the interval comes from.
         """
         if "metrics" not in self.judged:
-            raise errors.FedcalError("this run evaluates nothing: `fedcal evaluate` gives metrics")
+            raise checks.FedcalError("this run evaluates nothing: `fedcal evaluate` gives metrics")
         return dict(self.judged["metrics"])
 
     @property
@@ -106,7 +106,7 @@ class SimulationResult(Displayable):
     def sets(self) -> conformal.PredictionSets:
         """The prediction sets, ready for `predict_set`; FedcalError of a run that yields none."""
         if not isinstance(self.artifact, conformal.PredictionSets):
-            raise errors.FedcalError(
+            raise checks.FedcalError(
                 "this run yields no prediction sets: its artifact has the form "
                 f"{self.artifact.form}"
             )
@@ -138,7 +138,7 @@ class SimulationResult(Displayable):
         return self.calibrator.reliability(self._tested)
 
     @cached_property
-    def test_probs(self) -> types.Floats:
+    def test_probs(self) -> numerics.Floats:
         """Calibrated probabilities of the test rows, (n, c)."""
         return self.calibrator.test_probs(self._tested)
 
@@ -151,7 +151,7 @@ class SimulationResult(Displayable):
     @property
     def _tested(self) -> Holdout:
         if self.test is None:
-            raise errors.InputError("no test rows were given, and the clients keep theirs")
+            raise checks.InputError("no test rows were given, and the clients keep theirs")
         return self.test
 
     # -------------------------------------------------------------------------------------

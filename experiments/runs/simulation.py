@@ -14,11 +14,10 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from fedcal import calibrators, datasets
-from fedcal.core.checks import unused
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, unused
+from fedcal.core.numerics import Purpose, stream
 from fedcal.core.options import options_of
 from fedcal.core.shards import Shards
-from fedcal.core.streams import Purpose, stream
 from fedcal.experiments.runs import folders, jobs, load, record, statement
 from fedcal.experiments.runs.config import (
     APP,

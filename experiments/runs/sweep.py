@@ -3,11 +3,11 @@
 A pool takes runs and gives rows, in any order. Closing the generator, as an exception or Ctrl-C
 does, ends every process that it started.
 
-The folder holds `config.toml`, and `rows.jsonl` row by row while it grows. One that holds finished
-runs stays as it is until the next ones, or the same ones grown, are saved: until then those lie in
-the hidden folder `.unfinished` in it. `.inputs.json` says what data the rows were made of, so that
-others do not get among them. It is for `--resume` alone, only its owner may read it, and it is not
-to be published: who knows all rows of a data set but one can find the last one by its digest.
+The folder holds `config.toml`, and `rows.jsonl` row by row while it grows; tables and pages of runs
+that finished there before stay until the next ones are saved. `.inputs.json` says what data the
+rows were made of, so that others do not get among them. It is for `--resume` alone, only its owner
+may read it, and it is not to be published: who knows all rows of a data set but one can find the
+last one by its digest.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.core import checks, parallel
-from fedcal.core.errors import FedcalError, InputError, Interrupted, system_errors
+from fedcal.core import checks, numerics
+from fedcal.core.checks import FedcalError, InputError, Interrupted, system_errors
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.files import write_folder
@@ -67,10 +67,8 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB
 CONFIG, ROWS = "config.toml", "rows.jsonl"
 """What is run; a line for each finished run."""
 
-INPUTS, UNFINISHED = ".inputs.json", ".unfinished"
-"""Digests of the data by name, not to be published; where work goes on in a finished folder."""
-
-_FACTS = ("input", "client_names", "group_names", "other_input")
+INPUTS = ".inputs.json"
+"""Digests of the data by name, not to be published."""
 
 
 def key_of(run: Run) -> str:
@@ -78,53 +76,40 @@ def key_of(run: Run) -> str:
     return json.dumps(run, sort_keys=True, allow_nan=False)
 
 
-def arrays_of(data: Dataset) -> Mapping[str, np.ndarray[Any, Any]]:
-    """Return the arrays of a data set by the names of its fields, without those that are None."""
-    every = {f.name: getattr(data, f.name) for f in fields(data)}
-    return {name: value for name, value in every.items() if isinstance(value, np.ndarray)}
-
-
 def digest_of(data: Dataset) -> str:
     """SHA-256 of everything that a run reads.
 
     Not to be published: who knows all rows but one can find the last one by it.
     """
-    digest = hashlib.sha256(repr([getattr(data, fact) for fact in _FACTS]).encode())
-    for name, array in arrays_of(data).items():
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data)
+    digest = hashlib.sha256()
+    for name in (f.name for f in fields(data)):
+        value = getattr(data, name)
+        if isinstance(value, np.ndarray):
+            digest.update(f"{name} {value.dtype.str} {value.shape}".encode())
+            digest.update(np.ascontiguousarray(value).data)
+        elif name not in ("name", "given"):
+            digest.update(f"{name} {value!r}".encode())
     return digest.hexdigest()
 
 
 # --- where runs are computed ----------------------------------------------------------------------
 
 
-def pool_of(
-    jobs: int | None, engine: str | None, ray_address: str | None
-) -> contextlib.AbstractContextManager[Pool]:
+def pool_of(jobs: int | None, ray_address: str | None) -> contextlib.AbstractContextManager[Pool]:
     """Return the pool that computes runs; nothing is started before it is entered.
 
     Parameters
     ----------
     jobs
         processes; None = the cores that may be used. 1 = this process
-    engine
-        "inline" = processes of this machine (None); "ray" = tasks on Ray
     ray_address
-        of a Ray cluster, or "local"; implies "ray"
-
-    Raises
-    ------
-    InputError
-        Options that do not go together.
+        of a Ray cluster, or "local": runs are its tasks
     """
     if jobs is not None:
         checks.whole("jobs", jobs, 1)
-    engine = engine or ("ray" if ray_address else "inline")
-    if checks.one_of("engine", engine, ("inline", "ray")) == "ray":
+    if ray_address:
         return on_ray(jobs, ray_address)
-    checks.unused("the engine is not ray", ray_address=ray_address)
-    return contextlib.nullcontext(partial(here, jobs=jobs or parallel.usable_cores()))
+    return contextlib.nullcontext(partial(here, jobs=jobs or numerics.usable_cores()))
 
 
 def here(runs: Sequence[Run], sources: Sources, work: Work, *, jobs: int) -> Generator[Row]:
@@ -182,11 +167,13 @@ def _alone_on_a_thread() -> Iterator[None]:
 
 def hand_over(folder: Path, sources: Sources) -> dict[str, dict[str, Any]]:
     """Write each array into a file that workers can map; data by name, paths for arrays."""
-    told = {n: {fact: getattr(d, fact) for fact in ("name", *_FACTS)} for n, d in sources.items()}
-    for k, (known, data) in enumerate(zip(told.values(), sources.values(), strict=True)):
-        for name, array in arrays_of(data).items():
-            known[name] = folder / f"{k}-{name}.npy"
-            np.save(known[name], np.ascontiguousarray(array), allow_pickle=False)
+    told: dict[str, dict[str, Any]] = {}
+    for k, (name, data) in enumerate(sources.items()):
+        told[name] = known = {f.name: getattr(data, f.name) for f in fields(data)}
+        for key, value in known.items():
+            if isinstance(value, np.ndarray):
+                known[key] = folder / f"{k}-{key}.npy"
+                np.save(known[key], np.ascontiguousarray(value), allow_pickle=False)
     return told
 
 
@@ -199,10 +186,11 @@ def _begin(folder: str, told: Mapping[str, Mapping[str, Any]], line: Connection)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us
     os.dup2(2, 1)  # what a package prints is no result
     for name, known in told.items():
-        mapped: Any = {k: v for k, v in known.items() if not isinstance(v, Path)}
-        for key in known.keys() - mapped.keys():
-            mapped[key] = np.asarray(np.load(known[key], mmap_mode="r"))
-        _held[name] = Dataset(**mapped)
+        values = {
+            key: np.asarray(np.load(value, mmap_mode="r")) if isinstance(value, Path) else value
+            for key, value in known.items()
+        }
+        _held[name] = Dataset(**values)
 
     def end() -> None:
         with contextlib.suppress(EOFError):
@@ -218,7 +206,7 @@ def _compute(work: Work, run: Run) -> Row:
 
 
 @contextlib.contextmanager
-def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
+def on_ray(jobs: int | None, address: str) -> Iterator[Pool]:
     """Compute runs as tasks of one core each, on a Ray as `engines.ray.cluster` has it."""
     from fedcal.experiments.runs.engines.ray import cluster
 
@@ -250,7 +238,7 @@ class Journal(dict[str, Row]):
     Parameters
     ----------
     out
-        the folder; made if there is none. What finished runs left there stays until `finish`
+        the folder; made if there is none
     done
         the file that is there when all runs are finished
     check
@@ -259,7 +247,7 @@ class Journal(dict[str, Row]):
         whether rows that are there are kept. Those that failed are not, nor is a last line
         that was torn, by a crash or a full disk
     overwrite
-        begin anew where something is unfinished
+        begin anew, whatever is there
 
     Attributes
     ----------
@@ -276,24 +264,15 @@ class Journal(dict[str, Row]):
         self, out: Path, done: str, check: Check, *, resume: bool = False, overwrite: bool = False
     ) -> None:
         super().__init__()
-        self.out, self._done, self._check = out, done, check
-        self._resume, self._overwrite = resume, overwrite
+        self.out, self._path, self._check, self._resume = out, out / ROWS, check, resume
         self.begun: Mapping[str, Any] = {}
-        self._look()
-
-    def _look(self) -> None:
-        """Find what was begun, or refuse it."""
-        hidden = self.out / UNFINISHED
-        place = hidden if (hidden / ROWS).exists() else self.out
-        finished = place == self.out and (place / self._done).exists()
-        self._from, self._place = place, hidden if finished else place
-        if self._resume:
-            if not (place / CONFIG).is_file() or not (place / ROWS).is_file():
-                raise InputError(f"nothing to resume in {self.out}; start without --resume")
-            self.begun = read_options(place / CONFIG)
-        elif not (finished or self._overwrite) and (kept := len(_lines(place / ROWS))):
+        if resume:
+            if not (out / CONFIG).is_file() or not self._path.is_file():
+                raise InputError(f"nothing to resume in {out}; start without --resume")
+            self.begun = read_options(out / CONFIG)
+        elif not (overwrite or (out / done).exists()) and (kept := len(_lines(self._path))):
             raise InputError(
-                f"{self.out} holds an unfinished comparison (runs kept: {kept}): "
+                f"{out} holds an unfinished comparison (runs kept: {kept}): "
                 "continue with --resume, or choose another --out"
             )
 
@@ -316,8 +295,8 @@ class Journal(dict[str, Row]):
         ------
         InputError
             The folder is in use, or cannot be written; or, to resume, it holds a line that is no
-            row, a run that is there twice, or is not among these, or of another version, or of
-            other data. Nothing is changed then.
+            row, a run that is not among these, or of another version, or of other data. Nothing
+            is changed then.
         FedcalError
             What the block raises, and how many runs are kept.
         Interrupted
@@ -328,10 +307,8 @@ class Journal(dict[str, Row]):
         with system_errors(f"cannot write to {self.out}"):
             self.out.mkdir(parents=True, exist_ok=True)
         with locked(self.out, f"another comparison is writing to {self.out}", folder=True):
-            self._look()
             if self._resume:
                 self._read(inputs, known)
-            self._path = self._place / ROWS
 
             def begin(folder: Path) -> None:
                 (folder / INPUTS).touch(0o600)
@@ -340,12 +317,12 @@ class Journal(dict[str, Row]):
                 for name, content in texts.items():
                     (folder / name).write_text(content, "utf-8")
 
-            write_folder(self._place, begin)  # the rows last: by them it is found
+            write_folder(self.out, begin)
             try:
                 with self._path.open("ab", buffering=0) as self._file:
                     yield self
             except (KeyboardInterrupt, FedcalError) as e:
-                many = len(_lines(self._path) or self)  # an interrupt may keep the last one from us
+                many = len(_lines(self._path))  # an interrupt may keep the last one from us
                 kept = f"{many} of {len(known)} runs are kept in {self.out}"
                 if isinstance(e, KeyboardInterrupt):
                     raise Interrupted(f"{kept}; continue with --resume") from None
@@ -353,36 +330,33 @@ class Journal(dict[str, Row]):
 
     def _read(self, inputs: Mapping[str, str], runs: Collection[str]) -> None:
         """Take the rows that are there, or refuse them."""
-        path, rows = self._from / ROWS, dict[str, Row]()
-        lines, now = _lines(path), versions()
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(_lines(self._path), 1):
             try:
                 row = json.loads(line)
                 self._check(row)
                 line_of(row)  # no NaN, no infinity
-                rows[key_of(row["run"])] = row
+                key = key_of(row["run"])
             except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-                raise InputError(f"{path}, line {number} is not a row") from None
-        checks.same(f"number of runs that differ in {path}", len(rows), len(lines))
-        for key, row in rows.items():
-            if key not in runs:
+                raise InputError(f"{self._path}, line {number} is not a row") from None
+            if key not in runs or key in self:
                 raise InputError(
                     f"{self.out} was begun with another grid, which may grow and not change: a row "
-                    f"that is kept is not of this one: {key[:300]}"
+                    f"that is kept is not of this one, or there twice: {key[:300]}"
                 )
-            for name in now:
-                what = f"{name} that {path} was made by (start anew, with another --out)"
-                checks.same(what, now[name], row["versions"].get(name))
-        changed = {row["run"]["data"] for row in rows.values()}
-        with contextlib.suppress(OSError, ValueError, RecursionError, TypeError, LookupError):
-            then = json.loads((self._from / INPUTS).read_bytes())["data"]
-            changed = {name for name in changed if then[name] != inputs[name]}
-        if changed:
-            raise InputError(
-                f"{', '.join(sorted(changed))} changed since this comparison was begun, or "
-                f"{self._from / INPUTS} did; start anew, with another --out"
-            )
-        self.update({key: row for key, row in rows.items() if "error" not in row})
+            for name, now in versions().items():
+                what = f"{name} that {self._path} was made by (start anew, with another --out)"
+                checks.same(what, now, row["versions"].get(name))
+            self.update({key: row})
+        with system_errors(f"cannot read {self.out / INPUTS}"):
+            then = (self.out / INPUTS).read_text("utf-8")
+        for name in {row["run"]["data"] for row in self.values()}:
+            if inputs[name] not in then:
+                raise InputError(
+                    f"{name} changed since this comparison was begun, or {self.out / INPUTS} did; "
+                    "start anew, with another --out"
+                )
+        for key in [key for key, row in self.items() if "error" in row]:
+            del self[key]
 
     def __setitem__(self, key: str, row: Row) -> None:
         """Keep a finished run: it is on the disk when this returns."""
@@ -392,16 +366,6 @@ class Journal(dict[str, Row]):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         super().__setitem__(key, row)
-
-    def finish(self, save: Callable[[Path], None]) -> None:
-        """Let `save` write the finished runs to the folder, and leave nothing else there."""
-        self._file.close()  # it is replaced by one in the order of the table
-        save(self.out)
-        if self._place != self.out:
-            with system_errors(f"cannot write {self._path}"):
-                os.replace(self._place / INPUTS, self.out / INPUTS)
-                self._path.unlink()  # nothing is unfinished from now on
-            shutil.rmtree(self._place, ignore_errors=True)
 
 
 def line_of(row: Row) -> str:

@@ -16,8 +16,7 @@ from scipy.special import log_softmax
 from fedcal import datasets
 from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.store import RECORDS, records_in
-from fedcal.core.checks import needed, one_of, same, whole
-from fedcal.core.errors import InputError, located, system_errors
+from fedcal.core.checks import InputError, located, needed, one_of, same, system_errors, whole
 from fedcal.core.shards import Shards
 from fedcal.datasets.site_csv import AS_IT_IS, Reading
 from fedcal.evaluation.sites.verdicts import misread

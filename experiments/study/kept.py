@@ -7,8 +7,7 @@ from typing import Any
 from fedcal.clients.site.prepared import Prepared, prepared
 from fedcal.clients.site.results import RESULTS
 from fedcal.core import numerics
-from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, one_of
 from fedcal.metrics import names
 from fedcal.storage.artifact import ARTIFACTS, Artifact, Holdout
 from fedcal.storage.atomic import write_whole

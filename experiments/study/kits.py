@@ -27,7 +27,7 @@ import tomli_w
 
 from fedcal import __version__
 from fedcal.core import checks, flower_internals_site
-from fedcal.core.errors import FedcalError, InputError, system_errors
+from fedcal.core.checks import FedcalError, InputError, system_errors
 from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
 from fedcal.experiments.deploy.run import Control, control
 from fedcal.experiments.deploy.site import Terminated, until_terminated

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core import pages
-from fedcal.core.checks import same, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, same, whole
 from fedcal.evaluation import drift, histogram, intervals, page, thresholds
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.score_release import ScoreRelease

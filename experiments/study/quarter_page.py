@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import pages, printable
+from fedcal.core import naming, pages
 from fedcal.evaluation.intervals import from_json
 from fedcal.evaluation.page import whole
 from fedcal.evaluation.sites import effects
@@ -38,7 +38,7 @@ def in_words(quarter: Told) -> dict[str, Any]:
         told=quarter,
         some=some,
         all=ALL,
-        each=printable.listed(each, "; ", 3),
+        each=naming.listed(each, "; ", 3),
         ranks=_ranks(quarter),
         off=off,
         rows=rows,
@@ -65,7 +65,7 @@ def _ranks(quarter: Told) -> str:
 def some(names: Sequence[str]) -> str:
     """Names as a sentence has them; of many the first ones, and never "and 1 more"."""
     many = len(names) > _MOST_NAMED + 1
-    return printable.listed(names, most=_MOST_NAMED) if many else named(names)
+    return naming.listed(names, most=_MOST_NAMED) if many else named(names)
 
 
 def faults(quarter: Told) -> list[str]:

@@ -7,8 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.checks import same, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, same, whole
 from fedcal.experiments.report.page import read_json, reading
 from fedcal.experiments.runs import files, folders
 from fedcal.experiments.runs.result import SimulationResult

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.core.checks import same
-from fedcal.core.errors import BudgetExceeded, FedcalError, InputError
+from fedcal.core.checks import BudgetExceeded, FedcalError, InputError, same
 from fedcal.datasets import Dataset
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.deploy.rows import read_rows

@@ -20,8 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from fedcal.core.checks import different, one_of, same, whole
-from fedcal.core.errors import InputError, damaged
+from fedcal.core.checks import InputError, damaged, different, one_of, same, whole
 from fedcal.experiments.report.page import read_json
 from fedcal.experiments.runs.engines.tls import plain_key
 from fedcal.experiments.study.study_file import Study

@@ -12,8 +12,7 @@ from fedcal.clients.site import prepared, results, site_log
 from fedcal.clients.site.account import BudgetCaps, account
 from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.store import RECORDS, records_in
-from fedcal.core.checks import needed
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, needed
 from fedcal.experiments.deploy import site
 from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.report.page import said

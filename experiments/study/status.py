@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.errors import FedcalError
+from fedcal.core.checks import FedcalError
 from fedcal.experiments.deploy.run import SERVER, control
 from fedcal.experiments.study import kits
 from fedcal.experiments.study.release import releases_of

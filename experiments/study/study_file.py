@@ -21,16 +21,14 @@ import tomli_w
 from scipy.special import expit, logit
 
 from fedcal import mechanisms, trust, units
-from fedcal.core.checks import interval, like, needed, one_of, positive, unused, whole
-from fedcal.core.classes import class_names, digest_of
-from fedcal.core.errors import InputError
-from fedcal.core.printable import plain_names
+from fedcal.core.checks import InputError, interval, like, needed, one_of, positive, unused, whole
+from fedcal.core.naming import class_names, digest_of, plain_names
 from fedcal.evaluation.sites.effects import FINE
 from fedcal.experiments.report.page import render
 from fedcal.experiments.runs.config import STUDY, Config
 from fedcal.experiments.runs.engines.tls import read_address
 from fedcal.experiments.runs.jobs import METHOD, is_personal, job_of
-from fedcal.metrics import buckets, encodings
+from fedcal.metrics import binning, score_table
 from fedcal.privacy import AUTO
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.noise_plan import Plan
@@ -299,7 +297,7 @@ class Study:
     @property
     def score(self) -> str:
         """Score that is binned."""
-        return buckets.check_score("", len(self.model.classes))
+        return binning.check_score("", len(self.model.classes))
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -342,7 +340,7 @@ class Study:
         asked, sites = dict(self.question.settings), list(self.sites)
         own: dict[str, Any] = {}
         if self.evaluates:
-            own = {"by": "site", "cuts": list(self.cuts), "encoding": encodings.FLAT}
+            own = {"by": "site", "cuts": list(self.cuts), "encoding": score_table.FLAT}
             own |= {"groups": sites} | ({"within": list(self.groups)} if self.groups else {})
             if self.score == "positive":
                 own["threshold"] = (*self.model.thresholds, 0.5)[0]

@@ -22,9 +22,8 @@ from typing import Any, cast
 import numpy as np
 
 from fedcal import __version__
-from fedcal.core import printable, types
-from fedcal.core.checks import needed, same
-from fedcal.core.errors import InputError
+from fedcal.core import naming, numerics
+from fedcal.core.checks import InputError, needed, same
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.report.page import read_json, reading
 from fedcal.experiments.runs.jobs import job_of
@@ -153,7 +152,7 @@ def _agreed(
     yield "release's classes", release.class_names, study.classes
     yield "release's impossible counts", _impossible(release, plan, facts)[:3].tolist(), []
     texts = [*facts.versions, *facts.versions.values(), facts.ledger.get("run", "")]
-    yield "list of versions", texts, [printable.printable(text)[:80] for text in texts]
+    yield "list of versions", texts, [naming.printable(text)[:80] for text in texts]
     day, paid = datetime.date.fromisoformat(facts.date), facts.spent / study.epsilon_release
     yield "date", facts.date, day.isoformat()
     whole = all(one["digest"] == study.digest for one in since.values())  # else of several prices
@@ -183,7 +182,7 @@ def _agreed(
         yield f"release's {name}", arrays[name], wanted
 
 
-def _impossible(release: ScoreRelease, plan: Plan, facts: QuarterFacts) -> types.Floats:
+def _impossible(release: ScoreRelease, plan: Plan, facts: QuarterFacts) -> numerics.Floats:
     """Return counts that no sum of a run decodes to: off its grid, or beyond what noise does.
 
     Rows are not negative, and an absent site has none. Of noise with the log K of its moment

@@ -21,13 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core import checks, classes
-from fedcal.core import labels as labels_of
-from fedcal.core.errors import InputError, located
+from fedcal.core import checks, naming
+from fedcal.core import scores as labels_of
+from fedcal.core.checks import InputError, located
+from fedcal.core.numerics import Integers, Purpose, stream
 from fedcal.core.scores import as_array, numbers
 from fedcal.core.shards import Shards
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Integers
 from fedcal.datasets import IDS, Dataset, by_name, feature_sets, read_feature_set
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.partition import deal, held_out
@@ -239,7 +238,7 @@ def _number(arrays: Arrays, key: str) -> float | None:
 def _names(arrays: Arrays, key: str) -> tuple[str, ...]:
     if key not in arrays:
         return ()
-    return classes.class_names(arrays[key].ravel().tolist(), arrays[key].size, key)
+    return naming.class_names(arrays[key].ravel().tolist(), arrays[key].size, key)
 
 
 def _with_groups(parts: list[LabelledRows], arrays: Arrays) -> list[LabelledRows]:

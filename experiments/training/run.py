@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.accounting.gaussian import rdp_epsilons
-from fedcal.core import checks, numerics, pages, types
-from fedcal.core.errors import InputError, Interrupted, RoundFailed
+from fedcal.core import checks, numerics, pages
+from fedcal.core.checks import InputError, Interrupted, RoundFailed
 from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import Page, Section, words
 from fedcal.experiments.report.shown import Displayable
@@ -67,7 +67,7 @@ class Training(Displayable):
     federation: ClientData = field(repr=False)
     outcome: Outcome = field(repr=False)
     privacy: dict[str, Any]
-    logits: dict[str, types.Floats] = field(repr=False)
+    logits: dict[str, numerics.Floats] = field(repr=False)
     settings: dict[str, Any]
     event: str
 
@@ -86,7 +86,7 @@ class Training(Displayable):
         """Metrics of the model on the training rows."""
         return summary(*self._judged("train"))
 
-    def _judged(self, part: str) -> tuple[types.Floats, types.Integers]:
+    def _judged(self, part: str) -> tuple[numerics.Floats, numerics.Integers]:
         return numerics.softmax(self.logits[part]), self.federation.parts[part].y
 
     @property

@@ -44,8 +44,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import erfc, erfcx, gammaln, logsumexp
 
-from fedcal.core.checks import fraction, positive, whole
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.checks import FedcalError, InputError, fraction, positive, whole
 from fedcal.storage.atomic import write_whole
 
 # PLD arithmetic. The grid is a small fraction of one round's part of epsilon: its rounding inflates

@@ -15,4 +15,3 @@ from fedcal.calibrators.scaling import MatrixScaling as MatrixScaling
 from fedcal.calibrators.scaling import TemperatureScaling as TemperatureScaling
 from fedcal.calibrators.scaling import VectorScaling as VectorScaling
 from fedcal.calibrators.score_map import ScoreLogistic as ScoreLogistic
-from fedcal.calibrators.score_map import ScoreMap as ScoreMap

@@ -16,15 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal import metrics
-from fedcal.core.checks import one_of, same, whole
-from fedcal.core.classes import class_names
-from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.kinds import KINDS, Kind, logits_of
-from fedcal.core.labels import places_of
-from fedcal.core.scores import check_scores, finite, moderate, own_names
-from fedcal.core.types import Floats, Integers
+from fedcal.core.checks import FedcalError, InputError, one_of, same, whole
+from fedcal.core.naming import class_names
+from fedcal.core.numerics import KINDS, Floats, Integers, Kind, logits_of
+from fedcal.core.scores import check_scores, finite, moderate, own_names, places_of
+from fedcal.metrics.binning import check_score, score_and_outcome
 from fedcal.metrics.bootstrap import FEWEST
-from fedcal.metrics.buckets import check_score, score_and_outcome
 from fedcal.metrics.gap_change import changes_by_client, changes_record
 from fedcal.metrics.standard import brier_of_rates
 from fedcal.storage.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
@@ -73,7 +70,7 @@ class Calibrator(Artifact):
         scores
             (n, c), n >= 1; the names of a frame's columns become `class_names`
         labels
-            (n,) whole numbers in [0, c), or the names, see `fedcal.core.labels.places_of`
+            (n,) whole numbers in [0, c), or the names, see `fedcal.core.scores.places_of`
         input
             kind of the scores; None = the attribute `input`, logits by default
 

@@ -43,12 +43,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.core.checks import one_of, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, one_of, whole
 from fedcal.core.fields import array
-from fedcal.core.kinds import Kind, probs_of
-from fedcal.core.numerics import row_max, row_sum
-from fedcal.core.types import Floats, Integers, override
+from fedcal.core.numerics import Floats, Integers, Kind, override, probs_of, row_max, row_sum
 from fedcal.metrics.binning import (
     Counts,
     bin_index,

@@ -27,8 +27,7 @@ import numpy as np
 
 from fedcal.calibrators.parametric import ParametricScaling, rank_variances
 from fedcal.core import numerics
-from fedcal.core.kinds import Kind
-from fedcal.core.types import Floats, Integers, override
+from fedcal.core.numerics import Floats, Integers, Kind, override
 
 UNIT = math.log(math.e - 1)
 """softplus(UNIT) = 1: with all m_k = UNIT the scores are the logits."""

@@ -21,8 +21,7 @@ from functools import cache
 import numpy as np
 
 from fedcal.core.checks import fraction
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers, Purpose, stream
 from fedcal.metrics.conformity import quantile_costs
 
 LEAST_GAMMA = 1e-12

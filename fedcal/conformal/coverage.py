@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.classes import called
-from fedcal.core.printable import listed
-from fedcal.core.types import Floats, Integers
+from fedcal.core.naming import called, listed
+from fedcal.core.numerics import Floats, Integers
 from fedcal.metrics.gap_change import MOST_CLIENTS
 
 LEVEL = 0.95

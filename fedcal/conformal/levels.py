@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import lambertw, ndtr, ndtri
 
-from fedcal.core.types import Floats
+from fedcal.core.numerics import Floats
 from fedcal.mechanisms import NoiseLaw
 
 _REACH = 12.0

@@ -20,10 +20,9 @@ from fedcal.conformal.coverage import (
     shown,
 )
 from fedcal.conformal.set_release import SetRelease
-from fedcal.core.classes import called, class_names
+from fedcal.core.naming import called, class_names, listed
+from fedcal.core.numerics import Floats
 from fedcal.core.pages import Curve, Intervals, Part, Table
-from fedcal.core.printable import listed
-from fedcal.core.types import Floats
 from fedcal.storage.artifact import Holdout
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from fedcal.conformal.levels import Law, Noise, NoiseFree, after_last, centred_level, marginal_level
 from fedcal.core.checks import fraction
-from fedcal.core.streams import Purpose, key_of, stream
-from fedcal.core.types import Floats
+from fedcal.core.numerics import Floats, Purpose, key_of, stream
 from fedcal.mechanisms import NoiseLaw
 
 ANY_ROW = "for a row that is exchangeable with all clients' rows taken together."

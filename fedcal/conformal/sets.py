@@ -14,17 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from fedcal.conformal.coverage import Basis, Parts, SetEvaluation, judged, shortfalls
 from fedcal.conformal.page import judged_parts, of_release, promise
 from fedcal.conformal.set_release import SetRelease
-from fedcal.core.checks import needed, one_of, same
-from fedcal.core.classes import called
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, check_kept, needed, one_of, same
 from fedcal.core.fields import array
-from fedcal.core.kinds import KINDS, Kind, logits_of
-from fedcal.core.labels import ids_of
+from fedcal.core.naming import called, listed, look_of
+from fedcal.core.numerics import KINDS, Floats, Integers, Kind, logits_of, override
 from fedcal.core.pages import Part
-from fedcal.core.printable import listed, look_of
-from fedcal.core.removed import check_kept
-from fedcal.core.scores import check_scores
-from fedcal.core.types import Floats, Integers, override
+from fedcal.core.scores import check_scores, ids_of
 from fedcal.metrics.conformity import BY, Conformity
 from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.storage.atomic import path_of

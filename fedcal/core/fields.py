@@ -10,10 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 import numpy as np
 
-from fedcal.core.checks import finite, interval, like, of_kind, one_of, positive, whole
-from fedcal.core.errors import InputError
-from fedcal.core.streams import check_seed
-from fedcal.core.types import Floats
+from fedcal.core.checks import InputError, finite, interval, like, of_kind, one_of, positive, whole
+from fedcal.core.numerics import Floats, check_seed
 
 Scalar = bool | int | float | str
 Param = Scalar | Floats

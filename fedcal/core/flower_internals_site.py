@@ -8,8 +8,7 @@ from hashlib import sha256
 from importlib import import_module
 from typing import Any
 
-from fedcal.core.errors import InputError
-from fedcal.core.removed import check_kept
+from fedcal.core.checks import InputError, check_kept
 
 KNOWN = "1.39.0"
 """The version of Flower that a site was tried with: that of the extra `sites`. From 1.40 on a

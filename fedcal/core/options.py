@@ -16,8 +16,7 @@ from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from fedcal import __version__
-from fedcal.core.checks import read
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, read
 from fedcal.core.fields import check_of, set_checked
 
 DATA, TRAINING, PRIVACY = "Method, data and clients", "Training", "Privacy"

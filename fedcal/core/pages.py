@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fedcal.core.errors import InputError, damaged
+from fedcal.core.checks import InputError, damaged
 
 MOST_SERIES = 16
 """Of one curve or chart: more looks cannot be told apart."""

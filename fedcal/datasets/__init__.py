@@ -11,7 +11,7 @@ Whether scores are logits or probabilities is declared by the caller, never gues
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fedcal.core.removed import refuse
+from fedcal.core.checks import refuse
 from fedcal.datasets._arrays import from_arrays as from_arrays
 from fedcal.datasets._blocks import BLOCKS as BLOCKS
 from fedcal.datasets._blocks import BlockRows as BlockRows

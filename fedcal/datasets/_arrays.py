@@ -1,11 +1,9 @@
 """`from_arrays`: all checks of scores, labels and clients, and of the labels' names.
 
-A wrong order of names is the worst error: every later number is plausible and false. So given
-names are matched and never sorted. Without names, the assumed order is reported with its accuracy
-on the rows, and refused if another order fits them better.
+A wrong order of names is the worst error: every later number is plausible and false. So names are
+matched, and never assumed to be in some order.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,17 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedcal.core.checks import needed, one_of, same, unused
-from fedcal.core.classes import class_names as checked_names
-from fedcal.core.classes import quoted
-from fedcal.core.errors import InputError
-from fedcal.core.kinds import Kind
-from fedcal.core.labels import MISSING, ids_of, per_row, places_of, words_among
-from fedcal.core.printable import plain_name
-from fedcal.core.scores import check_scores, own_names
-from fedcal.core.types import Floats, Integers
+from fedcal.core.checks import InputError, needed, one_of, same, unused
+from fedcal.core.naming import class_names as checked_names
+from fedcal.core.naming import plain_name, quoted
+from fedcal.core.numerics import Integers, Kind
+from fedcal.core.scores import (
+    check_scores,
+    ids_of,
+    own_names,
+    per_row,
+    places_of,
+    words_among,
+)
 from fedcal.datasets._dataset import Dataset
-from fedcal.datasets.plausible_rows import check_rows
 
 
 def from_arrays(
@@ -60,11 +60,11 @@ def from_arrays(
         of class 1.
     labels
         (n,) or (n, 1): integers in [0, c), of any numeric type, or the names of the classes (see
-        `classes`, and `fedcal.core.labels.places_of` for names that are numbers). None only if
+        `classes`, and `fedcal.core.scores.places_of` for names that are numbers). None only if
         `labels_required` is False (rows that are to be calibrated, not learnt from).
     client
         (n,) or (n, 1): integers or strings, numbered in sorted order; none may be missing, see
-        `fedcal.core.labels.ids_of`.
+        `fedcal.core.scores.ids_of`.
     subject
         Like `client`: the subject of the row, for the unit of privacy of that name.
     group
@@ -79,9 +79,8 @@ def from_arrays(
         Like `group`, for the test part; it may have groups that the fit part lacks.
     classes
         (c,) names of the classes. They name the columns of scores in their order; columns that have
-        these names already are brought into this order. None: the names that the columns have; if
-        there are none, and labels are names, all c of these in sorted order, as in scikit-learn:
-        this gives a warning, and an error if another order fits the rows far better.
+        these names already are brought into this order. None: the names that the columns have;
+        without any, labels are numbers.
     class_names
         (c,) names of the columns of scores. None: the columns of a pandas frame, if they are names.
     positive
@@ -111,15 +110,17 @@ def from_arrays(
         names = checked_names(known, scores.shape[1])
     if own is None and names is not None and set(names) == set(map(str, range(len(names)))):
         names = None  # the numbers of the columns: `in_order` puts them in place
-    is_guess = names is None and bool(words)
     if names is None and words:
-        names = guessed(words, scores.shape[1], positive if single else None)
-        is_guess = not (single and positive in words)
+        if not (single and positive in words and len(words) == 2):
+            raise InputError(
+                f"labels are names ({quoted(words)}), and the columns of scores have none: name "
+                "these by the classes (a file: prob_NAME or logit_NAME, or --class-names; arrays: "
+                f"classes=[...]), or give whole numbers in [0, {scores.shape[1] - 1}]"
+            )
+        names = tuple(sorted(words, key=positive.__eq__))
     checked = np.empty(0, np.int64)
     if labels is not None:
         checked = places_of("labels", labels, names, scores.shape, kind)
-        if names is not None and is_guess:
-            check_guess(names, scores, checked)
     rows = len(scores)
     owner, owners = (None, None) if client is None else _numbered("client", client, kind, rows)
     about = None if subject is None else _numbered("subject", subject, kind, rows)[0]
@@ -197,65 +198,3 @@ def _numbered(name: str, value: Any, of: str, rows: int) -> tuple[Integers, tupl
     """Return ids as numbers from 0, and their names."""
     names, owner = np.unique(per_row(name, ids_of(name, value), of, rows), return_inverse=True)
     return owner.astype(np.int64), tuple(map(str, names.tolist()))
-
-
-def guessed(words: Sequence[str], columns: int, positive: str | None) -> tuple[str, ...]:
-    """Return the order of unnamed columns: sorted, as in scikit-learn.
-
-    Parameters
-    ----------
-    words
-        names among the labels, sorted
-    positive
-        class of the probabilities in a single column of scores
-
-    Raises
-    ------
-    InputError
-        If there are more or fewer names than columns.
-    """
-    if len(words) != columns or not set(MISSING).isdisjoint(words):
-        raise InputError(
-            f"labels: {len(words)} names ({quoted(words)}) for {columns} columns of scores; give "
-            f"whole numbers in [0, {columns - 1}], or name the columns by the classes (a file: "
-            "prob_NAME or logit_NAME, or --class-names; arrays: classes=[...]), and leave out rows "
-            "without a label"
-        )
-    if positive is not None and positive in words:
-        return (*(word for word in words if word != positive), positive)
-    return tuple(words)
-
-
-def check_guess(names: Sequence[str], scores: Floats, labels: Integers) -> None:
-    """Warn of an assumed order of classes, with numbers that show whether it is right.
-
-    Parameters
-    ----------
-    names
-        (c,) assumed order
-    scores, labels
-        (n, c) and (n,) rows that the caller may see
-
-    Raises
-    ------
-    InputError
-        If another order fits the rows far better: then the user must state the order.
-    """
-    check = check_rows(scores, labels, names)
-    common = names[int(np.bincount(labels, minlength=len(names)).argmax())]
-    summary = (
-        f"right in {100 * check.accuracy:.1f} % of {len(labels):,} rows; always predicting "
-        f"{common!r} in {100 * check.guessing:.1f} %"
-    )
-    if check.order is not None:
-        order = [names[j] for j in np.argsort(check.order)]
-        raise InputError(
-            f"labels are names, and the order of the columns of scores is not given; in sorted "
-            f"order ({quoted(names)}) the model is {summary}. Give the order by --class-names "
-            f"(arrays: classes=[...]); {','.join(order)[:200]} fits these rows"
-        )
-    warnings.warn(
-        f"labels are names, assigned to the columns in sorted order ({quoted(names)}): {summary}; "
-        "give the order by --class-names (arrays: classes=[...])",
-        stacklevel=5,
-    )

@@ -15,16 +15,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import needed, one_of, same, unused, whole
-from fedcal.core.errors import InputError, located
-from fedcal.core.kinds import Kind
-from fedcal.core.labels import ids_of
-from fedcal.core.optional import need
-from fedcal.core.parallel import in_threads, usable_cores
-from fedcal.core.printable import plain_names
-from fedcal.core.removed import check_kept
+from fedcal.core.checks import InputError, check_kept, located, needed, one_of, same, unused, whole
+from fedcal.core.imports import need
+from fedcal.core.naming import plain_names
+from fedcal.core.numerics import Integers, Kind, in_threads, usable_cores
+from fedcal.core.scores import ids_of
 from fedcal.core.shards import Shards, Task
-from fedcal.core.types import Integers
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._dataset import IDS, KEYS, Dataset
 from fedcal.datasets._tables import Columns, arguments, damage, find_columns, read_batches
@@ -169,11 +165,7 @@ class BlockRows:
             first, unit = end, unit + 1
         of = f"in its rows {ends[0]:,} to {ends[1] - 1:,}, counted anew from 0"
         with located(f"{self.name}: {of}"):
-            own = _joined(parts)
-            text = np.asarray(own["labels"]).dtype.kind in "USO"
-            if text and self.order["classes"] is None:
-                needed("class_names", own.get("class_names"), "labels are names, not guessed here")
-            return from_arrays(**own, name=self.name, **self.order)
+            return from_arrays(**_joined(parts), name=self.name, **self.order)
 
 
 Population: TypeAlias = Shards | BlockRows

@@ -10,15 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import one_of, same, whole
-from fedcal.core.classes import class_names
-from fedcal.core.errors import InputError
-from fedcal.core.kinds import Kind, logits_of
-from fedcal.core.numerics import softmax
-from fedcal.core.printable import key_of, plain_name
+from fedcal.core.checks import InputError, one_of, same, whole
+from fedcal.core.naming import class_names, key_of, plain_name
+from fedcal.core.numerics import Floats, Integers, Kind, Purpose, logits_of, softmax, stream
 from fedcal.core.shards import Shards
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers
 
 IDS = ("client", "subject", "group")
 """Owner, subject and group of a row."""

@@ -15,13 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import near, one_of, unused
-from fedcal.core.errors import InputError, located, system_errors
-from fedcal.core.kinds import Kind
-from fedcal.core.labels import ids_of
-from fedcal.core.removed import check_kept
-from fedcal.core.scores import numbers
-from fedcal.core.types import Floats
+from fedcal.core.checks import InputError, check_kept, located, near, one_of, system_errors, unused
+from fedcal.core.numerics import Floats, Kind
+from fedcal.core.scores import ids_of, numbers
 from fedcal.datasets._arrays import from_arrays, from_columns
 from fedcal.datasets._blocks import BLOCKS
 from fedcal.datasets._dataset import IDS, KEYS, Dataset, Given

@@ -18,11 +18,9 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import number_in, one_of, same, whole
-from fedcal.core.errors import InputError, located
-from fedcal.core.labels import ids_of
-from fedcal.core.optional import need
-from fedcal.core.scores import MOST_CLASSES
+from fedcal.core.checks import InputError, located, number_in, one_of, same, whole
+from fedcal.core.imports import need
+from fedcal.core.scores import MOST_CLASSES, ids_of
 from fedcal.datasets._dataset import IDS, Given
 from fedcal.storage.npz import MAX_BYTES, check_room, intact, room
 

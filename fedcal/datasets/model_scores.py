@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import needed, one_of, same
-from fedcal.core.classes import class_names, first_names
-from fedcal.core.errors import InputError, blamed
-from fedcal.core.kinds import KINDS, Kind, logits_of
+from fedcal.core.checks import InputError, blamed, needed, one_of, same
+from fedcal.core.naming import class_names, first_names
+from fedcal.core.numerics import KINDS, Floats, Integers, Kind, logits_of
 from fedcal.core.scores import as_array, check_scores, without_gradient
-from fedcal.core.types import Floats, Integers
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._dataset import IDS, Dataset, by_name
 from fedcal.datasets._load import from_frame

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcal.core.classes import called
-from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, Integers
+from fedcal.core.checks import InputError
+from fedcal.core.naming import called
+from fedcal.core.numerics import Floats, Integers
 
 LEAST_ROWS = 10
 """Fewest rows to check: fewer rows have a single label too often by chance."""

@@ -18,11 +18,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import number_in, one_of
-from fedcal.core.classes import quoted
-from fedcal.core.errors import InputError
-from fedcal.core.labels import MISSING
-from fedcal.core.printable import listed, plain_name, value_of
+from fedcal.core.checks import InputError, number_in, one_of
+from fedcal.core.naming import listed, plain_name, quoted, value_of
+from fedcal.core.scores import MISSING
 from fedcal.datasets import _tables as tables
 from fedcal.datasets._arrays import from_columns
 from fedcal.datasets._dataset import Dataset

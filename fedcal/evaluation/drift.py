@@ -23,10 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcal.core.checks import whole
-from fedcal.core.errors import InputError
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats
+from fedcal.core.checks import InputError, whole
+from fedcal.core.numerics import Floats, Purpose, stream
 from fedcal.evaluation.estimators.calibration import FAR_TAIL
 from fedcal.evaluation.findings import FEWEST
 from fedcal.evaluation.histogram import Histogram

@@ -11,10 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedcal.core.checks import one_of
-from fedcal.core.registry import registry
-from fedcal.core.removed import check_kept
-from fedcal.core.types import Floats
+from fedcal.core.checks import check_kept, one_of
+from fedcal.core.imports import registry
+from fedcal.core.numerics import Floats
 from fedcal.evaluation import intervals
 from fedcal.evaluation.estimators import calibration, metrics
 from fedcal.evaluation.estimators.calibration import ECES, ClasswiseEce, Ece

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedcal.core.checks import unused, whole
-from fedcal.core.types import Floats
+from fedcal.core.numerics import Floats
 from fedcal.evaluation.estimates import METRICS, accuracies, compare, evaluate, evaluate_classes
 from fedcal.evaluation.estimators import calibration
 from fedcal.evaluation.estimators.calibration import CalibrationTest

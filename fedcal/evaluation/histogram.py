@@ -7,11 +7,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.core.fields import array, increasing
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers
 from fedcal.mechanisms import NoiseLaw
-from fedcal.metrics.buckets import has_nodes
+from fedcal.metrics.binning import has_nodes
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcal.core.checks import fraction, one_of
-from fedcal.core.types import Floats
+from fedcal.core.numerics import Floats
 from fedcal.evaluation.histogram import Histogram
 
 CLIPPED = "clipping may shift it far"

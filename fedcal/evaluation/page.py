@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.core.classes import called
+from fedcal.core.naming import called
 from fedcal.core.pages import Curve, Intervals, Part, Point, Table
 from fedcal.evaluation.estimators import curves
 from fedcal.evaluation.estimators.calibration import ECES, FAR_TAIL

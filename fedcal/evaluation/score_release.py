@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from fedcal.core.checks import interval, one_of
 from fedcal.core.fields import array
-from fedcal.core.kinds import KINDS, Kind
+from fedcal.core.naming import listed
+from fedcal.core.numerics import KINDS, Floats, Kind
 from fedcal.core.pages import Part
-from fedcal.core.printable import listed
-from fedcal.core.types import Floats
 from fedcal.evaluation import findings
 from fedcal.evaluation.by_group import group_parts
 from fedcal.evaluation.findings import Counted, Estimand, Findings, Key

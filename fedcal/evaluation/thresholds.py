@@ -17,10 +17,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import fraction, one_of
-from fedcal.core.errors import InputError
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats
+from fedcal.core.checks import InputError, fraction, one_of
+from fedcal.core.numerics import Floats, Purpose, stream
 from fedcal.evaluation.estimates import METRICS, evaluate
 from fedcal.evaluation.estimators.metrics import Predictions
 from fedcal.evaluation.histogram import Histogram, from_each_edge, monotone_counts

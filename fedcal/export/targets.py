@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Literal
 import fedcal
 from fedcal.calibrators import Calibrator
 from fedcal.conformal import PredictionSets
-from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError
-from fedcal.core.kinds import KINDS, Kind
-from fedcal.core.optional import need
+from fedcal.core.checks import InputError, one_of
+from fedcal.core.imports import need
+from fedcal.core.numerics import KINDS, Kind
 from fedcal.storage.atomic import path_of, write_whole
 
 if TYPE_CHECKING:

@@ -29,13 +29,11 @@ from fedcal.calibrators import Calibrator
 from fedcal.calibrators.histogram_binning import MARGIN, TINY, least_value
 from fedcal.calibrators.order_preserving import LOWEST, layers, moderate
 from fedcal.calibrators.scaling import MIDDLE
-from fedcal.calibrators.score_map import OfScore
 from fedcal.conformal import PredictionSets
 from fedcal.core.checks import same
-from fedcal.core.kinds import Kind
-from fedcal.core.numerics import FLOOR, LOG_A_LIMIT
-from fedcal.core.optional import need
-from fedcal.metrics.buckets import BELOW_HALF, DIGITS
+from fedcal.core.imports import need
+from fedcal.core.numerics import FLOOR, LOG_A_LIMIT, Kind
+from fedcal.metrics.binning import BELOW_HALF, DIGITS
 from fedcal.metrics.conformity import SPLIT
 
 if TYPE_CHECKING:
@@ -320,9 +318,10 @@ class _TopLabelBinning(_OfConfidence):
         return self._number("values")[_bin_index(s, self.bins)]
 
 
-class _OfScore(_OfConfidence):
-    def __init__(self, calibrator: OfScore, input: Kind, **numbers: ArrayLike) -> None:
-        super().__init__(calibrator, input, **numbers)
+class _ScoreLogistic(_OfConfidence):
+    def __init__(self, calibrator: calibrators.ScoreLogistic, input: Kind) -> None:
+        super().__init__(calibrator, input, w=calibrator.w)
+        self.low, self.high = calibrator.limits.tolist()
         self.positive = calibrator.score == "positive"
 
     def calibrated(self, z: Tensor) -> Tensor:
@@ -331,26 +330,6 @@ class _OfScore(_OfConfidence):
         s = self._probs(z)[..., 1:]
         v = self.value(torch.where(_rounded(s) <= 0.5, s.clamp_max(BELOW_HALF), s))
         return torch.cat([1.0 - v, v], dim=-1)
-
-
-class _ScoreMap(_OfScore):
-    def __init__(self, calibrator: calibrators.ScoreMap, input: Kind) -> None:
-        # no score is below the first edge; one on the last is in the bucket below
-        edges = np.append(calibrator.edges[1:-1], 2.0)
-        super().__init__(calibrator, input, edges=edges, values=calibrator.values)
-
-    def value(self, s: Tensor) -> Tensor:
-        edges = self._number("edges").float()
-        above = (_rounded(s).float() >= edges).float()
-        # not a sum: that of no rows has more columns in ONNX Runtime, as has amax
-        bucket = (above @ torch.ones_like(edges)[:, None]).long()
-        return self._number("values")[bucket]
-
-
-class _ScoreLogistic(_OfScore):
-    def __init__(self, calibrator: calibrators.ScoreLogistic, input: Kind) -> None:
-        super().__init__(calibrator, input, w=calibrator.w)
-        self.low, self.high = calibrator.limits.tolist()
 
     def value(self, s: Tensor) -> Tensor:
         w, s = self._number("w"), s.clamp(self.low, self.high)
@@ -369,7 +348,6 @@ MODULES: dict[type[Calibrator], Callable[[Any, Kind], CalibrationModule]] = {
     calibrators.BBQ: _Binning,
     calibrators.WeightedBinning: _WeightedBinning,
     calibrators.TopLabelBinning: _TopLabelBinning,
-    calibrators.ScoreMap: _ScoreMap,
     calibrators.ScoreLogistic: _ScoreLogistic,
 }
 """Class of calibrator -> its module."""

@@ -5,7 +5,7 @@ A new mechanism is a file here and a name below; see `docs/guide/extend.md`.
 
 from typing import TYPE_CHECKING
 
-from fedcal.core.registry import Lazy, lazily, registry
+from fedcal.core.imports import Lazy, lazily, registry
 from fedcal.mechanisms.additive import Gaussian as Gaussian
 from fedcal.mechanisms.additive import Laplace as Laplace
 from fedcal.mechanisms.base import Mechanism as Mechanism

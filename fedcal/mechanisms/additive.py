@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 
 import numpy as np
 
-from fedcal.core.types import Floats, Integers, Words, override
+from fedcal.core.numerics import Floats, Integers, Words, override
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, Target, words_of
 from fedcal.secure_aggregation import Ring

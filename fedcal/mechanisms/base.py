@@ -24,8 +24,8 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, Integers, Words, override
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats, Integers, Words, override
 from fedcal.mechanisms import samplers
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound, Per

@@ -12,8 +12,8 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedcal.core.errors import InputError
-from fedcal.core.types import Floats
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats
 from fedcal.mechanisms.samplers import UNITS, Words, exact
 
 _MOST = 65536

@@ -10,9 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedcal.core.checks import same
-from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, Words
+from fedcal.core.checks import InputError, same
+from fedcal.core.numerics import Floats, Words
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum
 from fedcal.mechanisms.categorical import categorical

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedcal.core.types import Integers
+from fedcal.core.numerics import Integers
 from fedcal.mechanisms.samplers import (
     Table,
     Words,

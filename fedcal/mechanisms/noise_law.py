@@ -13,8 +13,8 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import erf, gammaincinv
 
-from fedcal.core.errors import damaged
-from fedcal.core.types import Floats
+from fedcal.core.checks import damaged
+from fedcal.core.numerics import Floats
 
 _FINE = 1 / 64
 """Step, in stds, below which the law of a sum is taken for continuous."""

@@ -97,7 +97,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import fraction, interval
-from fedcal.core.types import Integers
+from fedcal.core.numerics import Integers
 
 Words = Callable[[int], NDArray[np.uint64]]
 """``words(n)`` returns n fresh, independent, uniformly random 64-bit words."""

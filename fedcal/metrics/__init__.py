@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from fedcal.core.registry import lazily
+from fedcal.core.imports import lazily
 
 if TYPE_CHECKING:
     from fedcal.metrics.binning import bin_index
     from fedcal.metrics.bootstrap import metric_intervals
-    from fedcal.metrics.reliability import Reliability
     from fedcal.metrics.standard import (
+        Reliability,
         accuracy,
         below_floor,
         brier,
@@ -32,4 +32,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazily(__name__, __all__, "binning", "standard", "reliability", "bootstrap")
+    __getattr__ = lazily(__name__, __all__, "binning", "standard", "bootstrap")

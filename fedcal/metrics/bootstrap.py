@@ -38,9 +38,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.core.checks import fraction, same, whole
-from fedcal.core.numerics import FLOOR
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import FLOOR, Floats, Integers, Purpose, stream
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.standard import BINS, Cells, check_scored, scan, summary
 

@@ -14,16 +14,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import interval, one_of, unused, whole
-from fedcal.core.kinds import Kind, probs_of
-from fedcal.core.numerics import label_entries
-from fedcal.core.parallel import by_rows
-from fedcal.core.registry import registry
-from fedcal.core.removed import check_kept
-from fedcal.core.row_order import in_unit_interval, mixed
-from fedcal.core.streams import check_seed
-from fedcal.core.types import Floats, Integers, override
-from fedcal.metrics.buckets import DIGITS, arcsine_edges
+from fedcal.core.checks import check_kept, interval, one_of, unused, whole
+from fedcal.core.imports import registry
+from fedcal.core.numerics import (
+    Floats,
+    Integers,
+    Kind,
+    by_rows,
+    check_seed,
+    label_entries,
+    override,
+    probs_of,
+)
+from fedcal.core.shards import in_unit_interval, mixed
+from fedcal.metrics.binning import DIGITS, arcsine_edges
 
 if TYPE_CHECKING:
     from fedcal.calibrators import Calibrator

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers
 
 Name = TypeVar("Name")
 
@@ -160,7 +160,7 @@ def changes_record(changes: Mapping[str, GapChange], score: str) -> dict[str, An
     changes
         change of each site
     score
-        score of the gap: "positive" or "confidence", see `fedcal.metrics.buckets`
+        score of the gap: "positive" or "confidence", see `fedcal.metrics.binning`
     """
     return {
         "score": score,

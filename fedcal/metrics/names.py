@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedcal.core.classes import called
+from fedcal.core.naming import called
 from fedcal.core.numerics import FLOOR
 
 DIGITS, PERCENT_DIGITS = 4, 2

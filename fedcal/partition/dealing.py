@@ -5,11 +5,10 @@ from typing import Self
 
 import numpy as np
 
-from fedcal.core.checks import number_in, one_of, positive, same, whole
-from fedcal.core.errors import InputError
-from fedcal.core.registry import registry
+from fedcal.core.checks import InputError, number_in, one_of, positive, same, whole
+from fedcal.core.imports import registry
+from fedcal.core.numerics import Integers, override
 from fedcal.core.shards import Shards, numbered
-from fedcal.core.types import Integers, override
 from fedcal.datasets import Dataset
 from fedcal.partition import owners
 from fedcal.partition.flower_partitioners import Options, owners_by, parse_partitioner

@@ -16,13 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import needed, one_of, same, whole
-from fedcal.core.errors import InputError, blamed
+from fedcal.core.checks import InputError, blamed, needed, one_of, same, whole
 from fedcal.core.fields import check_of
-from fedcal.core.optional import need
+from fedcal.core.imports import need
+from fedcal.core.numerics import Integers, Purpose, check_seed, stream
 from fedcal.core.scores import as_array
-from fedcal.core.streams import Purpose, check_seed, stream
-from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
 from fedcal.partition.owners import natural_clients
 from fedcal.storage.toml_files import toml_value

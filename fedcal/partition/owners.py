@@ -12,10 +12,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import fraction, needed, whole
-from fedcal.core.errors import InputError
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Integers
+from fedcal.core.checks import InputError, fraction, needed, whole
+from fedcal.core.numerics import Integers, Purpose, stream
 from fedcal.datasets import Dataset
 
 CLIENTS = 100

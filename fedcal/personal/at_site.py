@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 
 from fedcal.calibrators import Calibrator, Identity, TemperatureScaling, VectorScaling
 from fedcal.core import numerics
-from fedcal.core.kinds import Kind
+from fedcal.core.numerics import Floats, Integers, Kind, Purpose, stream
 from fedcal.core.shards import Shards
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers
 from fedcal.personal.posterior import HARM as HARM
 from fedcal.personal.posterior import STEPS, Rows, SitePrior, log_odds, posterior
 

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.special import logsumexp, ndtri
 
 from fedcal.core import numerics
+from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats
 
 HARM = 0.02
 """Log loss by which a calibrator must be worse than the model to be called harmful."""

@@ -14,9 +14,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from fedcal.core.checks import interval
-from fedcal.core.errors import InputError
-from fedcal.core.types import Floats
+from fedcal.core.checks import InputError, interval
+from fedcal.core.numerics import Floats
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import Effects, effects, inverse
 from fedcal.personal.posterior import SitePrior, common_spread, identity_prior

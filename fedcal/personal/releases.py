@@ -11,7 +11,7 @@ from fedcal.core.pages import Part, Table
 from fedcal.core.shards import Shards
 from fedcal.evaluation.histogram import divide
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.metrics.buckets import check_score
+from fedcal.metrics.binning import check_score
 from fedcal.metrics.gap_change import MOST_CLIENTS
 from fedcal.metrics.standard import summary
 from fedcal.personal.at_site import applied, cross_validated, recalibrated

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedcal.core.registry import lazily
+from fedcal.core.imports import lazily
 
 if TYPE_CHECKING:
     from fedcal.privacy.curator import Release

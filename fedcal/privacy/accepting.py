@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from fedcal.core.checks import one_of, same, whole
-from fedcal.core.errors import InputError, damaged
+from fedcal.core.checks import InputError, damaged, one_of, same, whole
 from fedcal.privacy.agreed_plan import AgreedPlan
 from fedcal.privacy.agreement import Terms, under_protocol
 from fedcal.privacy.declared import Question

@@ -15,11 +15,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import one_of, unused
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, one_of, unused
 from fedcal.core.fields import strict
-from fedcal.core.streams import key_of
-from fedcal.core.types import Floats
+from fedcal.core.numerics import Floats, key_of
 from fedcal.mechanisms import MECHANISMS, Mechanism, Noise
 from fedcal.privacy.federation import Federation
 from fedcal.secure_aggregation import Ring

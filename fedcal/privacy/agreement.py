@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from fedcal.core.checks import needed, read, same, whole
-from fedcal.core.errors import damaged
+from fedcal.core.checks import damaged, needed, read, same, whole
 from fedcal.core.fields import strict
 from fedcal.privacy.agreed_plan import AgreedPlan
 from fedcal.privacy.declared import Question, check_question

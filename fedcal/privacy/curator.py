@@ -38,10 +38,8 @@ from functools import partial
 
 import numpy as np
 
-from fedcal.core.checks import needed, same
-from fedcal.core.errors import InputError, PrivacyError, RoundFailed
-from fedcal.core.streams import Purpose, key_of, stream
-from fedcal.core.types import Floats, Integers, Words
+from fedcal.core.checks import InputError, PrivacyError, RoundFailed, needed, same
+from fedcal.core.numerics import Floats, Integers, Purpose, Words, key_of, stream
 from fedcal.mechanisms import Source
 from fedcal.privacy.agreement import request_under
 from fedcal.privacy.ledger import Entry, Ledger

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.core.fields import MOST_TEXT, strict
 from fedcal.privacy.query import Query
 

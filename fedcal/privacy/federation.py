@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self
 
-from fedcal.core.checks import unused, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, unused, whole
 from fedcal.core.fields import within
 from fedcal.core.options import flat_kinds, read_fields
 from fedcal.mechanisms import MECHANISMS

@@ -18,8 +18,18 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from fedcal.core.checks import different, fraction, interval, needed, positive, same, whole
-from fedcal.core.errors import BudgetExceeded, damaged, located
+from fedcal.core.checks import (
+    BudgetExceeded,
+    damaged,
+    different,
+    fraction,
+    interval,
+    located,
+    needed,
+    positive,
+    same,
+    whole,
+)
 from fedcal.core.fields import Positive, set_checked, within
 from fedcal.privacy.privacy import check_caps
 from fedcal.storage.atomic import must_exist, path_of

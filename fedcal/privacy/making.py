@@ -9,8 +9,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 
 from fedcal import accounting
-from fedcal.core.checks import same, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, same, whole
 from fedcal.mechanisms import MECHANISMS, PRIVATE, Gaussian, Mechanism, NoNoise, Target, samplers
 from fedcal.privacy.agreed_plan import AgreedPlan
 from fedcal.privacy.federation import Federation, amplifying_rate

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers, Purpose, stream
 from fedcal.mechanisms import Sum, samplers
 from fedcal.mechanisms.noise_law import NoiseLaw
 from fedcal.privacy.agreed_plan import AgreedPlan

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fedcal.core.checks import fraction, interval, one_of, unused
-from fedcal.core.errors import BudgetExceeded
+from fedcal.core.checks import BudgetExceeded, fraction, interval, one_of, unused
 from fedcal.core.fields import Seed, among, text, within
 from fedcal.core.options import DATA, PRIVACY, RUNNING, Options, option
 from fedcal.mechanisms import FORMER, PRIVATE

@@ -13,10 +13,9 @@ import numpy as np
 
 from fedcal.core.checks import one_of, same
 from fedcal.core.fields import CheckedFields
-from fedcal.core.registry import Lazy
+from fedcal.core.imports import Lazy
+from fedcal.core.numerics import Floats, Integers, Words, key_of
 from fedcal.core.shards import Shards
-from fedcal.core.streams import key_of
-from fedcal.core.types import Floats, Integers, Words
 from fedcal.secure_aggregation import Ring
 from fedcal.units import UNITS
 from fedcal.units.bounding import SLACK, Bound, Per, Rule
@@ -219,7 +218,7 @@ class OneHotQuery(Query):
 
     def one_of_each(self, shards: Shards, cells: Integers) -> Floats:
         """Return a 1 in the cell of one row of each client, drawn by `seed`."""
-        from fedcal.core.row_order import drawn
+        from fedcal.core.shards import drawn
 
         out, first = np.zeros((shards.clients, sum(self.lengths()))), drawn(shards, self.seed)
         out[shards.owner[first], cells[first]] = 1.0

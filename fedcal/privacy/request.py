@@ -15,10 +15,9 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import fraction, interval, one_of, same, whole
-from fedcal.core.errors import InputError, damaged, located
+from fedcal.core.checks import InputError, damaged, fraction, interval, located, one_of, same, whole
 from fedcal.core.fields import Count, Param, Scalar, set_checked, shaped
-from fedcal.core.streams import check_seed, key_of
+from fedcal.core.numerics import check_seed, key_of
 from fedcal.mechanisms import FORMER, Noise
 from fedcal.privacy.query import QUERIES, Query
 from fedcal.secure_aggregation import Ring

@@ -6,8 +6,7 @@ A real site takes all but the question from its own terms (`fedcal.privacy.reque
 from collections.abc import Mapping
 from typing import Any
 
-from fedcal.core.checks import one_of
-from fedcal.core.errors import damaged
+from fedcal.core.checks import damaged, one_of
 from fedcal.mechanisms import FORMER, MECHANISMS, Noise
 from fedcal.privacy.request import Context, Field, Request, facts_of, params_of, query_in
 from fedcal.secure_aggregation import Ring

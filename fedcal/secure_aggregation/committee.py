@@ -20,9 +20,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 
-from fedcal.core.checks import different, like, same, whole
-from fedcal.core.errors import RoundFailed
-from fedcal.core.types import Words
+from fedcal.core.checks import RoundFailed, different, like, same, whole
+from fedcal.core.numerics import Words
 
 EVERYBODY_UP_TO = 7
 """So many sites are all members, where nobody says who is."""

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import same, whole
-from fedcal.core.errors import ContributionRefused, InputError
-from fedcal.core.types import Integers, Words
+from fedcal.core.checks import ContributionRefused, InputError, same, whole
+from fedcal.core.numerics import Integers, Words
 
 _HALF = 2**63 - 1  # the largest signed integer of the ring
 # Between these, grid, 1 / grid and 2**63 * grid are all finite normal floats.

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from fedcal.core.errors import InputError, damaged, located, system_errors
+from fedcal.core.checks import InputError, damaged, located, system_errors
 
 KEY_BYTES, SIGNATURE_BYTES, DIGEST_BYTES = 32, 64, 32
 

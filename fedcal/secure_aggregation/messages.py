@@ -11,8 +11,8 @@ from typing import Self
 
 import numpy as np
 
-from fedcal.core.errors import InputError
-from fedcal.core.types import Words
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Words
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import SEED_BYTES, Committee
 from fedcal.secure_aggregation.roster import Roster

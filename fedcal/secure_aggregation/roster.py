@@ -18,9 +18,8 @@ from typing import Any
 
 import tomli_w
 
-from fedcal.core.checks import different, like, one_of, same, whole
-from fedcal.core.errors import InputError, damaged
-from fedcal.core.printable import look_of
+from fedcal.core.checks import InputError, damaged, different, like, one_of, same, whole
+from fedcal.core.naming import look_of
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.storage.toml_files import read_as, record_of
@@ -69,7 +68,7 @@ class Roster:
     committee
         of numbers of sites
     class_digest
-        `fedcal.core.classes.digest_of` of the names of the classes; "" = not said
+        `fedcal.core.naming.digest_of` of the names of the classes; "" = not said
 
     Raises
     ------

@@ -16,13 +16,11 @@ from typing import IO, Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import listed, same
-from fedcal.core.classes import class_names
-from fedcal.core.errors import InputError, located
-from fedcal.core.kinds import Kind
+from fedcal.core.checks import InputError, listed, located, same
+from fedcal.core.naming import class_names
+from fedcal.core.numerics import Floats, Integers, Kind
 from fedcal.core.pages import Part, Table
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
 from fedcal.storage.atomic import whole_file
 from fedcal.storage.npz import read_npz
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO
 
-from fedcal.core.errors import FedcalError, InputError, reason, system_errors
+from fedcal.core.checks import FedcalError, InputError, reason, system_errors
 
 
 def path_of(path: str | Path) -> Path:

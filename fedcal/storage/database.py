@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 
 _BUSY_SECONDS = 60.0  # wait for another process's transaction; each is a few milliseconds
 

@@ -15,8 +15,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, whole
 
 MAX_BYTES = 2**32
 """All arrays of a file together, as float64: 4 GiB, or 500 million scores."""

@@ -11,8 +11,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from fedcal.core.checks import number_in, one_of, whole
-from fedcal.core.errors import InputError, located, system_errors
+from fedcal.core.checks import InputError, located, number_in, one_of, system_errors, whole
 
 T = TypeVar("T")
 

@@ -23,12 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core import numerics, pages
-from fedcal.core.checks import number_in, one_of, same, whole
-from fedcal.core.errors import InputError, blamed
-from fedcal.core.optional import absent, named
-from fedcal.core.removed import check_kept
+from fedcal.core.checks import InputError, blamed, check_kept, number_in, one_of, same, whole
+from fedcal.core.imports import absent, named
+from fedcal.core.numerics import Floats, Integers, override
 from fedcal.core.shards import text_of as text_of
-from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics import summary
 from fedcal.storage import artifact, atomic
 

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from fedcal.core.checks import fraction
-from fedcal.core.registry import registry
-from fedcal.core.types import Floats, override
+from fedcal.core.imports import registry
+from fedcal.core.numerics import Floats, override
 
 Schedule = Literal["constant", "linear"]
 

@@ -34,10 +34,8 @@ from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from fedcal.core.checks import interval
-from fedcal.core.errors import ContributionRefused, InputError, blamed
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers
+from fedcal.core.checks import ContributionRefused, InputError, blamed, interval
+from fedcal.core.numerics import Floats, Integers, Purpose, stream
 from fedcal.training.networks import Clipping, LocalSGD, Network, text_of
 
 CHUNK = 64

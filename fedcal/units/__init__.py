@@ -1,6 +1,6 @@
 """Units of privacy, and their registry."""
 
-from fedcal.core.registry import registry
+from fedcal.core.imports import registry
 from fedcal.units.base import Example, Subject, Unit, User
 
 __all__ = ["UNITS", "Example", "Subject", "Unit", "User"]

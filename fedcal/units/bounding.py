@@ -43,10 +43,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from fedcal.core.checks import one_of, whole
-from fedcal.core.errors import ContributionRefused, InputError
+from fedcal.core.checks import ContributionRefused, InputError, one_of, whole
 from fedcal.core.fields import MOST_NUMBERS
-from fedcal.core.types import Floats, Integers, Words
+from fedcal.core.numerics import Floats, Integers, Words
 from fedcal.secure_aggregation import Ring
 
 Rule = Literal["joint", "per_block", "per_value"]

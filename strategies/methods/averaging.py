@@ -11,7 +11,7 @@ from fedcal.calibrators import TemperatureScaling, order_preserving
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.clients.questions import scaling, temperature
 from fedcal.core.checks import interval
-from fedcal.core.types import Floats, override
+from fedcal.core.numerics import Floats, override
 from fedcal.privacy import SEED, Plan, Query, Range, Release, agreed_plan
 from fedcal.storage.artifact import at_end
 from fedcal.strategies import base

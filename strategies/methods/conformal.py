@@ -11,10 +11,9 @@ from fedcal.clients.questions.conformal import SetCounts, SetGaps, SetQuery
 from fedcal.conformal import PredictionSets, page
 from fedcal.conformal.levels import Noise, after_last, centred_level, client_clip
 from fedcal.conformal.set_release import FAILS, SetRelease
-from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError
-from fedcal.core.registry import registry
-from fedcal.core.types import Floats, override
+from fedcal.core.checks import InputError, one_of
+from fedcal.core.imports import registry
+from fedcal.core.numerics import Floats, override
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
 from fedcal.privacy import AUTO, Federation, Plan, Question, Release
 from fedcal.strategies.base import FederatedStrategy

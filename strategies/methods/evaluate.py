@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from fedcal.calibrators.base import text_of
 from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.clients.questions.search import MeanGaps
-from fedcal.core import checks, fields, pages, removed
-from fedcal.core.errors import InputError
-from fedcal.core.types import override
+from fedcal.core import checks, fields, pages
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import override
 from fedcal.evaluation import findings, histogram, intervals, score_release
 from fedcal.evaluation.estimators.metrics import Accuracy, edge_index
 from fedcal.evaluation.intervals import Estimate
 from fedcal.evaluation.page import texts
 from fedcal.mechanisms import Exponential, Laplace, Mechanism
-from fedcal.metrics import buckets, encodings, names, score_table
+from fedcal.metrics import binning, names, score_table
 from fedcal.privacy import AUTO, Federation, Plan, Query, Question, Range, Release
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies import base
@@ -47,7 +47,7 @@ class EvaluationSettings(Settings):
     score: str = ""
     bins: Annotated[int, base.integer(2)] = BUCKETS
     edges: Edges = "fine-tails"
-    encoding: Annotated[str, base.among((AUTO, *encodings.ENCODINGS))] = AUTO
+    encoding: Annotated[str, base.among((AUTO, *score_table.ENCODINGS))] = AUTO
     height: Annotated[int, base.integer(0)] = 0
     other: bool = False
     calibrator: str = ""
@@ -74,7 +74,7 @@ class EvaluationSettings(Settings):
             cuts = (checks.fraction("each number of cuts", at) for at in self.cuts)
             edges = np.array([0.0, *cuts, 1.0])
         elif self.edges == "fine-tails":
-            edges = buckets.fine_tails(self.bins, nodes=self.score != "classes" and not encodes(f))
+            edges = binning.fine_tails(self.bins, nodes=self.score != "classes" and not encodes(f))
         return ScoreCounts(
             classes=f.classes,
             edges=edges,
@@ -142,7 +142,7 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
     only
         "accuracy": this metric for the whole budget (`FedAccuracy`); "" = all
     score
-        see `fedcal.metrics.buckets`; "" = positive for two classes, else confidence
+        see `fedcal.metrics.binning`; "" = positive for two classes, else confidence
     bins
         buckets of the score
     edges
@@ -150,7 +150,7 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
         its end, where the scores of good models crowd; "equal-width"; or "equi-depth": a first
         round finds edges with about as many rows between each two; half of the budget is for it
     encoding, height
-        see `fedcal.metrics.encodings`; "auto" and 0 = as said above
+        see `fedcal.metrics.score_table`; "auto" and 0 = as said above
     other
         count a second model's scores beside the model's, too
     calibrator
@@ -203,7 +203,7 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
     def of(cls, settings: Mapping[str, Any]) -> Callable[..., Any]:
         if not (only := settings.get("only")):
             return cls
-        removed.check_kept(str(only))
+        checks.check_kept(str(only))
         checks.one_of("only", only, (Accuracy.name,))
         return FedAccuracy
 

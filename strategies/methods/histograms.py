@@ -11,7 +11,7 @@ from fedcal.calibrators import Calibrator, HistogramBinning, histogram_binning
 from fedcal.calibrators.histogram_binning import Estimate, norm_sub
 from fedcal.clients.questions import histograms
 from fedcal.core.checks import same
-from fedcal.core.types import Floats, override
+from fedcal.core.numerics import Floats, override
 from fedcal.mechanisms import MECHANISMS, Laplace, Unary
 from fedcal.metrics.binning import Counts
 from fedcal.privacy import AUTO, SEED, Federation, Plan, Query, Question, Range, Release

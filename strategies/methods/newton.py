@@ -8,8 +8,7 @@ import numpy as np
 from fedcal.calibrators import Calibrator, TemperatureScaling, parametric, scaling
 from fedcal.clients.questions.scaling import ScalingNewton
 from fedcal.clients.questions.temperature import TemperatureNewton
-from fedcal.core.numerics import LOG_A_LIMIT
-from fedcal.core.types import Floats
+from fedcal.core.numerics import LOG_A_LIMIT, Floats
 from fedcal.privacy import Plan, Range, Release
 from fedcal.strategies.base import FederatedStrategy, Positive, near_identity
 from fedcal.units.bounding import Bound

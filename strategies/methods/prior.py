@@ -7,14 +7,13 @@ import numpy as np
 
 from fedcal.clients.questions import scores
 from fedcal.core import shards
-from fedcal.core.errors import InputError
-from fedcal.core.types import override
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import override
 from fedcal.evaluation.findings import counted_of, subject_rows
 from fedcal.evaluation.sites.effects import edges_of
 from fedcal.mechanisms import MECHANISMS, Laplace
-from fedcal.metrics.buckets import check_score
-from fedcal.metrics.encodings import FLAT, TREE
-from fedcal.metrics.score_table import names_text
+from fedcal.metrics.binning import check_score
+from fedcal.metrics.score_table import FLAT, TREE, names_text
 from fedcal.personal.releases import SitesRelease
 from fedcal.privacy import AUTO, Plan, Query, Release, federation
 from fedcal.strategies.base import Count, FederatedStrategy, Names

@@ -12,10 +12,10 @@ from fedcal.calibrators.base import text_of
 from fedcal.clients.questions.conformal import SetGaps, SetQuery, SetRanks
 from fedcal.conformal import angelopoulos, coverage, page, set_release, sets
 from fedcal.conformal.levels import OF_CLIENTS, OF_ROWS, Draw, client_clip, sure_coverage
-from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, override
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats, override
 from fedcal.mechanisms import Exponential, Gaussian, Mechanism
-from fedcal.metrics import encodings, score_table
+from fedcal.metrics import score_table
 from fedcal.metrics.conformity import BY, Conformity
 from fedcal.privacy import AUTO, Plan, Question, Range, Release
 from fedcal.strategies.base import Names, Number, Positive, Settings, Share, among, integer
@@ -434,7 +434,7 @@ class ExponentialQuantile(Drawn):
         f, whole = wanted.federation, wanted.whole_client
         self._n = max(round(f.clients if whole else wanted.expected), 1)
         bins = wanted.bins or angelopoulos.best_bins(self._n, f.epsilon, self.alpha)
-        at = angelopoulos.thresholds(min(bins, encodings.MOST_BUCKETS))
+        at = angelopoulos.thresholds(min(bins, score_table.MOST_BUCKETS))
         self.opening = self.ask(SetRanks, at, once=whole)
         self.bound = self.bound_by(1.0)
 

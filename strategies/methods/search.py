@@ -33,7 +33,7 @@ from fedcal.clients.questions.search import (
 from fedcal.clients.questions.temperature import MOST_POINTS, TemperatureScores
 from fedcal.core import checks, numerics
 from fedcal.core.checks import positive
-from fedcal.core.types import Floats, override
+from fedcal.core.numerics import Floats, override
 from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from fedcal.metrics.binning import MOST_BINS
 from fedcal.privacy import Federation, Plan, Question, Range, Release, privacy

@@ -11,10 +11,8 @@ import numpy as np
 from fedcal.calibrators import TemperatureScaling, order_preserving, parametric
 from fedcal.calibrators.scaling import VectorScaling
 from fedcal.clients.questions import scaling, training
-from fedcal.core.checks import unused, whole
-from fedcal.core.errors import InputError, RoundFailed
-from fedcal.core.numerics import LOG_A_LIMIT, softplus
-from fedcal.core.types import Floats, override
+from fedcal.core.checks import InputError, RoundFailed, unused, whole
+from fedcal.core.numerics import LOG_A_LIMIT, Floats, override, softplus
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy import SEED, Federation, Plan, Query, Range, Release, privacy
 from fedcal.strategies import base, method

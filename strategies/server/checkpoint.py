@@ -20,9 +20,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import same
-from fedcal.core.errors import damaged, system_errors
-from fedcal.core.types import Floats
+from fedcal.core.checks import damaged, same, system_errors
+from fedcal.core.numerics import Floats
 from fedcal.privacy.curator import Release
 from fedcal.storage.atomic import write_whole
 from fedcal.strategies.base import FederatedStrategy

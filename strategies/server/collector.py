@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedcal.core.errors import InputError, RoundFailed
-from fedcal.core.types import Words
+from fedcal.core.checks import InputError, RoundFailed
+from fedcal.core.numerics import Words
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import keys, messages
 from fedcal.secure_aggregation.committee import opened

@@ -13,13 +13,10 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import interval, one_of, read
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, interval, one_of, read
 from fedcal.core.fields import Positive, among
-from fedcal.core.kinds import Kind
+from fedcal.core.numerics import Integers, Kind, Purpose, stream
 from fedcal.core.options import DATA, PRIVACY, SITES, Options, like, option, read_fields
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Integers
 from fedcal.privacy import Federation, Ledger, Plan, agreement
 from fedcal.privacy.ledger import CAP_DELTA
 from fedcal.privacy.privacy import check_caps
@@ -102,7 +99,7 @@ class Job(Running):
         real sites: one that fails, or does not answer in time, is a dropout. In a simulation it
         stops the run, for nobody goes missing unasked
     class_digest
-        of the names of the classes (`fedcal.core.classes.digest_of`); "" = what the sites agree on
+        of the names of the classes (`fedcal.core.naming.digest_of`); "" = what the sites agree on
     roster
         under the protocol of secure aggregation: who the sites are (`Roster.to_text`)
     """

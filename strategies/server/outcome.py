@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from fedcal.calibrators import Calibrator, calibrator_of
-from fedcal.core.errors import damaged
+from fedcal.core.checks import damaged
 from fedcal.privacy.curator import Release
 from fedcal.storage.artifact import ARTIFACTS, Artifact
 from fedcal.storage.atomic import write_whole

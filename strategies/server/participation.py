@@ -15,8 +15,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from fedcal.core import fields, flower_internals
-from fedcal.core.errors import InputError, RoundFailed
-from fedcal.core.printable import listed, printable
+from fedcal.core.checks import InputError, RoundFailed
+from fedcal.core.naming import listed, printable
 from fedcal.secure_aggregation.roster import Roster
 
 WHO = "query.who"

@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedcal.core import errors
-from fedcal.core.errors import FedcalError, InputError, system_errors
+from fedcal.core import checks
+from fedcal.core.checks import FedcalError, InputError, system_errors
 from fedcal.storage.atomic import locked, must_not_exist, write_whole
 from fedcal.strategies.server.checkpoint import CHECKPOINT
 from fedcal.strategies.server.outcome import OUTCOME
@@ -132,5 +132,5 @@ def read_error(out: Path) -> FedcalError | None:
         record = json.loads((out / _ERROR).read_text("utf-8"))
     except OSError:
         return None
-    error: FedcalError = getattr(errors, record["kind"])(record["message"])
+    error: FedcalError = getattr(checks, record["kind"])(record["message"])
     return error

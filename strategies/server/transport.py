@@ -10,10 +10,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fedcal.core import flower_internals, printable
-from fedcal.core.checks import same
-from fedcal.core.errors import FedcalError, InputError, RoundFailed
-from fedcal.core.types import Words
+from fedcal.core import flower_internals, naming
+from fedcal.core.checks import FedcalError, InputError, RoundFailed, same
+from fedcal.core.numerics import Words
 from fedcal.privacy import Plan, wire
 from fedcal.privacy.curator import OpenRound
 from fedcal.privacy.request import Asked
@@ -260,7 +259,7 @@ class FlowerTransport(Method, Strategy):
             log.warning(
                 "fedcal: round %d: %d of %d clients answered%s",
                 *(asked.round, len(answered), len(asked.clients)),
-                f", not {printable.listed([*map(self._called, missing)])}" if self.tolerant else "",
+                f", not {naming.listed([*map(self._called, missing)])}" if self.tolerant else "",
             )
 
     def configure_evaluate(self, *args: Any, **options: Any) -> Iterable[Message]:

@@ -11,7 +11,7 @@ from laws import ADDITIVE
 from fedcal.clients import answers
 from fedcal.clients.answers import answer, contribute
 from fedcal.clients.questions.search import AccuracyGap, ClippedNLL
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation, Plan, make_plan, wire
 from fedcal.privacy.curator import Curator

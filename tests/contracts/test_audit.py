@@ -15,8 +15,8 @@ import pytest
 from laws import prefer
 
 from fedcal.clients.answers import contribute
+from fedcal.core.numerics import Purpose, stream
 from fedcal.core.shards import Shards
-from fedcal.core.streams import Purpose, stream
 from fedcal.experiments.research import audit as attacks
 from fedcal.experiments.research.audit import Finding, audit, epsilon_lower_bound
 from fedcal.experiments.research.benchmarks import audit as benchmark

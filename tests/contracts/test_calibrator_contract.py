@@ -19,7 +19,7 @@ from fedcal import calibrators
 from fedcal.calibrators.base import kinds
 from fedcal.calibrators.order_preserving import OrderPreserving
 from fedcal.calibrators.parametric import ParametricScaling
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.core.numerics import softmax
 
 Make = Callable[[], calibrators.Calibrator]
@@ -218,12 +218,6 @@ MISFITS: dict[str, dict[str, list[Any]]] = {
     },
     "top-label-binning": {
         "values": [np.full(15, np.nan), np.full(15, 1.5), np.ones((3, 15)), np.full(15, "a")]
-    },
-    "score-map": {
-        "values": [np.full(240, 0.5)],
-        "edges": [np.linspace(0, 0.9, 20), np.full(1, np.nan)],
-        "score": ["positive"],
-        "how": ["platt"],
     },
     "score-logistic": {
         "w": [np.array([1.0, -1.0, 0.0]), np.full(3, np.nan), np.full(3, "a")],

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.core.streams import Purpose, stream
+from fedcal.core.numerics import Purpose, stream
 from fedcal.experiments.research.audit import audit
 from fedcal.mechanisms import PRIVATE, Mechanism, Target
 from fedcal.privacy import Federation, Plan, make_plan

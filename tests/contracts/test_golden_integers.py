@@ -10,8 +10,8 @@ import pytest
 
 from fedcal.clients.answers import contribute
 from fedcal.clients.questions.search import AccuracyGap
+from fedcal.core.numerics import Purpose, stream
 from fedcal.core.shards import Shards
-from fedcal.core.streams import Purpose, stream
 from fedcal.privacy import Federation, make_plan
 from fedcal.privacy.curator import Curator
 from fedcal.secure_aggregation.masking import mask

@@ -17,7 +17,7 @@ import pytest
 from fedcal.calibrators import Calibrator, Identity
 from fedcal.clients.answers import answer
 from fedcal.clients.questions.temperature import TemperatureScores
-from fedcal.core.errors import RoundFailed
+from fedcal.core.checks import RoundFailed
 from fedcal.core.shards import Shards
 from fedcal.experiments.research.benchmarks.in_process import run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline

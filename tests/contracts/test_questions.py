@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards, numbered
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.declared import Question, cells_of, check_question

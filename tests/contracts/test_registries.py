@@ -12,7 +12,7 @@ import pytest
 
 import fedcal
 from fedcal import trust
-from fedcal.core.registry import registry
+from fedcal.core.imports import registry
 from fedcal.mechanisms import MECHANISMS, PRIVATE
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.core.errors import InputError, NoEffect
+from fedcal.core.checks import InputError, NoEffect
 from fedcal.core.shards import Shards, numbered
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation

@@ -12,8 +12,8 @@ import pytest
 
 from fedcal.clients.answers import answer
 from fedcal.clients.questions.scores import ScoreCounts
+from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats
 from fedcal.evaluation import evaluate
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.mechanisms import NoiseLaw

@@ -16,9 +16,9 @@ from protocol_sums import SecureSums
 
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Integers
 from fedcal.core.shards import Shards, numbered
-from fedcal.core.types import Integers
 from fedcal.experiments.research.benchmarks.in_process import run_in_process
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import Unavailable, run_inline

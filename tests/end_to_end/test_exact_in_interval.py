@@ -22,14 +22,14 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from fedcal import datasets, evaluate, evaluation
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.rereading import comparable, read_release
 from fedcal.metrics import bin_index
-from fedcal.metrics.buckets import fine_tails
+from fedcal.metrics.binning import fine_tails
 from fedcal.metrics.names import heading
 from fedcal.privacy import Federation
 from fedcal.strategies.methods.evaluate import FedEvaluate

@@ -19,7 +19,7 @@ import pytest
 from extending import ROOT, copied, follow, git, keep, recipes
 
 from fedcal import simulate
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.experiments.cli.main import _run
 from fedcal.privacy import Federation
 from fedcal.privacy.query import QUERIES

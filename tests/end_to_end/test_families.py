@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_up import scored
 
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.checks import FedcalError, InputError
 from fedcal.experiments import compare, simulate
 from fedcal.experiments.cli.main import _run
 

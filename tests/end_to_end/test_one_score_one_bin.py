@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import accuracy_score
 
 from fedcal import evaluate, simulate
-from fedcal.calibrators import BBQ, HistogramBinning, ScoreMap, TopLabelBinning, load
+from fedcal.calibrators import BBQ, HistogramBinning, TopLabelBinning, load
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.datasets import from_arrays
 from fedcal.experiments.cli import main as cli
@@ -85,11 +85,7 @@ def test_rows_of_one_confidence_have_one_calibrated_confidence(step, form):
     rate = {k: hit[k == top].mean() for k in np.unique(top)}
     federated = learnt("dp-histogram", probs, labels).calibrator
     pooled = TopLabelBinning().fit(probs, labels, input="probs")
-    for calibrator in (
-        federated,
-        pooled,
-        ScoreMap().fit(probs, labels, input="probs"),
-    ):
+    for calibrator in (federated, pooled):
         after = calibrator.predict_proba(probs).max(axis=1)
         for k in rate:
             assert np.ptp(after[top == k]) < 1e-12, (calibrator, k)

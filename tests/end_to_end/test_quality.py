@@ -11,7 +11,7 @@ import pytest
 
 from fedcal import datasets, partition
 from fedcal.calibrators import TemperatureScaling
-from fedcal.core.errors import TooLittle
+from fedcal.core.checks import TooLittle
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset, catalogue
 from fedcal.experiments import simulate

@@ -15,7 +15,7 @@ from published import CLASS_ROWS, numbers_in, strict
 from strategy_checks import BUDGETED
 
 from fedcal import calibrators, datasets
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards, numbered
 from fedcal.experiments import simulate
 from fedcal.experiments.cli.main import _run

@@ -22,7 +22,7 @@ from known_sums import learnable
 from fedcal.clients.site import party
 from fedcal.clients.site.party import Party
 from fedcal.clients.site.store import SiteRecords
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.secure_aggregation.committee import SEED_BYTES
 from fedcal.secure_aggregation.messages import Confirmation, Enrolment, Header, Opening
 

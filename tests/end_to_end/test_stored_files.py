@@ -11,7 +11,7 @@ from fedcal.calibrators import load
 from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.store import records_in
 from fedcal.conformal.sets import load as load_sets
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.cli.main import _run

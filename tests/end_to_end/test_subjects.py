@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedcal import datasets, simulate
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.experiments import compare
 from fedcal.experiments.runs.sweep import digest_of
 

@@ -9,7 +9,7 @@ import pytest
 from strategy_checks import BUDGETED
 
 from fedcal import datasets
-from fedcal.core.errors import RoundFailed
+from fedcal.core.checks import RoundFailed
 from fedcal.core.shards import Shards
 from fedcal.experiments import simulate
 from fedcal.experiments.cli.main import _run

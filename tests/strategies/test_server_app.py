@@ -13,7 +13,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 import fedcal.strategies.server_app as server
 from fedcal.clients.client_app import app as site_app
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.core.errors import BudgetExceeded, FedcalError, InputError, RoundFailed
+from fedcal.core.checks import BudgetExceeded, FedcalError, InputError, RoundFailed
 from fedcal.core.shards import Shards
 from fedcal.experiments import simulate
 from fedcal.experiments.runs.engines.flower import InProcessGrid

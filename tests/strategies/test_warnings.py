@@ -9,7 +9,7 @@ import pytest
 from strategy_checks import BUDGETED, nobody
 
 from fedcal import simulate
-from fedcal.core.errors import TooLittle
+from fedcal.core.checks import TooLittle
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.config import merge
 from fedcal.experiments.runs.jobs import job_of
@@ -18,7 +18,7 @@ from fedcal.strategies.methods.conformal import QUANTILES, FedConformal
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.warnings import LIMITS, Limits, noise_ratio, underpowered
 
-pytestmark = pytest.mark.filterwarnings("error::fedcal.core.errors.TooLittle")
+pytestmark = pytest.mark.filterwarnings("error::fedcal.core.checks.TooLittle")
 
 
 def rows(n: int, classes: int = 3, **more: Any) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import pytest
 
 from fedcal.calibrators import TemperatureScaling
 from fedcal.clients.questions.scaling import form_of
-from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, Words
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats, Words
 from fedcal.privacy.query import QUERIES, Query
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring

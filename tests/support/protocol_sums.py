@@ -15,9 +15,9 @@ from fedcal.clients.answers import contribute
 from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.party import Party
 from fedcal.clients.site.store import SiteRecords
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Integers, Words
 from fedcal.core.shards import Shards
-from fedcal.core.types import Integers, Words
 from fedcal.experiments.runs.engines.grpc import simulated_roster
 from fedcal.privacy.curator import OpenRound
 from fedcal.secure_aggregation.keys import SigningKey, digest

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 
 
 def each_is_refused(

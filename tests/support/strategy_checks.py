@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from refusals import each_is_refused
 
+from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import exact_only
 

@@ -12,7 +12,7 @@ import numpy as np
 from sum_world import MOST_ROUNDS, Given, World, signed_part
 
 from fedcal.clients.site import party
-from fedcal.core.errors import RoundFailed
+from fedcal.core.checks import RoundFailed
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import stream_sum
 from fedcal.secure_aggregation.messages import Confirmation, Contribution, Opening, sum_digest

@@ -22,7 +22,7 @@ from fedcal.clients.site import party
 from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.party import Party
 from fedcal.clients.site.store import SiteRecords
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.secure_aggregation import keys, messages
 from fedcal.secure_aggregation.committee import SEED_BYTES, Committee, hidden, stream_sum
 from fedcal.secure_aggregation.keys import SigningKey, new_exchange_key, seal, shared_key, unseal

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.checks import FedcalError, InputError
 
 MESSAGE_BYTES = 1 << 26
 """Limit of a message that carries a question, contributions' headers or a result: a question

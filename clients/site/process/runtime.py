@@ -29,7 +29,7 @@ from fedcal.clients.site import policy, prepared
 from fedcal.clients.site.process import handover, site_app
 from fedcal.clients.site.process.limits import MEMORY_MIB, limit_cpu, limit_memory
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
-from fedcal.core import checks, errors, printable
+from fedcal.core import checks, naming
 from fedcal.core.flower_internals_site import REPLACED, check_flower, replaced, reply_to_bundle
 from fedcal.core.flower_internals_site import run_clientapp as flower
 
@@ -81,7 +81,7 @@ def _limits(folder: Path) -> tuple[int, int]:
     try:
         site = prepared.prepared(folder)
         return site.cpu_seconds, site.memory_bytes
-    except errors.FedcalError:
+    except checks.FedcalError:
         return policy.CPU_SECONDS, MEMORY_MIB << 20  # the message is answered with what is wrong
 
 
@@ -127,9 +127,9 @@ def main(arguments: Sequence[str]) -> int:
         self_test()
     except KeyError:
         print(f"fedcal: error: {SITE} is not set: fedcal site sets it", file=sys.stderr)
-        return errors.InputError.exit_code
-    except errors.FedcalError as e:
-        print(f"fedcal: error: {printable.printable(str(e))}", file=sys.stderr)
+        return checks.InputError.exit_code
+    except checks.FedcalError as e:
+        print(f"fedcal: error: {naming.printable(str(e))}", file=sys.stderr)
         return e.exit_code
     log_to(folder / LOG)
     if list(arguments) == ["--worker"]:
@@ -160,7 +160,7 @@ def check_bundle(content: bytes) -> None:
     names = sorted(info.orig_filename for info in check_size(content))
     if names != sorted(MEMBERS):
         others = [name for name in names if name not in MEMBERS] or names
-        raise errors.InputError(
+        raise checks.InputError(
             f"the server's bundle contains {len(names)} files where {' and '.join(MEMBERS)} are "
             f"allowed: {', '.join(map(ascii, others[:3]))[:100]}"
         )
@@ -176,7 +176,7 @@ def check_size(content: bytes) -> list[zipfile.ZipInfo]:
         with zipfile.ZipFile(BytesIO(content)) as bundle:
             members = bundle.infolist()
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
-        raise errors.InputError("the server's bundle is not a zip file") from None
+        raise checks.InputError("the server's bundle is not a zip file") from None
     for info in members:
         checks.whole("the size of a file in the server's bundle", info.file_size, 0, MOST_BYTES)
     return members
@@ -200,7 +200,7 @@ def own_app(app: ClientApp) -> Iterator[None]:
         """In place of unpacking it."""
         try:
             check_bundle(content)
-        except errors.InputError as e:
+        except checks.InputError as e:
             log.warning("refused to answer: %s", e)
             raise site_app.Refused(f"{type(e).__name__}; see the site's own log") from None
 
@@ -249,7 +249,7 @@ def self_test() -> None:
         holds = not mark.exists() and os.listdir(folder) == []
     holds = holds and refused is not None and refused.has_error()
     if not (holds and answered is not None and not answered.has_error()):
-        raise errors.FedcalError(
+        raise checks.FedcalError(
             f"flwr {flwr.__version__} would run code that a server sends: no request is answered"
         )
 

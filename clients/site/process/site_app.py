@@ -20,8 +20,8 @@ from fedcal.clients.site.prepared import WITH_POLICY, Prepared, prepared
 from fedcal.clients.site.process.limits import OverLimit, lacks_memory
 from fedcal.clients.site.site_log import LOGGER
 from fedcal.clients.site.store import answer_once, finish, records_of
-from fedcal.core import checks, types
-from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
+from fedcal.core import checks, numerics
+from fedcal.core.checks import BudgetExceeded, ContributionRefused, FedcalError, InputError
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.request import Asked
 from fedcal.secure_aggregation.keys import SigningKey
@@ -86,7 +86,7 @@ def site_app(folder: Path) -> ClientApp:
             if "masking" in records:
                 checks.needed("a number of this site", site.number, MASKED)
 
-            def draw() -> types.Words:
+            def draw() -> numerics.Words:
                 with _hide_private_errors():
                     words, failed = drawn(
                         site.shards,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedcal.core import classes, types
+from fedcal.core import naming, numerics
 from fedcal.experiments.report.figures.drawing import Panel, Sheet, bars, curve, plotter, whiskers
 from fedcal.experiments.report.figures.style import look
 from fedcal.metrics import Reliability
@@ -32,7 +32,9 @@ CLASS_LEGEND = (("perfect", "perfect calibration"), ("before", "before"), ("afte
 Z = 1.959963984540054
 
 
-def wilson(correct: types.Integers, count: types.Integers) -> tuple[types.Floats, types.Floats]:
+def wilson(
+    correct: numerics.Integers, count: numerics.Integers
+) -> tuple[numerics.Floats, numerics.Floats]:
     """95 % score interval of shares correct / count, count > 0 (Wilson 1927)."""
     n, share = count.astype(np.float64), correct / count
     middle = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
@@ -94,13 +96,15 @@ def reliability_sheet(panels: Mapping[str, Reliability], title: str) -> Sheet:
     return Sheet(title, len(panels), tuple(both), LEGEND, "reliability")
 
 
-def class_gaps(data: Reliability) -> types.Floats:
+def class_gaps(data: Reliability) -> numerics.Floats:
     """Each class's own ECE, (classes,); their mean is the classwise ECE."""
     gap = np.abs(data.class_sum_confidence - data.class_sum_correct).sum(axis=1)
     return np.asarray(gap / max(data.rows, 1))
 
 
-def pooled(data: Reliability, j: int) -> tuple[types.Integers, types.Floats, types.Integers]:
+def pooled(
+    data: Reliability, j: int
+) -> tuple[numerics.Integers, numerics.Floats, numerics.Integers]:
     """Rows, summed probability and rows of class j, of neighbouring bins pooled to `FEWEST` rows.
 
     Bins are pooled from the left; what is left over at the right joins the last.
@@ -121,7 +125,7 @@ def class_panel(
     j: int, before: Reliability, after: Reliability, names: Sequence[str] | None = None
 ) -> Panel:
     """Class j against the rest: its share among rows, by its probability."""
-    name = classes.called(names, j)
+    name = naming.called(names, j)
     lines: list[tuple[Any, ...]] = [("perfect", (0, 1), (0, 1))]
     texts, gaps = [], []
     for series, data in (("before", before), ("after", after)):

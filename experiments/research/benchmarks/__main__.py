@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.experiments.research.benchmarks import (
     audit,
     evaluation,

@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
+from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.research.benchmarks.timing import (
     Case,

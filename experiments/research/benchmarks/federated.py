@@ -18,9 +18,9 @@ import numpy as np
 from fedcal import datasets, partition
 from fedcal.calibrators import BBQ, HistogramBinning
 from fedcal.clients.answers import answer
-from fedcal.core.errors import FedcalError
+from fedcal.core.checks import FedcalError
+from fedcal.core.numerics import Integers, Words
 from fedcal.core.shards import Shards
-from fedcal.core.types import Integers, Words
 from fedcal.experiments.research.benchmarks.in_process import run_in_process
 from fedcal.experiments.research.benchmarks.pooled import DATA, synthetic
 from fedcal.experiments.research.benchmarks.timing import (

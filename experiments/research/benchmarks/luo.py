@@ -16,8 +16,7 @@ import numpy as np
 
 from fedcal import datasets
 from fedcal.calibrators import TopLabelBinning
-from fedcal.core.numerics import softmax
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.datasets import Dataset
 from fedcal.experiments.research.benchmarks.pooled import DATA, real_rows
 from fedcal.experiments.research.benchmarks.timing import Case, Contestant, Inside

@@ -9,9 +9,8 @@ import numpy as np
 
 from fedcal import datasets
 from fedcal.calibrators import BBQ, TemperatureScaling
-from fedcal.core.errors import InputError
-from fedcal.core.numerics import LOG_A_LIMIT, softmax
-from fedcal.core.types import Floats, Integers
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import LOG_A_LIMIT, Floats, Integers, softmax
 from fedcal.experiments.research.benchmarks.peers import mean_nll
 from fedcal.experiments.research.benchmarks.timing import Case, Contestant, checksum, named, peer
 from fedcal.metrics import classwise_ece, ece, nll

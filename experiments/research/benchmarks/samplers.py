@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers
 from fedcal.experiments.research.benchmarks.peers import opendp_noise
 from fedcal.experiments.research.benchmarks.timing import Case, Contestant, Prepare
 from fedcal.mechanisms.categorical import categorical

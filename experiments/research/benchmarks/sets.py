@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from fedcal import datasets
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.benchmarks.harness import Benchmark
 from fedcal.experiments.research.benchmarks.timing import Case, Contestant, checksum, compare, peer
 from fedcal.experiments.runs.engines.inline import run_inline

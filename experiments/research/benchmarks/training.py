@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.benchmarks.timing import Case, Contestant, Prepare, named
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import one_of, whole
-from fedcal.core.errors import InputError
-from fedcal.core.types import Integers
+from fedcal.core.checks import InputError, one_of, whole
+from fedcal.core.numerics import Integers
 from fedcal.experiments.research.corruptions import _camera, _digital, _weather
 from fedcal.experiments.research.corruptions._images import Draws, Images
 

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from fedcal.core.streams import check_seed
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers, check_seed
 
 Images: TypeAlias = NDArray[np.float32]
 """(n, h, w, channels) in [0, 1]."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.errors import InputError, located
+from fedcal.core.checks import InputError, located
 from fedcal.experiments.training.data import LabelledRows, read_labelled
 from fedcal.storage.atomic import path_of
 

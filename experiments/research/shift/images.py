@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import one_of, whole
-from fedcal.core.errors import InputError, located
-from fedcal.core.types import Integers
+from fedcal.core.checks import InputError, located, one_of, whole
+from fedcal.core.numerics import Integers
 from fedcal.experiments.research.corruptions import SEVERITIES, corrupt
 from fedcal.experiments.research.shift.files import (
     class_folders,

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import whole
-from fedcal.core.errors import InputError
-from fedcal.core.optional import need
+from fedcal.core.checks import InputError, whole
+from fedcal.core.imports import need
 from fedcal.datasets import from_arrays
 from fedcal.experiments.research.command import refuse_out, run_module
 from fedcal.experiments.research.shift.images import ShiftedImages, read_shifted

@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import whole
-from fedcal.core.errors import InputError
-from fedcal.core.numerics import softmax
-from fedcal.core.optional import need
-from fedcal.core.streams import Purpose, check_seed, stream
+from fedcal.core.checks import InputError, whole
+from fedcal.core.imports import need
+from fedcal.core.numerics import Purpose, check_seed, softmax, stream
 from fedcal.datasets import shifted
 from fedcal.datasets._load import STEPS, Variant, key_of, unpacked
 from fedcal.experiments.research.command import refuse_out, run_module

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, Integers
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats, Integers
 from fedcal.experiments.research.shipped.making import Arrays, logistic, make
 
 COLUMNS = (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedcal.core.types import Floats
+from fedcal.core.numerics import Floats
 from fedcal.experiments.research.shipped.adult import FILES, Table, groups_of, labels_of, read
 from fedcal.experiments.research.shipped.making import Arrays, make, with_probe
 

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedcal.core.errors import InputError
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats, Integers, Purpose, stream
 from fedcal.experiments.research.shipped.making import Arrays, logistic, make
 
 HOSPITALS = {

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.errors import InputError
-from fedcal.core.streams import Purpose, stream
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Purpose, stream
 from fedcal.experiments.research.command import refuse_out, run_module
 from fedcal.experiments.research.corruptions import CORRUPTIONS, corrupt
 from fedcal.experiments.research.shift.files import read_bytes

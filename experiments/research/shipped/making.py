@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.numerics import softmax
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.experiments.research.command import run_module
 from fedcal.metrics import summary
 from fedcal.storage.atomic import whole_file

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.experiments.research.shipped.making import Arrays, make
 from fedcal.storage.npz import read_npz
 

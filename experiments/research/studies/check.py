@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.experiments.research.studies.cells import METRICS, SETTINGS, spread, whole
 from fedcal.experiments.research.studies.claims import Verdict
 from fedcal.experiments.research.studies.registry import SEEDS, WORDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.checks import FedcalError, InputError
 from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import console, progress
 from fedcal.experiments.research.studies.check import deviations, enough_seeds, wrong_verdicts

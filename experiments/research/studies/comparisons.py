@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from fedcal.core.errors import TooLittle
+from fedcal.core.checks import TooLittle
 from fedcal.experiments import demo
 from fedcal.experiments.research.studies.registry import study
 from fedcal.experiments.runs.comparison import compare

@@ -23,8 +23,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, one_of
 from fedcal.experiments.research.studies.cells import SHIPPED, rows_of
 from fedcal.experiments.research.studies.check import checked
 from fedcal.experiments.research.studies.registry import EXPERIMENTS, experiment

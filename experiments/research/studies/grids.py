@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.errors import InputError, Interrupted
+from fedcal.core.checks import InputError, Interrupted
 from fedcal.datasets import Dataset, is_shipped
 from fedcal.experiments.report.comparison import names_of
 from fedcal.experiments.research.studies.cells import row_of
 from fedcal.experiments.research.studies.spec import Experiment, Part, Rows
 from fedcal.experiments.runs.comparison import compare
-from fedcal.experiments.runs.comparison.grid import read_grid
-from fedcal.experiments.runs.comparison.resolve import resolve
+from fedcal.experiments.runs.comparison.grid import read_grid, resolve
 from fedcal.experiments.runs.load import load_any
 from fedcal.experiments.runs.sweep import ROWS
 from fedcal.storage.atomic import path_of
@@ -133,6 +132,6 @@ def _pieces(
 def _count(options: Mapping[str, Any], sources: Mapping[str, Dataset]) -> int:
     """Return the number of runs of a grid; InputError for anything not allowed in it."""
     try:
-        return sum(len(cell.seeds) for cell in resolve(read_grid(options), sources).cells)
+        return sum(len(cell.seeds) for cell in resolve(read_grid(options), sources)[0])
     except InputError as e:
         raise InputError(f"an experiment cannot run on these data: {e}") from None

@@ -20,8 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.checks import one_of
-from fedcal.core.removed import check_kept
+from fedcal.core.checks import check_kept, one_of
 from fedcal.experiments.research.studies.spec import (
     EVERYWHERE,
     NO_DIFFERENCE,

@@ -12,9 +12,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from fedcal.core.numerics import Floats, Integers, Purpose, Words, stream
 from fedcal.core.shards import Shards
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers, Words
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.mechanisms import Gaussian, Laplace, Sum
 from fedcal.mechanisms.choice import Unary, unary_flip

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.checks import whole
-from fedcal.core.errors import InputError, TooLittle
+from fedcal.core.checks import InputError, TooLittle, whole
 from fedcal.experiments.research.studies.grids import run_grids
 from fedcal.experiments.research.studies.registry import experiment
 from fedcal.experiments.research.studies.result import Reproduction

@@ -1,40 +1,42 @@
-"""What to compare: lists of values, method variants, and the cells that they span."""
+"""What to compare: lists of values, method variants, and the cells that they span, checked."""
 
 from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, make_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
+from functools import cache
 from itertools import product
 from typing import Any
 
-from fedcal.core import checks, streams
-from fedcal.core.errors import InputError
+from fedcal import partition as partitions
+from fedcal.core import checks, numerics
+from fedcal.core.checks import InputError, NoEffect, TooLittle
 from fedcal.core.fields import Count
 from fedcal.core.options import RUNNING, SITES, Option, Options, option, options_of
+from fedcal.core.shards import Shards
+from fedcal.datasets import Dataset
 from fedcal.experiments.report.families import family_of
+from fedcal.experiments.runs import jobs, load
 from fedcal.experiments.runs.config import POOLED, Config, label_of, method_named, parse_setting
 from fedcal.experiments.runs.layers import layered
+from fedcal.experiments.runs.statement import large_delta
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import Plan
-from fedcal.strategies.settings import Setting, calibrating, exact_only, settings_of
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.settings import Setting, calibrating, settings_of
+from fedcal.strategies.warnings import underpowered
 from fedcal.trust import NOISY, TRUSTS, SecAgg
 
 _OPTIONS = options_of(Config)
-_NOT_GRID = "its file holds what to compare, not where it is computed; give --{}"
-_OF_LEDGER = "it belongs to a ledger, and compare takes none"
-_SIMULATED = "it is about real sites, and a comparison is a simulation"
-
-ALONE: Mapping[str, str] = {
-    **{name: _SIMULATED for name, option in _OPTIONS.items() if option.group == SITES},
-    "ledger": "a ledger is for one population, and a comparison deals the same rows anew for each "
-    "partition and seed; the table states the sum of its runs instead",
-    **dict.fromkeys(("cap", "cap_delta"), _OF_LEDGER),
-    **{name: _NOT_GRID.format(name.replace("_", "-")) for name in ("engine", "ray_address")},
+ALONE = {
+    *(name for name, option in _OPTIONS.items() if option.group == SITES),
+    *("ledger", "cap", "cap_delta", "engine", "ray_address"),
 }
-"""Options of single runs alone -> why a comparison takes none."""
+"""Options of single runs alone, or of where a comparison is computed: a grid has none of them."""
 
 _SHARED = [n for n, option in _OPTIONS.items() if not option.axis and n not in {*ALONE, "set"}]
 """What all runs have alike."""
@@ -101,14 +103,13 @@ class Variant:
 class Cell:
     """One line of the table: a configuration, run with each of its seeds.
 
-    `delta` is what each of its private runs spends, `plan` that of its first run, `little` says
-    why it is unlikely to help ("" if it has enough); known once the cell is resolved.
+    `plan` is that of its first run, `little` says why it is unlikely to help ("" if it has enough);
+    known once the cell is resolved.
     """
 
     variant: Variant
     config: Config
     seeds: tuple[int, ...]
-    delta: float = 0.0
     plan: Plan | None = None
     little: str = ""
 
@@ -159,7 +160,7 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        streams.check_seed(self.seed + self.seeds - 1)
+        numerics.check_seed(self.seed + self.seeds - 1)
         known = dict[str, None]()
         for variant in self.variants:
             Config(method=variant.method, set=variant.settings)
@@ -217,10 +218,12 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
             cell = Cell(variant, config, seeds[:1] if once else seeds)
             cells.setdefault(f"{variant.text} {config}", cell)
 
-        baselines = [cell for cell in cells.values() if cell.variant.baseline]
-        ordered = sorted(baselines, key=lambda cell: cell.variant.dealt)
-        ordered += [cell for cell in cells.values() if not cell.variant.baseline]
-        return sorted(ordered, key=lambda cell: self.data.index(cell.config.data))
+        return sorted(cells.values(), key=self._place)
+
+    def _place(self, cell: Cell) -> tuple[int, bool, bool]:
+        """Return what sorts cells: of each data the baselines first, those of all rows before."""
+        baseline = cell.variant.baseline
+        return self.data.index(cell.config.data), not baseline, baseline and cell.variant.dealt
 
     def _alike(self, variant: Variant, given: dict[str, Any]) -> dict[str, Any]:
         """Add what all runs share, each setting where there is one, and a quorum likewise."""
@@ -242,19 +245,14 @@ def read_grid(*layers: Mapping[str, Any]) -> Grid:
     InputError
         An unknown option, an entry of a list that is empty, a value that is not allowed.
     """
-    grid = Grid(**layered(_OPTIONS | options_of(Grid), *layers, read=_value))
-    named = {variant.method for variant in grid.variants}
-    if {*comparable()} <= named and math.inf not in grid.epsilon:  # "all" that can be
-        some = (v.text for v in grid.variants if v.method not in exact_only())
-        methods: Any = {"method": tuple(some)}
-        return replace(grid, **methods)
-    return grid
+    return Grid(**layered(_OPTIONS | options_of(Grid), *layers, read=_value))
 
 
 def _value(option: Option, value: Any) -> Any:
     """Return the value of an option, or the tuple of those of an axis."""
     if option.name in ALONE:
-        checks.unused(ALONE[option.name], **{option.name: value})
+        why = "compare simulates many populations here or on Ray (ray_address), without a ledger"
+        checks.unused(why, **{option.name: value})
     if not option.axis:
         return option.checked(value)
     listed = [*value] if isinstance(value, Sequence) else [value]
@@ -273,3 +271,122 @@ def _value(option: Option, value: Any) -> Any:
                 entry = checks.number_in(entry, option.kind)
         entries.append(option.checked(entry))
     return tuple(entries)
+
+
+# --- the check of a whole grid before anything runs: data, deals, plans --------------------------
+
+LeftOut = tuple[Cell, str]
+"""A cell that cannot be, and why."""
+
+
+def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> tuple[list[Cell], list[LeftOut]]:
+    """Return each cell with the values that its runs will have: clients, rounds, trust, delta.
+
+    A setting for all methods is left to those runs that it does something in. Cells whose runs
+    would be the same (two values of delta, and a method that spends none) are
+    one: each run is done, and counted, once. Combinations that cannot be are left out, also all of
+    a method, as long as each other value that was asked for is in some cell.
+
+    Returns
+    -------
+    tuple of list
+        Cells that will be run, and impossible combinations that are skipped.
+
+    Raises
+    ------
+    InputError
+        Data without a test part or natural clients, and what any run would refuse because of a
+        value that goes with nothing else in the grid: a number of rounds that a method does not
+        have, a parameter, a budget, unit, trust or mechanism.
+
+    Warns
+    -----
+    UserWarning
+        Where a delta is too large, once for each; where something is left out.
+    """
+
+    @cache
+    def dealt(name: str, partition: str, clients: int | None) -> tuple[Shards, tuple[str, ...]]:
+        _, shards, names = load.dealt_rows(sources[name], some, partition, clients, grid.seed)
+        return shards, names
+
+    some = grid.variants[0].method  # all are of one family, and so about the same rows
+
+    cells, warned = dict[str, Cell](), dict[str, None]()
+    left_out, used = list[LeftOut](), set[tuple[str, object]]()
+    idle = {**grid.set, "quorum": None if grid.quorum == Config.quorum else grid.quorum}
+    read = {"rows_per_client"}
+    for cell in grid.drafts({name: data.test_scores is None for name, data in sources.items()}):
+        c = cell.config
+        shards, names = dealt(c.data, c.partition, c.clients)
+        if not cell.variant.baseline:
+            try:
+                c, job = _with_effect(cell, shards, names)
+            except InputError as e:
+                left_out.append((cell, str(e)))
+                continue
+            plan = job.plan
+            read |= {*c.set} if c.quorum == Config.quorum else {*c.set, "quorum"}
+            used |= _asked(cell)
+            little = "".join(underpowered(c.method, shards, job))
+            known = replace(  # what the job resolved, but for the method's parameters
+                c,
+                clients=plan.clients,
+                rounds=plan.rounds - plan.counting_rounds,
+                trust=plan.trust,
+                delta=plan.delta,
+                mechanism=plan.mechanism.name if plan.private else Config.mechanism,
+                secure_aggregation=job.secure_aggregation,
+            )
+            cell = replace(cell, config=known, plan=plan, little=little)
+            if plan.private and plan.delta >= 1 / plan.clients:
+                warned[large_delta(plan)] = None
+        elif cell.variant.dealt:
+            cell = replace(cell, config=replace(c, clients=shards.clients))
+        cells.setdefault(_meaning(cell), cell)
+    for cell, why in left_out:
+        if not _asked(cell) <= used:
+            raise InputError(f"{cell.name}: {why}")
+    unread = {name: value for name, value in idle.items() if name not in read}
+    checks.unused("no run of this comparison reads it", **unread)
+    if left_out:
+        first, why = left_out[0]
+        facts = f"{first.variant.label} with {', '.join(first.protection)}: {why}"
+        warned[f"impossible combinations are skipped ({len(left_out)}), the first {facts}"] = None
+    for text in warned:
+        warnings.warn(text, stacklevel=3)
+    if few := [cell for cell in cells.values() if cell.little]:
+        text = f"lines are unlikely to help ({len(few)}), the first {few[0].name}: {few[0].little}"
+        warnings.warn(text, TooLittle, stacklevel=3)
+    return list(cells.values()), left_out
+
+
+def _with_effect(cell: Cell, shards: Shards, names: tuple[str, ...]) -> tuple[Config, Job]:
+    """Return the cell's job, without the shared settings that have no effect in it.
+
+    Raises InputError for what is not allowed, and for a setting of the method's own that has no
+    effect, as in `fedbbq[clip_positive=1]`.
+    """
+    config = cell.config
+    while True:
+        try:
+            job = jobs.job_of(*jobs.resolved(config, shards, names))
+            job.plan  # noqa: B018  making it refuses what is not allowed
+        except NoEffect as e:
+            if e.name in cell.variant.settings or e.name not in config.set:
+                raise
+            config = replace(config, set={k: v for k, v in config.set.items() if k != e.name})
+        else:
+            return config, job
+
+
+def _asked(cell: Cell) -> set[tuple[str, object]]:
+    """Return the values of the axes that a cell has, but for its method."""
+    return {(axis, getattr(cell.config, axis)) for axis in AXES if axis != "method"}
+
+
+def _meaning(cell: Cell) -> str:
+    """Return a key that is equal for cells with the same run, however they are spelt."""
+    defaults = {k: p.default for k, p in settings_of(cell.config.method).items()}
+    plain = asdict(replace(cell.config, set={**defaults, **cell.config.set}))
+    return repr(sorted((plain | {"partition": partitions.parse(cell.config.partition)}).items()))

@@ -9,14 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import checks, errors
+from fedcal.core import checks
 from fedcal.datasets import Dataset
 from fedcal.experiments.report import comparison, families, shown, tables
 from fedcal.experiments.report.page import Page
 from fedcal.experiments.runs import files, folders, load, simulation, sweep
 from fedcal.experiments.runs.comparison import table
-from fedcal.experiments.runs.comparison.grid import Cell, Grid, read_grid
-from fedcal.experiments.runs.comparison.resolve import resolve
+from fedcal.experiments.runs.comparison.grid import Cell, Grid, read_grid, resolve
 from fedcal.experiments.runs.comparison.statement import statement
 from fedcal.experiments.runs.config import merge, read_options
 from fedcal.experiments.runs.layers import takes_options
@@ -70,7 +69,7 @@ def run_row(run: Run, data: Dataset) -> Row:
         try:
             result = simulation.simulate(data, config=config)
             before, after = families.family_of([config.method]).told(result)
-        except errors.FedcalError as e:
+        except checks.FedcalError as e:
             return row | {"error": " ".join(str(e).split())}
     return row | {
         "before": before,
@@ -239,7 +238,6 @@ def compare(
     overwrite: bool = False,
     report: bool = True,
     jobs: int | None = None,
-    engine: str | None = None,
     ray_address: str | None = None,
     progress: Progress | None = None,
     uncalibrated: bool = True,
@@ -259,10 +257,9 @@ def compare(
         TOML file with any of the options
     out
         folder for `rows.jsonl`, which grows while it runs, and, at the end, `compare.json`,
-        `table.csv`, `table.md`, `report.html` and figures; None = write nothing. A finished
-        comparison there stays until this one is saved; meanwhile this one lies in `.unfinished`
-        in it. The hidden `.inputs.json`, with digests of the data, is for `resume` alone and not
-        to be published
+        `table.csv`, `table.md`, `report.html` and figures; None = write nothing. Those of an
+        earlier comparison there stay until this one is saved. The hidden
+        `.inputs.json`, with digests of the data, is for `resume` alone and not to be published
     resume
         go on with what `out` holds, and run again what failed. Options that are not given
         are those it was begun with; a grid may grow, but what was begun must stay part of it
@@ -272,11 +269,9 @@ def compare(
         False writes neither report nor figures; `fedcal report` makes them later
     jobs
         processes; None = the cores that may be used. 1 = this process
-    engine
-        "inline" = processes of this machine; "ray" = tasks on Ray. Each run is computed
-        inline on either: all engines of `simulate` give the same bits
     ray_address
-        of a Ray cluster, or "local"; implies "ray"
+        of a Ray cluster, or "local": runs are tasks there. Each is computed inline: all engines
+        of `simulate` give the same bits
     progress
         called after each run with runs finished, runs kept earlier among them, and all
     uncalibrated
@@ -309,7 +304,7 @@ def compare(
     Interrupted
         Ctrl-C; finished runs are kept in `out`.
     """
-    place = sweep.pool_of(jobs, engine, ray_address)
+    place = sweep.pool_of(jobs, ray_address)
     for metric in metrics:
         checks.one_of("metric", metric, METRICS)
     journal, read = None, dict[str, Any]()
@@ -354,7 +349,7 @@ def compare(
         own: Any = {"report": report, "metrics": tuple(metrics)} | about
         found = Comparison(grid, lines, ordered, **own)
         if journal is not None:
-            journal.finish(found.save)
+            found.save(journal.out)
     return found
 
 
@@ -369,5 +364,5 @@ def _named(data: Any, model: Any) -> tuple[Any, dict[str, Dataset]]:
     loaded = [d if isinstance(d, named) else load.load_any(d, model=model) for d in listed]
     names = [d.name if isinstance(d, Dataset) else str(d) for d in loaded]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise errors.InputError(f"data {twice[0]!r} occurs twice")
+        raise checks.InputError(f"data {twice[0]!r} occurs twice")
     return names, {d.name: d for d in loaded if isinstance(d, Dataset)}

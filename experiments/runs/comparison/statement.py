@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from fedcal import trust, units
 from fedcal.experiments.report.families import family_of
-from fedcal.experiments.runs.comparison.grid import Cell
-from fedcal.experiments.runs.comparison.resolve import LeftOut
+from fedcal.experiments.runs.comparison.grid import Cell, LeftOut
 from fedcal.experiments.runs.statement import sets_noise, told
 from fedcal.strategies.settings import settings_of
 
@@ -36,7 +35,7 @@ def composed(cells: Sequence[Cell]) -> list[dict[str, Any]]:
         for seed in cell.seeds:
             key = (c.partition, c.clients, seed) if dealt else ()
             epsilon, delta, runs = deals.get(key, (0.0, 0.0, 0))
-            deals[key] = (epsilon + c.epsilon, delta + cell.delta, runs + 1)
+            deals[key] = (epsilon + c.epsilon, delta + c.delta, runs + 1)
     found = []
     for (data, unit), deals in totals.items():
         epsilon, delta, _ = max(deals.values())
@@ -88,7 +87,7 @@ def statement(
         guarantees=guarantees,
         mechanisms=dict.fromkeys(c.plan.mechanism.name for c in private if c.plan is not None),
         noise_source=private[0].config.noise_source if private else "",
-        more_delta=" and more delta" if any(c.delta for c in private) else "",
+        more_delta=" and more delta" if any(c.config.delta for c in private) else "",
         composed=composed(cells),
         looked=list(dict.fromkeys(c.config.data for c in private if _looks(c))),
         exact=len(cells) - len(private),

@@ -2,15 +2,14 @@
 
 import math
 import statistics
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import pages, printable
+from fedcal.core import pages
 from fedcal.experiments.report import families
-from fedcal.experiments.report.figures.curves import differing
+from fedcal.experiments.report.figures import curves
 from fedcal.experiments.runs.comparison.grid import Cell
 from fedcal.experiments.runs.sweep import Row
 from fedcal.metrics import names
@@ -23,7 +22,7 @@ _SETTING = ("data", "partition", "clients", "unit", "trust", "alpha")
 """Lines that differ in these are not ranked: other data, or another promise."""
 
 _MOST = 3
-"""Settings that are named one by one; of more, the winners are counted."""
+"""Settings whose winners are named."""
 
 
 def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
@@ -51,7 +50,7 @@ def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
         "rounds": 0 if baseline else c.rounds,
         "sampling_rate": None if baseline else c.sampling_rate,
         "epsilon": c.epsilon,
-        "delta": None if math.isinf(c.epsilon) else cell.delta,
+        "delta": None if math.isinf(c.epsilon) else c.delta,
         "unit": None if baseline else c.unit,
         "trust": None if baseline else c.trust,
         "mechanism": None if baseline else first["privacy"].get("mechanism"),
@@ -60,8 +59,8 @@ def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
         "bytes_down": first["communication"].get("bytes_down_per_client"),
         "baseline": baseline,
         "seeds": [row["run"]["seed"] for row in good],
-        "before": {m: spread(values) for m, values in _over("before", good)},
-        "after": {m: {**spread(v), "values": v} for m, v in _over("after", good)},
+        "before": {name: spread(values) for name, values in _over("before", good)},
+        "after": {name: {**spread(v), "values": v} for name, v in _over("after", good)},
         "seconds": spread([s for row in good if (s := row["seconds"]) is not None]),
         "failures": [
             {"seed": row["run"]["seed"], "error": row["error"]} for row in rows if "error" in row
@@ -98,10 +97,7 @@ def headline(lines: Sequence[Line]) -> str:
         `cells` of `compare.json`
     """
     family = families.family_in(lines)
-    fitted = [c for c in lines if not c["baseline"]]
-    if not fitted:
-        return "Nothing but baselines was run."
-    ranked = [c for c in fitted if c["seeds"] and not c["failures"]]
+    ranked = [c for c in lines if c["seeds"] and _competes(c)]
     if not ranked:
         return "No method was run to its end with every seed."
     if not family.best:
@@ -111,23 +107,19 @@ def headline(lines: Sequence[Line]) -> str:
     settings: dict[tuple[Any, ...], list[Line]] = {}
     for c in sorted(ranked, key=lambda c: float(c["epsilon"])):
         settings.setdefault((c["epsilon"], *(c[k] for k in varied)), []).append(c)
-    can_win = _covers if family.covers else lambda c: not collapsed(c, lines)
-    left = {key: some for key, all_of in settings.items() if (some := [*filter(can_win, all_of)])}
-    if not left:
-        why = "covers as many test rows as its sets say" if family.covers else "is left uncollapsed"
-        return f"No line {why}."
-    none = f" In {len(settings) - len(left)} of {len(settings)} settings no line can win."
-    none *= len(settings) > len(left)
-    if len(left) > _MOST:
-        return _counted(family, list(left.values())) + none
     plain = {c["data"]: c for c in lines if c["method"] == "none" and c["seeds"]}
     parts = []
-    for (epsilon, *facts), rivals in left.items():
+    for (epsilon, *facts), every in [*settings.items()][:_MOST]:
         where = "without privacy" if math.isinf(epsilon) else f"at epsilon = {epsilon:g}"
-        names = [f"{k} {v}" for k, v in zip(varied, facts, strict=True)]
-        won = _won(family, rivals, plain.get(rivals[0]["data"]))
-        parts.append(f"{', '.join([where, *names])} {won}")
-    return f"{family.what}: {'; '.join(parts)}.{none}"
+        where = ", ".join([where, *(f"{k} {v}" for k, v in zip(varied, facts, strict=True))])
+        if family.covers:
+            rivals, none = [*filter(_covers, every)], "no line covers as often as its sets say"
+        else:
+            rivals, none = [c for c in every if not collapsed(c, lines)], "every line is collapsed"
+        won = _won(family, rivals, plain.get(every[0]["data"])) if rivals else none
+        parts.append(f"{where} {won}")
+    parts += [f"and so on, in {len(settings)} settings"] * (len(settings) > _MOST)
+    return f"{family.what}: {'; '.join(parts)}."
 
 
 COLLAPSED, NO_SKILL = "†", "‡"
@@ -170,23 +162,6 @@ def marks_of(line: Line, lines: Sequence[Line]) -> str:
     return COLLAPSED * collapsed(line, lines) + NO_SKILL * without_skill(line)
 
 
-def harmed(lines: Sequence[Line]) -> str:
-    """Return a line naming the methods with a worse log loss than the model itself.
-
-    Worse means by more than the noise over seeds; "" if there are none.
-    """
-    worse = []
-    for line in lines:
-        before, after = (line[part].get("nll") for part in ("before", "after"))
-        if line["baseline"] or not before or not after:
-            continue
-        if after["mean"] - before["mean"] > max(before["std"], after["std"]):
-            budget = "no privacy" if math.isinf(line["epsilon"]) else f"epsilon {line['epsilon']:g}"
-            worse.append(f"{line['label']} with {budget}")
-    named = printable.listed(worse, most=5)
-    return f"Worse than the model itself, in log loss: {named}." if worse else ""
-
-
 def _covers(line: Line) -> bool:
     """Return whether sets reach their stated coverage, within the noise."""
     high, after = line["after"]["coverage_high"]["mean"], line["after"]["coverage"]
@@ -209,15 +184,6 @@ def _won(family: families.Family, rivals: Sequence[Line], plain: Line | None) ->
         worse = "" if family.mean(best) < family.mean(plain) else "no better than "
         text += f", {worse}uncalibrated {_value(family, plain)}"
     return text
-
-
-def _counted(family: families.Family, settings: Sequence[Sequence[Line]]) -> str:
-    ranked = [sorted(rivals, key=family.mean) for rivals in settings]
-    won = Counter(rivals[0]["label"] for rivals in ranked)
-    text = ", ".join(f"{label} in {times}" for label, times in won.most_common())
-    tied = sum(len(rivals) > 1 and not _sure(family, *rivals[:2]) for rivals in ranked)
-    noise = f"within the noise of the seeds of the next in {tied or 'none'} of them"
-    return f"{family.what}, of {len(settings)} settings: {text} ({noise})."
 
 
 def _sure(family: families.Family, best: Line, rival: Line) -> bool:
@@ -248,39 +214,22 @@ def _value(family: families.Family, line: Line) -> str:
     return f"{names.scaled(family.best, family.mean(line)):.3g}{names.unit(family.best)}"
 
 
-def _short(data: str) -> str:
-    return Path(data).name
-
-
-_TITLE: dict[str, Callable[[Any], str]] = {
-    "data": _short,
-    "clients": "{:,} clients".format,
-    "partition": str,
-    "alpha": "alpha {:g}".format,
-    "sampling_rate": "sampling rate {:g}".format,
-}
-"""Facts of all lines in a title, in words."""
-
-_FACTS = (
-    "alpha",
-    *("data", "clients", "partition", "sampling_rate", "rounds", "unit", "trust", "mechanism"),
-)
-_FOLLOWING = ("trust", "mechanism", "rounds")
-"""Facts that follow from method and budget unless they are given."""
-_RESULTS = ("before", "after", "seeds", "seconds", "failures")
-_COSTS = ("delta", "noise std", "bytes up / down", "seconds")
+_FACTS = ("alpha", "data", "clients", "partition", "sampling_rate", "rounds", "delta", "unit")
+_FACTS += ("trust", "mechanism")
 _WORDS = ("method", "data", "partition", "unit", "trust", "mechanism")
+_TITLE = {"data": "{}", "clients": "{} clients", "partition": "{}", "alpha": "alpha {}"}
+_TITLE["sampling_rate"] = "sampling rate {}"
+_RESULTS = ("before", "after", "seeds", "seconds", "failures")
 _PARTS = (("before", "before", "mean"), ("mean", "after", "mean"), ("std", "after", "std"))
 
 
 def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
     """Return the table of a comparison: for the terminal, Markdown, LaTeX and pages.
 
-    A fact that is the same in all lines (the data, the partition, ...) goes into the title
-    instead of a column; trust, mechanism and rounds, which follow from method and budget unless
-    they are given, are shown only where they tell two lines apart. Among private or public lines
-    of one setting the best of a column has a star; collapsed calibrators and lines with failed
-    runs, whose means are over other seeds, have none.
+    A fact in which lines differ, and which does not follow from method and budget, is a column;
+    data, partition, ... of all lines, and the largest delta, are in the title. Among private or
+    public lines of one setting the best of a column has a star; collapsed calibrators and lines
+    with failed runs, whose means are over other seeds, have none.
 
     Parameters
     ----------
@@ -288,17 +237,15 @@ def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
         the columns, alone; () = those of the lines' family, and what a run costs
     """
     columns = families.columns_of(lines, metrics)
-    facts = {k: {line.get(k): None for line in lines if line.get(k) is not None} for k in _FACTS}
-    varied = [k for k, values in facts.items() if len(values) > 1]
-    telling = differing(lines)
-    varied = [k for k in varied if k not in _FOLLOWING or k in telling]
+    facts = {k: {line.get(k) for line in lines} - {None} for k in _FACTS}
+    telling = {"alpha", "data", *curves.differing(lines)}
+    varied = [k for k, values in facts.items() if len(values) > 1 and k in telling]
     heads = ("method", *(k.replace("_", " ") for k in varied), "epsilon")
-    heads += tuple(map(names.column, columns)) + _COSTS * (not metrics)
-    title = [
-        say(next(iter(facts[k])))
-        for k, say in _TITLE.items()
-        if len(facts[k]) == 1 and (k, *facts[k]) != ("sampling_rate", 1.0)
-    ]
+    heads += tuple(map(names.column, columns)) + ("bytes up / down", "seconds") * (not metrics)
+    alike = {k: _fact(k, *facts[k]) for k in _TITLE if len(facts[k]) == 1}
+    title = [_TITLE[k].format(v) for k, v in alike.items() if (k, v) != ("sampling_rate", "1")]
+    if "delta" not in varied and (delta := max(facts["delta"], default=0)):
+        title.append(f"delta at most {delta:g}")
     runs = max(len(line["seeds"]) + len(line["failures"]) for line in lines)
     title.append(f"mean ± std over {runs} seeds" if runs > 1 else "one seed")
     parting = ("baseline", "epsilon", *(k for k in varied if k not in ("rounds", "mechanism")))
@@ -310,8 +257,16 @@ def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
     for group in groups:
         best = _best(group, columns) if ranked else {}
         for line, marks in group:
-            costs = () if metrics else _costs(line)
-            rows.append([*_row(line, varied, columns, best, marks), *costs])
+            failed = f"{len(line['failures'])} of {runs} failed" if line["failures"] else ""
+            row: list[pages.Entry] = [pages.Marked(line["label"], mark=marks, small=failed)]
+            row += [_fact(k, line.get(k)) for k in varied]
+            row.append("" if line["baseline"] else f"{line['epsilon']:g}")
+            row += [_spread(metric, line, best) for metric in columns]
+            if not metrics:
+                up, down, seconds = line["bytes_up"], line["bytes_down"], line["seconds"]["mean"]
+                row.append("" if up is None else f"{up:,} / {down:,}")
+                row.append("" if seconds is None else f"{seconds:.3f}")
+            rows.append(row)
     begin = dict.fromkeys(accumulate(map(len, groups[:-1])), "")
     used = [m for m in MARKS if any(m in marks for _, marks in marked)]
     note = " ".join(f"{m} {MARKS[m]}." for m in used)
@@ -338,29 +293,6 @@ def _competes(line: Line) -> bool:
     return not line["baseline"] and not line["failures"]
 
 
-def _row(
-    line: Line, varied: Iterable[str], metrics: Iterable[str], best: Mapping[str, str], marks: str
-) -> list[pages.Entry]:
-    """Return a line for people."""
-    failed, runs = len(line["failures"]), len(line["seeds"]) + len(line["failures"])
-    return [
-        pages.Marked(line["label"], mark=marks, small=f"{failed} of {runs} failed" * (failed > 0)),
-        *(_fact(k, line.get(k)) for k in varied),
-        "" if line["baseline"] else f"{line['epsilon']:g}",
-        *(_spread(metric, line, best) for metric in metrics),
-    ]
-
-
-def _costs(line: Line) -> list[str]:
-    up, down, seconds = line["bytes_up"], line["bytes_down"], line["seconds"]["mean"]
-    return [
-        "" if line["delta"] is None else f"{line['delta']:g}",
-        _noise(line),
-        "" if up is None else f"{up:,} / {down:,}",
-        "" if seconds is None else f"{seconds:.3f}",
-    ]
-
-
 def as_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
     """Return the CSV's content, by column."""
     metrics = list(dict.fromkeys(name for line in lines for name in line["after"]))
@@ -378,11 +310,12 @@ def as_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
 
 
 def _fact(key: str, value: Any) -> str:
-    if value is None:
-        return ""
+    """Return a fact of a line in words; "" for none."""
     if key == "data":
-        return _short(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+        return Path(value).name
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _spread(metric: str, line: Line, best: Mapping[str, str]) -> pages.Entry:
@@ -394,14 +327,3 @@ def _spread(metric: str, line: Line, best: Mapping[str, str]) -> pages.Entry:
     notes = [f"± {std}"] * (float(std) != 0) + [f"[{some} of {runs}]"] * (some != runs)  # drowned
     won = _competes(line) and best.get(metric) == mean
     return pages.Marked(mean, best=won, small=" ".join(notes))
-
-
-def _noise(line: Line) -> str:
-    """Return the std of the released sum, one number for each kind of block."""
-    if math.isinf(line["epsilon"]) or not line["seeds"]:
-        return ""
-    std = line["noise_std"]
-    if std is None:
-        return "(draw)"
-    blocks = sorted({std} if isinstance(std, float) else set(std))
-    return " / ".join(f"{s:,.0f}" if s >= 1000 else f"{s:.3g}" for s in blocks)

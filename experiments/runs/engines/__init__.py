@@ -3,8 +3,7 @@
 from functools import partial
 from typing import Any
 
-from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError, one_of
 from fedcal.core.shards import Shards
 from fedcal.datasets import Population
 from fedcal.experiments.runs.config import ENGINES

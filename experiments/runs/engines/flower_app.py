@@ -12,7 +12,7 @@ from typing import Any
 import tomli_w
 
 import fedcal
-from fedcal.core import checks, errors
+from fedcal.core import checks
 from fedcal.experiments.runs.config import Config
 from fedcal.privacy.federation import Federation
 from fedcal.storage import atomic
@@ -74,9 +74,9 @@ def write_app(folder: Path, family: str = "calibrate") -> Path:
     `pyproject.toml` that is somebody else's.
     """
     file, fields = folder / FILE, run_config(family)
-    with errors.system_errors(f"cannot write {file}"):
+    with checks.system_errors(f"cannot write {file}"):
         folder.mkdir(parents=True, exist_ok=True)
         if file.exists() and not file.read_bytes().startswith(_HEADER.encode()):
-            raise errors.InputError(f"{file} is not of `fedcal flower-app`; choose another folder")
+            raise checks.InputError(f"{file} is not of `fedcal flower-app`; choose another folder")
         atomic.write_whole(file, _HEADER + app_toml(fields))
     return file

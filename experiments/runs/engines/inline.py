@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 
 from fedcal.clients.answers import contribute
-from fedcal.core import errors, parallel, types
+from fedcal.core import checks, numerics
 from fedcal.core.shards import Task
 from fedcal.datasets import Population
 from fedcal.privacy.curator import OpenRound
@@ -21,10 +21,10 @@ an answer or the rows of a single client may have more)."""
 
 _KEPT_BYTES = 1 << 23
 
-Unavailable = Callable[[int], types.Integers]
+Unavailable = Callable[[int], numerics.Integers]
 """Round -> clients that do not answer in it."""
 
-SumOf = Callable[[OpenRound, types.Integers], types.Words]
+SumOf = Callable[[OpenRound, numerics.Integers], numerics.Words]
 """(a round, who answers in it) -> the sum of their contributions, (length,)."""
 
 
@@ -84,7 +84,7 @@ def run_inline(
     return artifact
 
 
-def _check_members(method: Method, asked: OpenRound, alive: types.Integers) -> None:
+def _check_members(method: Method, asked: OpenRound, alive: numerics.Integers) -> None:
     """Raise RoundFailed where too few members of the committee are there to open the sum."""
     if method.plan.committee is None:
         return
@@ -92,7 +92,7 @@ def _check_members(method: Method, asked: OpenRound, alive: types.Integers) -> N
     away = np.setdiff1d(asked.clients, alive, assume_unique=True)
     there = len(np.setdiff1d(committee.members, away))
     if there < committee.threshold:
-        raise errors.RoundFailed(
+        raise checks.RoundFailed(
             f"round {asked.round}: {there} members of the committee confirmed the sum, "
             f"{committee.threshold} must; it stays hidden"
         )
@@ -103,7 +103,7 @@ def local_sums(
     block: int | None = None,
     first: int = 0,
     threads: int | None = None,
-) -> Callable[[Request, types.Integers], types.Words]:
+) -> Callable[[Request, numerics.Integers], numerics.Words]:
     """Return the function that adds up contributions in this process, on all its cores.
 
     It takes the question, and the places of those who answer among the clients of the shards.
@@ -125,22 +125,22 @@ def local_sums(
     everybody = cache(lambda size: shards.tasks(np.arange(shards.clients), size))
     each = shards.size * shards.classes // max(1, shards.clients)
 
-    def add_up(request: Request, alive: types.Integers) -> types.Words:
+    def add_up(request: Request, alive: numerics.Integers) -> numerics.Words:
         length = request.bound.length
         size = block or max(1, BLOCK_NUMBERS // max(length, each))
         # blocks of all clients are kept for the whole run, with what was derived of their rows
         tasks = everybody(size) if len(alive) == shards.clients else shards.tasks(alive, size)
-        many = shards.size * shards.classes >= parallel.MANY
-        cores = threads or (parallel.usable_cores() if many else 1)
+        many = shards.size * shards.classes >= numerics.MANY
+        cores = threads or (numerics.usable_cores() if many else 1)
 
-        def work(task: Task) -> types.Words:
+        def work(task: Task) -> numerics.Words:
             own = np.zeros(length, np.uint64)
             for ids, part in task():
                 own += contribute(part, request, ids + first).sum(axis=0, dtype=np.uint64)
             return own
 
         total = np.zeros(length, np.uint64)
-        for own in parallel.in_threads(work, tasks, min(cores, len(tasks))):
+        for own in numerics.in_threads(work, tasks, min(cores, len(tasks))):
             total += own
         return total
 

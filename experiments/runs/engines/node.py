@@ -20,7 +20,7 @@ from typing import Any
 from fedcal.clients.site.process.limits import MESSAGE_BYTES, Intake
 from fedcal.clients.site.process.runtime import check_size
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 
 SITE = "FEDCAL_SITE"
 """Environment variable with the site's folder, as `fedcal.clients.site.process.runtime` has it."""

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedcal.clients.site.sources import write_dealt
-from fedcal.core import optional, types
-from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.parallel import usable_cores
+from fedcal.core import imports, numerics
+from fedcal.core.checks import FedcalError, InputError
+from fedcal.core.numerics import usable_cores
 from fedcal.core.shards import Shards
 from fedcal.datasets import Population
 from fedcal.experiments.runs.engines import inline, superlink
@@ -115,7 +115,7 @@ class Workers:
         self.processes: list[list[int]] = [[] for _ in parts]
         self._get([one.ready.remote([r]) for one, r in zip(self._actors, self._rows, strict=True)])
 
-    def sum_of(self, asked: curator.OpenRound, alive: types.Integers) -> types.Words:
+    def sum_of(self, asked: curator.OpenRound, alive: numerics.Integers) -> numerics.Words:
         """Return the sum of the contributions, (length,): one message to and from each worker."""
         request, cuts = asked.request, np.searchsorted(alive, self._edges)
         at = [k for k in range(len(self._actors)) if cuts[k] < cuts[k + 1]]
@@ -153,9 +153,9 @@ class _Holder:
 
     def __init__(self, first: int) -> None:
         self._first = first
-        self._add_up: Callable[[Request, types.Integers], types.Words] | None = None
+        self._add_up: Callable[[Request, numerics.Integers], numerics.Words] | None = None
 
-    def _held(self, rows: list[Any]) -> Callable[[Request, types.Integers], types.Words]:
+    def _held(self, rows: list[Any]) -> Callable[[Request, numerics.Integers], numerics.Words]:
         """Return what adds up for the clients; the rows are where Ray keeps them."""
         if self._add_up is None:
             import ray
@@ -167,7 +167,9 @@ class _Holder:
         """Answer when the rows are there."""
         self._held(rows)
 
-    def sum_of(self, rows: list[Any], request: Request, ids: types.Integers) -> tuple[bytes, int]:
+    def sum_of(
+        self, rows: list[Any], request: Request, ids: numerics.Integers
+    ) -> tuple[bytes, int]:
         """Return the sum of these clients, and the process."""
         return self._held(rows)(request, ids - self._first).tobytes(), os.getpid()
 
@@ -194,7 +196,7 @@ def cluster(cores: int | None, address: str | None) -> Iterator[Any]:
     InputError
         Ray is missing, or there is no cluster at that address.
     """
-    ray = optional.need("ray", "simulation", "computing on Ray")
+    ray = imports.need("ray", "simulation", "computing on Ray")
     if ray.is_initialized():
         yield ray
         return
@@ -277,7 +279,7 @@ def run_flower(
         )
     programs = superlink.commands("flower")
     if importlib.util.find_spec("ray") is None:
-        raise optional.absent("ray", "simulation", "engine 'flower'")
+        raise imports.absent("ray", "simulation", "engine 'flower'")
     if ray_address is not None:
         check_cluster(ray_address)
     with superlink.run_folder() as folder:

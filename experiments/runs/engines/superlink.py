@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import tomli_w
 
 import fedcal
-from fedcal.core.errors import FedcalError, InputError, RoundFailed
+from fedcal.core.checks import FedcalError, InputError, RoundFailed
 from fedcal.experiments.runs.engines.flower_app import FILE, app_toml
 from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.strategies import STRATEGIES

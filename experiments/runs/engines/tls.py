@@ -29,8 +29,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedcal.core.checks import like, whole
-from fedcal.core.errors import FedcalError, InputError, damaged, system_errors
+from fedcal.core.checks import FedcalError, InputError, damaged, like, system_errors, whole
 from fedcal.storage.atomic import must_not_exist
 
 CA_LIVES = 10

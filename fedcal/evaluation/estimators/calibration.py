@@ -29,9 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc, expit
 
-from fedcal.core.numerics import FLOOR
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats
+from fedcal.core.numerics import FLOOR, Floats, Purpose, stream
 from fedcal.evaluation.estimators.metrics import FEW_MISRANKED_ROWS, LEAST, RocAuc, SmoothMetric
 from fedcal.evaluation.histogram import Histogram, monotone_counts
 from fedcal.evaluation.intervals import FIRM, Estimate, IntervalOptions, Metric, Span

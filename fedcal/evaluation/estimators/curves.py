@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcal.core.types import Floats
+from fedcal.core.numerics import Floats
 from fedcal.evaluation.estimators import calibration
 from fedcal.evaluation.histogram import Histogram, divide, from_each_edge, monotone_counts
 from fedcal.evaluation.intervals import check_rows, fieller, normal_quantile, of_share

@@ -11,9 +11,8 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from fedcal.core.errors import InputError
-from fedcal.core.numerics import FLOOR
-from fedcal.core.types import Floats
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import FLOOR, Floats
 from fedcal.evaluation import intervals
 from fedcal.evaluation.histogram import Histogram, divide, monotone_counts
 from fedcal.evaluation.intervals import FEW, FIRM, IntervalOptions, Metric, Span, fieller

@@ -27,9 +27,9 @@ import numpy as np
 from scipy.special import expit, ndtr
 
 from fedcal.calibrators.histogram_binning import norm_sub
+from fedcal.core.naming import listed
+from fedcal.core.numerics import Floats
 from fedcal.core.pages import Table
-from fedcal.core.printable import listed
-from fedcal.core.types import Floats
 from fedcal.evaluation.histogram import divide
 
 CUTS: dict[str, Floats] = {

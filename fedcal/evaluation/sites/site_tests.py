@@ -15,7 +15,7 @@ from scipy.linalg import block_diag
 from scipy.special import erfc, expit, ndtri
 
 from fedcal.calibrators.histogram_binning import norm_sub
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers
 from fedcal.evaluation.histogram import divide
 from fedcal.evaluation.sites.effects import SPIKE, fractions, inverse, within_buckets
 from fedcal.mechanisms import NoiseLaw

@@ -15,16 +15,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats
 from fedcal.evaluation.drift import few
 from fedcal.evaluation.intervals import FIRM
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.site_tests import Sites
 from fedcal.mechanisms import NoiseLaw
-from fedcal.metrics.buckets import Score, bucket_of, scored
+from fedcal.metrics.binning import Score, bucket_of, scored
 from fedcal.metrics.gap_change import holm
 
 SEEN = 0.8

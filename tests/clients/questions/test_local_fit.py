@@ -13,9 +13,8 @@ from fedcal.calibrators import (
 )
 from fedcal.calibrators.minimisers import minimize
 from fedcal.calibrators.parametric import LIMIT, LocalLosses, ParametricScaling, local_fits, rows_of
-from fedcal.core.numerics import softmax
+from fedcal.core.numerics import Floats, softmax
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats
 
 forms = pytest.mark.parametrize("form", [VectorScaling, MatrixScaling, OrderPreservingVector])
 Form = type[ParametricScaling]

@@ -22,7 +22,7 @@ from fedcal.clients.questions.temperature import (
     TemperatureScores,
     TemperatureUpdate,
 )
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.privacy.query import QUERIES, Query, fits
 from fedcal.units.bounding import Bound
 

@@ -22,9 +22,8 @@ from fedcal.clients.questions.scaling import (
     ScalingNewton,
     ScalingUpdate,
 )
-from fedcal.core.numerics import softmax
+from fedcal.core.numerics import Floats, softmax
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats
 
 FORMS = [VectorScaling, MatrixScaling, OrderPreservingVector]
 forms = pytest.mark.parametrize("form", FORMS)

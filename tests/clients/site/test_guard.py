@@ -12,8 +12,8 @@ from refusals import each_is_refused, refused
 from fedcal.clients.site import guard
 from fedcal.clients.site.prepared import Prepared, prepared
 from fedcal.clients.site.preparing import prepare
-from fedcal.core.classes import digest_of
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
+from fedcal.core.naming import digest_of
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import key_of_job

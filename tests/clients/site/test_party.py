@@ -13,7 +13,7 @@ from sum_world import ABOUT, Given, World, digest
 
 from fedcal.clients.site import party
 from fedcal.clients.site.party import Party
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.messages import (

@@ -13,7 +13,7 @@ import tomli_w
 from refusals import each_is_refused
 
 from fedcal.clients.site.policy import Policy
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.declared import Question
 from fedcal.privacy.federation import Federation

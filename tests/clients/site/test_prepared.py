@@ -11,8 +11,8 @@ from refusals import refused
 from fedcal.clients.site.guard import own_terms
 from fedcal.clients.site.prepared import LOCK, SITE, alone, prepared
 from fedcal.clients.site.preparing import prepare
-from fedcal.core.classes import digest_of
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
+from fedcal.core.naming import digest_of
 from fedcal.core.shards import Shards
 from fedcal.privacy.federation import Federation
 from fedcal.secure_aggregation.committee import Committee

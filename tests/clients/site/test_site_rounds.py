@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from fedcal.clients.site.process.site_app import check_roster
-from fedcal.core.classes import digest_of
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
+from fedcal.core.naming import digest_of
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import PROTOCOL, Terms
 from fedcal.secure_aggregation.committee import Committee

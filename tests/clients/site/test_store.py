@@ -38,9 +38,9 @@ from fedcal.clients.site.store import (
     finish,
     records_of,
 )
-from fedcal.core.errors import BudgetExceeded
+from fedcal.core.checks import BudgetExceeded
+from fedcal.core.numerics import Words
 from fedcal.core.shards import Shards
-from fedcal.core.types import Words
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import job_digest
 from fedcal.privacy.request import Request

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from refusals import refused
 
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.experiments.cli.apply import command as apply_command
 
 RNG = np.random.default_rng(0)

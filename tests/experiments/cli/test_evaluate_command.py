@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedcal import evaluate, simulate
-from fedcal.core.errors import FedcalError
+from fedcal.core.checks import FedcalError
 from fedcal.core.numerics import softmax
 from fedcal.experiments.cli.main import _run
 

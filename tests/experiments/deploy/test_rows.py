@@ -8,7 +8,7 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal import datasets
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.datasets.site_csv import Reading
 from fedcal.experiments.deploy.rows import SiteRows, read_rows, shards_of
 

@@ -16,7 +16,7 @@ from refusals import refused
 import fedcal.strategies.server_app as server
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process.site_app import site_app
-from fedcal.core.errors import FedcalError, InputError, Interrupted
+from fedcal.core.checks import FedcalError, InputError, Interrupted
 from fedcal.core.shards import Shards
 from fedcal.experiments.cli.simulate import shown
 from fedcal.experiments.deploy import run as deploy

@@ -8,9 +8,8 @@ from refusals import refused
 
 from fedcal import calibrators, datasets
 from fedcal.clients.site.sources import site_rows
-from fedcal.core.errors import InputError
-from fedcal.core.kinds import Kind
-from fedcal.core.numerics import softmax
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Kind, softmax
 from fedcal.experiments.runs.comparison import compare
 from fedcal.experiments.runs.simulation import simulate
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.experiments import simulate
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.folders import COMPARISON, KINDS, RUN, claim

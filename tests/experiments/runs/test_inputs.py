@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedcal import datasets
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.datasets import Dataset
 from fedcal.experiments import compare, evaluate, prediction_sets, simulate
 from fedcal.experiments.runs.load import load_any

@@ -11,7 +11,7 @@ import pytest
 from strategy_checks import BUDGETED
 
 from fedcal import datasets
-from fedcal.core.errors import FedcalError, InputError, TooLittle
+from fedcal.core.checks import FedcalError, InputError, TooLittle
 from fedcal.experiments import simulate
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.report import page

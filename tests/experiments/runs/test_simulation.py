@@ -9,7 +9,7 @@ import pytest
 from strategy_checks import BUDGETED
 
 from fedcal import calibrators, datasets
-from fedcal.core.errors import RoundFailed, TooLittle
+from fedcal.core.checks import RoundFailed, TooLittle
 from fedcal.experiments import SimulationResult, compare, simulate
 from fedcal.experiments.runs.config import POOLED, Config
 from fedcal.metrics import summary

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedcal import evaluate
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 
 SUBJECTS, ROWS_OF = 300, (1, 2, 9)
 CLEAR: dict[str, Any] = {"epsilon": 1e4, "delta": 1e-5, "seed": 1}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from quarters import facts_of, hospitals, release_of
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.evaluation.histogram import from_each_edge
 from fedcal.experiments.study.quarter import present, quarter_summary
 from fedcal.experiments.study.quarter_page import parts

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hospitals import SITES, Hospitals, write_rows
 
-from fedcal.core.errors import FedcalError
+from fedcal.core.checks import FedcalError
 from fedcal.experiments.deploy import site
 from fedcal.experiments.runs.engines.tls import make_site_key
 from fedcal.secure_aggregation.keys import make_key

@@ -13,7 +13,7 @@ from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.prepared import alone, prepared
 from fedcal.clients.site.results import keep_result
 from fedcal.clients.site.store import records_in
-from fedcal.core.errors import FedcalError
+from fedcal.core.checks import FedcalError
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import site
 from fedcal.experiments.study.joining import Kit, join

@@ -11,7 +11,7 @@ from studies import TODAY, study
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.study.kits import check
 from fedcal.experiments.study.study_file import Study, StudyQuestion
-from fedcal.metrics.buckets import BELOW_HALF, bucket_of
+from fedcal.metrics.binning import BELOW_HALF, bucket_of
 
 
 def test_a_file_reads_as_it_was_written():

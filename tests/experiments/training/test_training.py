@@ -11,7 +11,7 @@ import pytest
 import torch
 from refusals import each_is_refused
 
-from fedcal.core.errors import InputError, Interrupted, RoundFailed
+from fedcal.core.checks import InputError, Interrupted, RoundFailed
 from fedcal.datasets import load
 from fedcal.experiments import simulate
 from fedcal.experiments.cli import main as cli

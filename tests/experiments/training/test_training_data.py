@@ -9,7 +9,7 @@ import pytest
 import torch
 from refusals import each_is_refused
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.experiments.deploy.rows import read_rows
 from fedcal.experiments.runs.load import load_any
 from fedcal.experiments.runs.load import test_part as part_for_tests

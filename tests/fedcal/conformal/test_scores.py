@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from fedcal.conformal import SCORES, Conformity
-from fedcal.core import parallel
-from fedcal.core.types import Floats
+from fedcal.core import numerics
+from fedcal.core.numerics import Floats
 from fedcal.metrics.conformity import settled, uniform_of
 
 CASES = [
@@ -50,9 +50,9 @@ def test_all_ways_give_the_same_bits(conformity, c, monkeypatch):
     """Also in blocks, by several threads."""
     logits = rows(300, c)
     scores = conformity.of_all(logits)
-    monkeypatch.setattr(parallel, "BLOCK", 64)
-    monkeypatch.setattr(parallel, "MANY", 1)
-    monkeypatch.setattr(parallel, "usable_cores", lambda: 3)
+    monkeypatch.setattr(numerics, "BLOCK", 64)
+    monkeypatch.setattr(numerics, "MANY", 1)
+    monkeypatch.setattr(numerics, "usable_cores", lambda: 3)
     assert_array_equal(conformity.of_all(logits), scores)
     assert scores.min() >= 0.0
     assert scores.max() <= 1.0

@@ -11,8 +11,7 @@ from fedcal import datasets, export
 from fedcal.calibrators import BBQ, TemperatureScaling, TopLabelBinning
 from fedcal.calibrators.base import text_of
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.core.numerics import FLOOR
-from fedcal.core.types import Floats
+from fedcal.core.numerics import FLOOR, Floats
 from fedcal.datasets import Dataset
 
 CONFORMITIES = [

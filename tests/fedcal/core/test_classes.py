@@ -2,7 +2,7 @@
 
 import hashlib
 
-from fedcal.core.classes import digest_of
+from fedcal.core.naming import digest_of
 
 
 def test_the_digest_is_of_the_names_in_their_order():

@@ -9,7 +9,7 @@ from flwr.supernode.runtime import run_clientapp as flower
 
 from fedcal.core import flower_internals
 from fedcal.core import flower_internals_site as internals
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 
 ROOT = Path(__file__).parents[3]
 INSTALL = r"; pip install 'fedcal\[sites\]' \(flwr==1\.39\.0\)$"

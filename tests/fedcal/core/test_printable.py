@@ -6,7 +6,7 @@ import unicodedata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcal.core.printable import Printable, printable
+from fedcal.core.naming import Printable, printable
 
 HOSTILE = "a\x1b[2J\x9b31mb\r\n2026-01-01 all is well\x07\u202e\u2066\u2028\x7f\udce9"
 SHOWN = "a\\x1b[2J\\x9b31mb\\r\\n2026-01-01 all is well\\x07\\u202e\\u2066\\u2028\\x7f\\udce9"

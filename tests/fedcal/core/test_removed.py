@@ -9,8 +9,7 @@ from extending import ROOT
 from refusals import each_is_refused
 
 import fedcal
-from fedcal.core.errors import InputError
-from fedcal.core.removed import REMOVED
+from fedcal.core.checks import REMOVED, InputError
 from fedcal.experiments.cli.main import COMMANDS, _run
 
 STUDIES = [name for name in REMOVED if name.startswith("fedcal reproduce ")]

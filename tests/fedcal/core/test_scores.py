@@ -12,8 +12,7 @@ from refusals import each_is_refused, refused
 
 from fedcal import calibrators, datasets
 from fedcal.calibrators import BBQ, TemperatureScaling, WeightedBinning
-from fedcal.core.kinds import SURE
-from fedcal.core.numerics import logits_from_probs, softmax
+from fedcal.core.numerics import SURE, logits_from_probs, softmax
 from fedcal.core.scores import check_scores
 from fedcal.core.shards import Shards
 

@@ -4,8 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.core.row_order import uniforms
-from fedcal.core.shards import Shards
+from fedcal.core.shards import Shards, uniforms
 
 CLIENTS = 9
 

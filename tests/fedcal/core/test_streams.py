@@ -10,7 +10,7 @@ from laws import noise as noise_of
 
 from fedcal.clients.questions.scaling import MLPUpdate, ScalingUpdate
 from fedcal.clients.questions.search import AccuracyGap, CalibrationGaps, ClippedNLL
-from fedcal.core.streams import key_of
+from fedcal.core.numerics import key_of
 from fedcal.mechanisms import Laplace
 from fedcal.privacy import Federation, Plan, make_plan, wire
 from fedcal.privacy.request import Request

@@ -10,7 +10,7 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal import datasets
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.datasets import _blocks, in_blocks
 from fedcal.experiments.runs.engines import inline, run
 from fedcal.privacy.noise_plan import Federation
@@ -73,7 +73,7 @@ ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("form", ["npz", "parquet"])
 def test_the_bits_are_those_of_rows_in_memory(form, tmp_path, monkeypatch):
-    monkeypatch.setattr(inline.parallel, "MANY", 1)  # and those of several threads
+    monkeypatch.setattr(inline.numerics, "MANY", 1)  # and those of several threads
     given = rows()
     data = datasets.from_arrays(**given)
     assert data.client is not None

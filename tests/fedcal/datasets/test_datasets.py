@@ -13,7 +13,7 @@ import pytest
 from refusals import each_is_refused, refused
 
 import fedcal.datasets as datasets
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.datasets import Dataset, catalogue, feature_sets, from_arrays, load
 from fedcal.storage import npz
 
@@ -168,7 +168,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"probs": with_entry(P, (3, 2), 0.1)}, "probs: 0.9 at row 3"),
     ({"logits": Z, "labels": np.eye(4)}, r"labels: must have shape \(4,\)"),
     ({"logits": Z, "labels": Y[:3]}, "one entry for each row of logits, got"),
-    ({"logits": Z, "labels": list("abba")}, r"labels: 2 names \('a', 'b'\) for 3 col"),
+    ({"logits": Z, "labels": list("abba")}, r"labels are names \('a', 'b'\)"),
     ({"logits": Z, "labels": [0, 1, 1.5, 0]}, "labels: 1.5 at row 2"),
     ({"logits": Z, "labels": [0, np.nan, 1, 0]}, "labels: nan at row 1"),
     ({"logits": Z, "labels": [0, 1, 2, 3]}, r"labels: 3 at row 3; .* \[0, 2\]"),
@@ -419,7 +419,7 @@ def test_bad_csv_is_refused_in_one_line(suffix, tmp_path):
         (["label,logit_0,logit_1", "0,1,two"], "line 2: column 'logit_1' is not a number"),
         (["label,logit_0,logit_1", "0,,2"], "line 2: column 'logit_0' is not a number"),
         (["label,score", "0,.5", "cat,.5"], "line 3: column 'label' is not a number"),
-        (["label,score", "cat,.5"], r"labels: 1 names \('cat'\) for 2 columns"),
+        (["label,score", "cat,.5"], r"labels are names \('cat'\)"),
         (["label,prob_a,prob_b", "a,1,0", "b,0,1", "c,0,1"], "labels: 'c' at row 2; allowed: a, b"),
         (["label,score", "a,1", ",0"], "line 3: column 'label' is not a number: ''"),
         (["label;score", "0;0,5"], r"line 1: the columns are separated by semicolons"),

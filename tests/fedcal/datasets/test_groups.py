@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.core.kinds import logits_of
+from fedcal.core.numerics import logits_of
 from fedcal.datasets import Dataset, from_arrays, load
 from fedcal.partition import deal
 

@@ -9,7 +9,7 @@ import pytest
 
 from fedcal import datasets
 from fedcal.clients.site.policy import Policy
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.experiments.runs.config import load_config, parse_setting
 from fedcal.experiments.study.study_file import Study
 from fedcal.secure_aggregation.roster import Roster

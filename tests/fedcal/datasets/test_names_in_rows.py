@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from fedcal import FederatedCalibrator, InputError, metrics
 from fedcal.calibrators import TemperatureScaling
 from fedcal.conformal import PredictionSets
-from fedcal.core.printable import look_of, plain_name
+from fedcal.core.naming import look_of, plain_name
 from fedcal.datasets import from_arrays, from_frame, from_model, in_blocks, load
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy.rows import SiteRows, read_rows, shards_of

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from refusals import each_is_refused
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.datasets import _tables as _parquet
 from fedcal.datasets import load
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from fedcal import datasets
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats, Integers
 from fedcal.core.scores import check_scores
-from fedcal.core.types import Floats, Integers
 from fedcal.datasets.plausible_rows import check_rows
 
 BINARY = ["heart-disease", "adult-income", "game-forecasts", "imdb-binary"]

@@ -5,7 +5,7 @@ import gzip
 import pytest
 from refusals import refused
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.datasets.site_csv import Reading, read_site_csv
 
 CLASSES = ("survived", "sepsis")

@@ -8,19 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcal import datasets
-from fedcal.calibrators import ScoreMap, load
+from fedcal.calibrators import load
 from fedcal.calibrators.score_map import (
     calibrator_from,
-    isotonic,
     logistic,
     probability,
 )
 from fedcal.evaluation import Histogram
-from fedcal.metrics.buckets import bucket_of, equal_width, scored
-from fedcal.metrics.encodings import decoder_of
+from fedcal.metrics.binning import bucket_of, equal_width, scored
+from fedcal.metrics.score_table import decoder_of
 
 B = 240
-HOWS = ("isotonic", "platt", "beta")
+HOWS = ("platt", "beta")
 
 
 SETS = ("imdb-binary", "game-forecasts", "resnet110-cifar10")
@@ -49,17 +48,6 @@ def noisy(h: Histogram, root: np.ndarray, seed: int) -> Histogram:
     law = Histogram(h.edges, h.counts, root)
     drawn = law.draws(np.random.default_rng(seed), 1)[0]
     return Histogram(h.edges, h.counts + drawn, root)
-
-
-def test_isotonic_is_scikit_learns_isotonic_regression():
-    sklearn = pytest.importorskip("sklearn.isotonic")
-    h = exact("game-forecasts")
-    wrong, right = h.counts
-    rows = wrong + right
-    some = rows > 0
-    want = sklearn.isotonic_regression(right[some] / rows[some], sample_weight=rows[some])
-    of_block = np.array([rows[some][want == value].sum() for value in want])
-    assert (np.abs(isotonic(h)[some] - want) <= 1 / (1 + of_block) + 1e-12).all()  # but one row
 
 
 def test_platt_and_beta_are_maximum_likelihood():
@@ -96,20 +84,6 @@ def test_fit_counts_pooled_rows_and_makes_the_same(name, how, tmp_path):
     np.testing.assert_array_equal(back.predict_proba(d.scores), made.predict_proba(d.scores))
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_a_probability_of_a_file_is_mapped_by_the_bucket_it_was_counted_in(classes):
-    values = np.arange(B) / B
-    score = "positive" if classes == 2 else "confidence"
-    made = ScoreMap(equal_width(B), values, score, classes)
-    made.input = "probs"
-    top = np.arange(10, 20) / 20  # all on edges, which logarithms and back would miss
-    rest = np.repeat((1 - top)[:, None] / (classes - 1), classes - 1, axis=1)
-    probs = np.concatenate([rest, top[:, None]], axis=1)
-    if classes == 2:
-        top[0] = (B / 2 - 1) / B  # 1/2 is counted below: class 0 is predicted
-    np.testing.assert_allclose(made.predict_proba(probs)[:, -1], top, rtol=1e-12)
-
-
 @pytest.mark.parametrize("curve", ["platt", "beta"])
 @pytest.mark.parametrize(("encoding", "norm"), [("flat", 1), ("prefix", 128 * 1.7)])
 def test_a_noisy_logistic_curve_stays_near_the_one_without_noise(curve, encoding, norm):
@@ -141,5 +115,4 @@ def test_any_counts_give_a_calibrator(buckets, rows, std, how, seed):
     made = calibrator_from(h, "positive", how, 2, "logits")
     probs = made.predict_proba(np.stack([np.zeros(50), np.linspace(-40, 40, 50)], axis=1))
     assert ((probs >= 0) & (probs <= 1)).all()
-    if how in ("isotonic", "platt", "beta"):
-        assert (np.diff(probs[:, 1]) >= 0).all()
+    assert (np.diff(probs[:, 1]) >= 0).all()

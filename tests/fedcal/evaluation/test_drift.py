@@ -7,8 +7,8 @@ import pytest
 
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.drift import drift_between
-from fedcal.metrics.buckets import equal_width
-from fedcal.metrics.encodings import decoder_of
+from fedcal.metrics.binning import equal_width
+from fedcal.metrics.score_table import decoder_of
 
 B = 60
 EDGES = equal_width(B)

@@ -10,8 +10,8 @@ import pytest
 from refusals import refused
 from scipy import stats
 
-from fedcal.core.errors import InputError
-from fedcal.core.types import Floats
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats
 from fedcal.evaluation import (
     METRICS,
     Histogram,

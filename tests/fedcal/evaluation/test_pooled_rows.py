@@ -6,7 +6,7 @@ from sklearn import metrics as sk
 from sklearn.linear_model import LogisticRegression
 
 from fedcal import datasets, evaluation
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers
 from fedcal.metrics import bin_index, classwise_ece
 from fedcal.metrics.standard import ece
 

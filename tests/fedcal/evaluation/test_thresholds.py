@@ -9,7 +9,7 @@ from refusals import each_is_refused
 
 from fedcal.evaluation import Histogram, evaluate
 from fedcal.evaluation.thresholds import _critical, choose_threshold
-from fedcal.metrics.buckets import equal_width
+from fedcal.metrics.binning import equal_width
 
 B = 60
 MIDDLES = (np.arange(B) + 0.5) / B

@@ -43,9 +43,6 @@ MAKE: dict[str, Callable[[int], calibrators.Calibrator]] = {
 } | {
     "weighted, all": lambda c: weighted(calibrators.HistogramBinning().fit(*rows(c)), "all"),
     "weighted, changed": lambda c: weighted(calibrators.BBQ().fit(*rows(c)), "changed"),
-    "score map of one value": lambda c: calibrators.ScoreMap(
-        [0, 1], [0.7], "positive" if c == 2 else "confidence", c
-    ),
 }
 every_kind = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE.keys())
 
@@ -154,9 +151,7 @@ def test_a_calibrator_of_probabilities_takes_probabilities(target, make):
 def steps(bins: int, classes: int) -> list[calibrators.Calibrator]:
     """Calibrators whose neighbouring bins differ."""
     values = np.linspace(0.05, 0.95, bins)[np.random.default_rng(1).permutation(bins)]
-    score = "positive" if classes == 2 else "confidence"
     return [
-        calibrators.ScoreMap(np.arange(bins + 1) / bins, values, score, classes),
         calibrators.TopLabelBinning(values, classes),
         calibrators.HistogramBinning([values] * (1 if classes == 2 else classes), classes),
     ]

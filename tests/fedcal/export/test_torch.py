@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 
 from fedcal import export  # noqa: E402
 from fedcal.calibrators import BBQ, Calibrator, WeightedBinning  # noqa: E402
-from fedcal.core.errors import InputError  # noqa: E402
+from fedcal.core.checks import InputError  # noqa: E402
 from fedcal.export.torch_modules import MODULES  # noqa: E402
 
 SCORES, LABELS = scored(3, 50, 1, 3.0, 1.5)

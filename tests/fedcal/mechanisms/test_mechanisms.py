@@ -10,7 +10,7 @@ from refusals import each_is_refused
 from scipy import stats
 
 from fedcal import accounting
-from fedcal.core.streams import Purpose, stream
+from fedcal.core.numerics import Purpose, stream
 from fedcal.experiments.research.studies.rows import draw_sum
 from fedcal.mechanisms import Gaussian, Laplace, Noise, Source, Sum, Unary
 from fedcal.mechanisms.additive import SMOOTHING

@@ -13,7 +13,7 @@ from fedcal.clients.questions.conformal import SetCounts
 from fedcal.clients.questions.histograms import BinOutcomes, ClassHistograms, PooledHistograms
 from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.conformal.levels import Noise as SumNoise
-from fedcal.core.errors import PrivacyError
+from fedcal.core.checks import PrivacyError
 from fedcal.evaluation.estimators.metrics import Accuracy, Precision
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import IntervalOptions

@@ -3,23 +3,25 @@
 import numpy as np
 import pytest
 
-from fedcal.metrics import encodings
+from fedcal.metrics import score_table
 
-CASES = [(name, b, h) for name in encodings.ENCODINGS for b in (1, 2, 5, 9, 64) for h in (1, 2, 3)]
+CASES = [
+    (name, b, h) for name in score_table.ENCODINGS for b in (1, 2, 5, 9, 64) for h in (1, 2, 3)
+]
 
 
 @pytest.mark.parametrize(("name", "buckets", "height"), CASES)
 def test_counts_come_back(name, buckets, height):
-    matrix = encodings.matrix_of(name, buckets, height)
+    matrix = score_table.matrix_of(name, buckets, height)
     assert (matrix == np.rint(matrix)).all()
     np.testing.assert_allclose(
-        encodings.decoder_of(name, buckets, height) @ matrix, np.eye(buckets), atol=1e-8
+        score_table.decoder_of(name, buckets, height) @ matrix, np.eye(buckets), atol=1e-8
     )
 
 
 def largest(name: str, buckets: int, height: int, order: int) -> float:
-    sums = np.cumsum(encodings.decoder_of(name, buckets, height), axis=0)
-    norm = encodings.column_norm(name, buckets, height, order)
+    sums = np.cumsum(score_table.decoder_of(name, buckets, height), axis=0)
+    norm = score_table.column_norm(name, buckets, height, order)
     return norm * float(np.sqrt(np.square(sums).sum(axis=1)).max())
 
 
@@ -29,10 +31,10 @@ def test_largest_noise_of_a_prefix_sum():
     assert largest("prefix", 1024, 1, 2) == pytest.approx(3.279, abs=1e-3)
     # under pure epsilon few levels are best: a row counts once on each
     assert largest("tree", 1024, 3, 1) < 0.35 * largest("flat", 1024, 1, 1)
-    assert encodings.prefix_std("tree", 1024, 3, 1) < encodings.prefix_std("tree", 1024, 10, 1)
+    assert score_table.prefix_std("tree", 1024, 3, 1) < score_table.prefix_std("tree", 1024, 10, 1)
 
 
 def test_noise_is_what_the_decoder_says():
-    variances = np.square(encodings.decoder_of("tree", 20, 2).cumsum(axis=0)).sum(axis=1)
-    want = encodings.column_norm("tree", 20, 2, 2) * np.sqrt(variances.mean())
-    assert encodings.prefix_std("tree", 20, 2, 2) == pytest.approx(want)
+    variances = np.square(score_table.decoder_of("tree", 20, 2).cumsum(axis=0)).sum(axis=1)
+    want = score_table.column_norm("tree", 20, 2, 2) * np.sqrt(variances.mean())
+    assert score_table.prefix_std("tree", 20, 2, 2) == pytest.approx(want)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers
 from fedcal.metrics.gap_change import LEAST, changes_by_client, changes_record, gap_change
 
 

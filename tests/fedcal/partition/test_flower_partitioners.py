@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.datasets import Dataset, from_arrays
 from fedcal.partition import parse, spelt
 from fedcal.partition.flower_partitioners import owners_by

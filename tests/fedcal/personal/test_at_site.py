@@ -7,8 +7,8 @@ import pytest
 from scipy.special import expit
 
 from fedcal.clients.questions.scores import ScoreCounts
+from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import bucket_log_odds, edges_of, predicted, site_metrics
 from fedcal.personal import at_site, posterior

@@ -13,7 +13,7 @@ from refusals import refused
 from fedcal.clients.questions.histograms import BinOutcomes, ClassCounts, ClassHistograms
 from fedcal.clients.questions.search import AccuracyGap
 from fedcal.clients.questions.temperature import TemperatureScores
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.privacy import Federation
 from fedcal.privacy.accepting import check_terms
 from fedcal.privacy.agreement import AGREED, PROTOCOL, Terms, job_digest, key_of_job

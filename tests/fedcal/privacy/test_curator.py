@@ -11,8 +11,8 @@ from laws import prefer
 from refusals import refused
 
 from fedcal.clients.questions.histograms import ClassCounts
-from fedcal.core.errors import BudgetExceeded, InputError, PrivacyError, RoundFailed
-from fedcal.core.streams import Purpose, stream
+from fedcal.core.checks import BudgetExceeded, InputError, PrivacyError, RoundFailed
+from fedcal.core.numerics import Purpose, stream
 from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
 from fedcal.privacy.curator import Curator, OpenRound, Release

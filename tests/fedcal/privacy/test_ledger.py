@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import fedcal
-from fedcal.core.errors import BudgetExceeded, InputError
+from fedcal.core.checks import BudgetExceeded, InputError
 from fedcal.privacy.ledger import CAP_DELTA, Entry, Ledger
 from fedcal.storage import database
 
@@ -293,7 +293,7 @@ def test_a_charge_that_cannot_be_written_is_refused(file):
 def start(body: str, file: Path) -> subprocess.Popen[str]:
     head = (
         "import os, sys\n"
-        "from fedcal.core.errors import BudgetExceeded\n"
+        "from fedcal.core.checks import BudgetExceeded\n"
         "from fedcal.privacy.ledger import Entry, Ledger\n"
         "ledger = Ledger(sys.argv[1], 1.0)\n"
     )

@@ -10,8 +10,8 @@ from laws import ADDITIVE, prefer
 from refusals import each_is_refused
 
 from fedcal import accounting
-from fedcal.core.errors import InputError
-from fedcal.core.streams import Purpose, stream
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Purpose, stream
 from fedcal.mechanisms.samplers import TOTAL_VARIATION
 from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.trust import NOISY

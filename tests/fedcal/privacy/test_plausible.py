@@ -12,9 +12,8 @@ from asks import Asks
 from laws import prefer
 from scipy.stats import norm
 
-from fedcal.core.errors import InputError, RoundFailed
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Words
+from fedcal.core.checks import InputError, RoundFailed
+from fedcal.core.numerics import Floats, Purpose, Words, stream
 from fedcal.mechanisms import MECHANISMS, PRIVATE
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
 from fedcal.privacy.curator import Curator, OpenRound, Release, check_plausible, honest_range

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedcal.core.types import Integers, Words
+from fedcal.core.numerics import Integers, Words
 from fedcal.secure_aggregation import ClientSums, Ring
 
 WORDS = st.integers(-(2**63), 2**63 - 1)

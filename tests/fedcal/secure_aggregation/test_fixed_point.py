@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from refusals import each_is_refused, refused
 
-from fedcal.core.errors import ContributionRefused
+from fedcal.core.checks import ContributionRefused
 from fedcal.secure_aggregation import Ring
 
 GRID = 2.0**-24

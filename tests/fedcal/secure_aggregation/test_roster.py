@@ -10,8 +10,8 @@ import pytest
 import tomli_w
 from refusals import each_is_refused
 
-from fedcal.core.classes import digest_of
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
+from fedcal.core.naming import digest_of
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster

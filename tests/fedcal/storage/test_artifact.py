@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from refusals import each_is_refused
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.core.pages import Curve, Intervals, Table, from_json, to_json
 from fedcal.storage.artifact import Artifact
 

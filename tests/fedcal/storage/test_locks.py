@@ -4,7 +4,7 @@ from threading import Thread
 
 import pytest
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.storage.atomic import locked
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fedcal.clients.questions.training import Gradients
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.training.networks import OWN, TrainedModel, enlist, load_model, network_named
 from fedcal.training.row_gradients import weights_of
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from refusals import each_is_refused
 from torch import nn
 
-from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, Integers
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats, Integers
 from fedcal.training.networks import Clipping, enlist, network_named, row_gradients
 from fedcal.training.row_gradients import CHUNK, one_thread, set_weights, weights_of
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcal.core.errors import ContributionRefused, InputError
+from fedcal.core.checks import ContributionRefused, InputError
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import SLACK, Bound, Rule, bounded, encode_bounded
 

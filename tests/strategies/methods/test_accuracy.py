@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fedcal.clients.answers import answer
+from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats
 from fedcal.datasets import load
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms.choice import scores_of

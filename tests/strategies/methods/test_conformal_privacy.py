@@ -10,9 +10,9 @@ from strategy_checks import assert_refused
 
 from fedcal.clients.answers import answer
 from fedcal.clients.questions.conformal import SetCounts, SetGaps
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.studies.prediction_sets.laws import Setup, law_of, thresholds_of
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.noise_plan import Federation

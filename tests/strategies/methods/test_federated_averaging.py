@@ -7,9 +7,8 @@ import pytest
 
 from fedcal.clients.answers import answer, contribute
 from fedcal.clients.questions.training import LocalUpdate
+from fedcal.core.numerics import Floats, Purpose, stream
 from fedcal.core.shards import Shards
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.request import Request

@@ -9,8 +9,8 @@ import pytest
 
 from fedcal.accounting.gaussian import zcdp_multiplier, zcdp_rho
 from fedcal.calibrators import BBQ, WeightedBinning
+from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation

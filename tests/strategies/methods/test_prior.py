@@ -14,8 +14,7 @@ from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Gaussian, Laplace, Target
-from fedcal.metrics.encodings import decoder_of
-from fedcal.metrics.score_table import names_text
+from fedcal.metrics.score_table import decoder_of, names_text
 from fedcal.personal.prior import site_priors
 from fedcal.privacy.federation import Federation
 from fedcal.strategies.methods.prior import HEIGHT, FedPrior

@@ -15,10 +15,9 @@ from fedcal.accounting.gaussian import gaussian_multiplier
 from fedcal.calibrators import Calibrator
 from fedcal.clients.answers import answer
 from fedcal.conformal import PredictionSets
-from fedcal.core.errors import InputError
-from fedcal.core.numerics import softmax
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.core.shards import Shards, numbered
-from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release

@@ -8,9 +8,8 @@ from strategy_checks import nobody
 
 from fedcal.accounting import gaussian_epsilon
 from fedcal.calibrators import Calibrator, TemperatureScaling, VectorScaling
-from fedcal.core.numerics import softmax
+from fedcal.core.numerics import Floats, softmax
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES

@@ -9,9 +9,8 @@ import pytest
 from strategy_checks import algorithm_1, assert_refused, some_shards
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.core.numerics import log_grid, softmax
+from fedcal.core.numerics import Floats, Integers, log_grid, softmax
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics import accuracy
 from fedcal.privacy.noise_plan import Federation

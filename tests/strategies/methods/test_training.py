@@ -10,7 +10,7 @@ from strategy_checks import assert_std_is_one, nobody
 from fedcal.accounting import gaussian_multiplier, poisson_gaussian_epsilon
 from fedcal.clients.answers import answer, contribute
 from fedcal.clients.questions.training import Gradients
-from fedcal.core.errors import ContributionRefused
+from fedcal.core.checks import ContributionRefused
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation

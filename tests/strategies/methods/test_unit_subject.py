@@ -8,8 +8,8 @@ import pytest
 from strategy_checks import BUDGETED
 
 from fedcal.clients.answers import answer
+from fedcal.core.numerics import Integers, Words
 from fedcal.core.shards import Shards, numbered
-from fedcal.core.types import Integers, Words
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.noise_plan import Federation
 from fedcal.privacy.request import Request

@@ -10,7 +10,7 @@ import pytest
 from refusals import refused
 from sum_world import World
 
-from fedcal.core.errors import RoundFailed
+from fedcal.core.checks import RoundFailed
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.messages import Contribution, Enrolment, Header
 from fedcal.strategies.server.collector import Collector, SecureRounds, enrolled

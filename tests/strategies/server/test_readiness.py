@@ -19,7 +19,7 @@ from fedcal.clients.site.prepared import TERMS, prepared
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process import site_app
 from fedcal.clients.site.store import RECORDS, SiteRecords, records_of
-from fedcal.core.errors import FedcalError, InputError, RoundFailed
+from fedcal.core.checks import FedcalError, InputError, RoundFailed
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.privacy.ledger import Ledger

@@ -21,8 +21,8 @@ from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process.site_app import site_app
 from fedcal.clients.site.results import RESULTS
 from fedcal.clients.site.store import RECORDS, SiteRecords
-from fedcal.core.classes import digest_of
-from fedcal.core.errors import FedcalError, InputError, RoundFailed
+from fedcal.core.checks import FedcalError, InputError, RoundFailed
+from fedcal.core.naming import digest_of
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import run_inline

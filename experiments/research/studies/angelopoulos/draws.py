@@ -9,7 +9,7 @@ from fedcal.conformal.angelopoulos import (
     private_quantile,
     thresholds,
 )
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers
 
 
 def private_thresholds(

@@ -18,7 +18,7 @@ import numpy as np
 from fedcal import datasets
 from fedcal.conformal import Conformity
 from fedcal.conformal.angelopoulos import best_bins, best_gamma, inflated_level
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers
 from fedcal.experiments.report.figures.drawing import Panel, bars, curve, whiskers
 from fedcal.experiments.report.figures.style import LINES
 from fedcal.experiments.research.studies.angelopoulos.draws import private_thresholds

@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers
 from fedcal.evaluation import METRICS, Histogram, evaluate
 from fedcal.evaluation.estimators.calibration import ClasswiseEce
 from fedcal.experiments.research.studies.evaluation.worlds import (
@@ -51,7 +51,7 @@ from fedcal.experiments.research.studies.evaluation.worlds import (
 from fedcal.experiments.research.studies.registry import study
 from fedcal.experiments.research.studies.rows import counted, rng_of, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
-from fedcal.metrics.encodings import FLAT
+from fedcal.metrics.score_table import FLAT
 from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Local, SecAgg

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import METRICS, Estimate, Histogram, evaluate
 from fedcal.evaluation.estimators.calibration import ClasswiseEce
 from fedcal.evaluation.score_release import ScoreRelease
@@ -39,7 +39,7 @@ from fedcal.experiments.research.studies.evaluation.worlds import (
 from fedcal.experiments.research.studies.rows import counted, grouped, rng_of, span, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, Study
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.metrics.buckets import fine_tails
+from fedcal.metrics.binning import fine_tails
 from fedcal.partition import owners
 from fedcal.strategies.methods.evaluate import BUCKETS, FedEvaluate
 from fedcal.strategies.server.outcome import Progress

@@ -19,12 +19,11 @@ import numpy as np
 from fedcal import datasets
 from fedcal.clients.questions.score_cell import ScoreCell
 from fedcal.clients.questions.scores import ScoreCounts
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers
 from fedcal.evaluation import METRICS, Histogram
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.research.studies.rows import release_of
-from fedcal.metrics.binning import bin_index
-from fedcal.metrics.buckets import bucket_of, equal_width, scored
+from fedcal.metrics.binning import bin_index, bucket_of, equal_width, scored
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
 from fedcal.strategies.methods.evaluate import FedEvaluate

@@ -26,8 +26,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fedcal.calibrators.histogram_binning import least_value, values_of
-from fedcal.core.errors import PrivacyError
-from fedcal.core.types import Floats, Integers
+from fedcal.core.checks import PrivacyError
+from fedcal.core.numerics import Floats, Integers
 from fedcal.experiments.research.studies.luo.settings import SweepPoint
 from fedcal.experiments.research.studies.luo.trials import (
     BINS,

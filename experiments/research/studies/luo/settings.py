@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 
 SWEEPS = ("sources", "samples", "epsilon")
 """What varies; a setting is in one of them."""

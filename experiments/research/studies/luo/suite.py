@@ -7,17 +7,14 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tomli_w
 
-from fedcal.core.checks import one_of, whole
-from fedcal.core.errors import InputError
-from fedcal.core.streams import Purpose, check_seed, stream
-from fedcal.core.types import Floats
+from fedcal.core.checks import InputError, one_of, whole
+from fedcal.core.numerics import Floats, Purpose, check_seed, stream
 from fedcal.datasets import Dataset
 from fedcal.experiments.research.studies.luo.methods import (
     BASELINES,
@@ -250,7 +247,7 @@ def run_suite(
     Interrupted
         Ctrl-C; finished cells are kept in `out`.
     """
-    place = pool_of(jobs, None, ray_address)
+    place = pool_of(jobs, ray_address)
     journal = None
     if out is not None:
         journal = Journal(out, DONE, check_cell, resume=resume)
@@ -262,7 +259,7 @@ def run_suite(
     with place as pool, kept as rows:
         ordered = run_all(runs, sources, cell_row, pool, rows, progress)
         if journal is not None:
-            journal.finish(partial(_save, suite, ordered))
+            _save(suite, ordered, journal.out)
     return ordered
 
 

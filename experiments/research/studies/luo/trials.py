@@ -18,9 +18,16 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.numerics import label_entries, log_grid, row_sum, shifted
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import (
+    Floats,
+    Integers,
+    Purpose,
+    label_entries,
+    log_grid,
+    row_sum,
+    shifted,
+    stream,
+)
 from fedcal.datasets import Dataset
 from fedcal.experiments.research.studies.luo.settings import SweepPoint
 from fedcal.metrics.binning import bin_index

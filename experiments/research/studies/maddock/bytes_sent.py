@@ -30,7 +30,7 @@ from flwr.common.serde import recorddict_to_proto
 
 from fedcal import datasets, partition
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards
 from fedcal.experiments.research.studies.rows import counted, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim

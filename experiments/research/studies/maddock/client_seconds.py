@@ -27,7 +27,7 @@ from scipy.optimize import minimize_scalar
 from fedcal import datasets
 from fedcal.clients.answers import answer
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.core.errors import FedcalError
+from fedcal.core.checks import FedcalError
 from fedcal.core.numerics import LOG_A_LIMIT, label_entries, row_sum, shifted
 from fedcal.core.shards import Shards
 from fedcal.experiments.research.benchmarks.timing import SLOW

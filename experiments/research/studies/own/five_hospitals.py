@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import betaincinv, expit, ndtri
 
+from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.verdicts import SEEN, detectable
 from fedcal.experiments.research.studies import rows as shared
@@ -34,7 +34,7 @@ from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.study.study_file import Model, Study
 from fedcal.mechanisms import NoiseLaw
-from fedcal.metrics.buckets import bucket_of
+from fedcal.metrics.binning import bucket_of
 from fedcal.metrics.gap_change import ERROR, holm
 from fedcal.strategies.server.outcome import Progress
 

@@ -30,14 +30,13 @@ import numpy as np
 from scipy.special import betaincinv, expit, logsumexp, ndtri
 
 from fedcal import datasets
-from fedcal.core.numerics import softmax, softplus
+from fedcal.core.numerics import Floats, Integers, softmax, softplus
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.sites.effects import METRICS, edges_of, effects, predicted, site_metrics
 from fedcal.experiments.research.studies import rows as shared
 from fedcal.experiments.research.studies.rows import grouped, rng_of, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
-from fedcal.metrics.buckets import bucket_of, check_score, scored
+from fedcal.metrics.binning import bucket_of, check_score, scored
 from fedcal.personal import at_site, posterior
 from fedcal.personal.at_site import recalibrated
 from fedcal.personal.posterior import HARM, SitePrior, common_spread, identity_prior, normal_points

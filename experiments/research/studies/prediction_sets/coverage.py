@@ -28,7 +28,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from fedcal.conformal.levels import NoiseFree, marginal_level
-from fedcal.core.types import Floats
+from fedcal.core.numerics import Floats
 from fedcal.experiments.research.studies.prediction_sets.laws import (
     ALPHA,
     ScoreLaw,

@@ -19,8 +19,8 @@ import numpy as np
 from fedcal import datasets
 from fedcal.clients.questions.conformal import SetCounts, SetGaps
 from fedcal.conformal import Conformity, PredictionSets
+from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.studies.rows import release_of
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics.conformity import SCORES

@@ -24,8 +24,8 @@ from fedcal import datasets
 from fedcal.clients.questions.conformal import SetGaps
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.conformal.levels import OF_CLIENTS, Draw
+from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.studies.angelopoulos.splits import exact_thresholds
 from fedcal.experiments.research.studies.rows import (
     counted,

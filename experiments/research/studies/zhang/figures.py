@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedcal.core.types import Floats
+from fedcal.core.numerics import Floats
 from fedcal.experiments.report.figures.drawing import Panel, Sheet, bars, curve
 from fedcal.experiments.research.studies.claims import all_of, larger
 from fedcal.experiments.research.studies.rows import grouped, of_each, one, where

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from fedcal.calibrators import Calibrator, TemperatureScaling
 from fedcal.clients.answers import contribute
+from fedcal.core.numerics import Floats, Integers, Purpose, Words, stream
 from fedcal.core.shards import Shards
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers, Words
 from fedcal.experiments.research.studies.zhang.tasks import Task, relabelled
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Gaussian

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.calibrators import Calibrator
-from fedcal.core.numerics import softmax
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.estimators.calibration import Ece, simulate
 from fedcal.experiments.research.studies.claims import larger

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import pairwise
 from statistics import fmean
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.experiments.research.studies.claims import all_of, larger
 from fedcal.experiments.research.studies.claims import where as on_how_many
 from fedcal.experiments.research.studies.registry import study as study_file

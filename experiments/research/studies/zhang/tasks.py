@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.errors import InputError
-from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats, Integers, Purpose, stream
 from fedcal.datasets import feature_sets, read_feature_set
 from fedcal.experiments.training.data import SHIFTED, labelled_rows
 from fedcal.storage.npz import read_npz

@@ -15,7 +15,7 @@ from flwr.supernode.runtime import run_clientapp as flower
 from fedcal.clients.site.process import runtime as guard
 from fedcal.clients.site.process.runtime import own_app, self_test
 from fedcal.clients.site.site_log import LOGGER
-from fedcal.core.errors import FedcalError
+from fedcal.core.checks import FedcalError
 from fedcal.core.flower_internals_site import replaced, reply_to_bundle
 
 

@@ -10,7 +10,7 @@ import pytest
 from fedcal.clients.site.process import limits
 from fedcal.clients.site.process.limits import MESSAGE_BYTES, SHORT_BYTES, Intake
 from fedcal.clients.site.process.site_app import site_app
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 
 SPIN = """
 import resource, sys, time

@@ -16,7 +16,7 @@ from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process import handover, runtime
 from fedcal.clients.site.process.limits import COPIES, MEMORY_MIB
 from fedcal.clients.site.process.site_app import Refused
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.checks import FedcalError, InputError
 from fedcal.core.shards import Shards
 
 ARGUMENTS = ["--runtime-api-address", "127.0.0.1:1", "--token", "t", "--insecure"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from refusals import refused
 
-from fedcal.core.errors import Interrupted
+from fedcal.core.checks import Interrupted
 from fedcal.experiments.research.studies.luo import results
 from fedcal.experiments.research.studies.run import reproduce
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from refusals import refused
 
-from fedcal.core.errors import Interrupted
+from fedcal.core.checks import Interrupted
 from fedcal.experiments import compare
 from fedcal.experiments.research.studies.check import checked
 from fedcal.experiments.research.studies.result import Reproduction

@@ -7,7 +7,7 @@ import pytest
 
 from fedcal import metrics
 from fedcal.experiments.report import tables
-from fedcal.experiments.runs.comparison.table import as_table, harmed, headline, marks_of
+from fedcal.experiments.runs.comparison.table import as_table, headline, marks_of
 from fedcal.metrics import Reliability
 
 
@@ -91,12 +91,3 @@ def test_a_line_without_skill_is_marked():
 
     assert told(0.21, 0.21) == "‡"
     assert told(0.21, 0.19) == told(0.19, 0.19) == ""
-
-
-def test_methods_that_harm_are_named_and_those_beyond_five_counted():
-    lines = [line(f"M{k}", 0.6 if k else 0.5, before={"nll": over(0.5)}) for k in range(8)]
-    said = "Worse than the model itself, in log loss: "
-    said += ", ".join(f"M{k} with epsilon 1" for k in range(1, 6))
-    assert harmed(lines[:1]) == ""
-    assert harmed(lines[:6]) == f"{said}."
-    assert harmed(lines) == f"{said} and 2 more."

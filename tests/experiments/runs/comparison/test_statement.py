@@ -12,8 +12,7 @@ from fedcal.experiments.runs.config import Config
 
 def cell(epsilon: float, seeds: tuple[int, ...] = (0,), **config: Any) -> Cell:
     given = {"data": "d", "method": "fedbin", "partition": "natural", "clients": 5, **config}
-    delta = 0.0 if math.isinf(epsilon) else 1e-5
-    return Cell(Variant(given["method"]), Config(epsilon=epsilon, **given), seeds, delta)
+    return Cell(Variant(given["method"]), Config(epsilon=epsilon, **given), seeds)
 
 
 def test_natural_clients_pay_for_every_run():

@@ -11,7 +11,7 @@ import pytest
 from refusals import refused
 
 from fedcal.clients.questions.temperature import TemperatureNewton
-from fedcal.core import errors
+from fedcal.core import checks
 from fedcal.core.shards import Shards
 from fedcal.experiments.research.benchmarks.in_process import run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
@@ -58,7 +58,7 @@ def test_all_clients_fail_in_a_round(run, shards, ledger):
     strategy = newton(ledger=ledger, secure_aggregation=masks)
     noted: list[Release] = []
     strategy.on_release = noted.append
-    with pytest.raises(errors.RoundFailed, match="none answered") as caught:
+    with pytest.raises(checks.RoundFailed, match="none answered") as caught:
         run(strategy, shards, unavailable=everybody(1))
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 1
@@ -67,12 +67,12 @@ def test_all_clients_fail_in_a_round(run, shards, ledger):
     assert ledger.spent() == (0.0, 0.0)  # the budget is there again
     # later what was released stays released, and the whole reservation stays spent
     strategy = newton(ledger=ledger)
-    refused("round 3", run, strategy, shards, unavailable=everybody(3), error=errors.RoundFailed)
+    refused("round 3", run, strategy, shards, unavailable=everybody(3), error=checks.RoundFailed)
     assert [r.round for r in strategy.releases] == [1, 2]
     (entry,) = ledger.entries()
     assert (entry.epsilon, entry.releases, entry.charged) == (1.0, 3, (1, 2))
     assert ledger.spent() == (1.0, 1e-5)
-    with pytest.raises(errors.BudgetExceeded):
+    with pytest.raises(checks.BudgetExceeded):
         run(newton(ledger=ledger), shards)
 
 
@@ -85,9 +85,9 @@ def test_a_run_is_charged_release_by_release_and_no_more_than_planned(run, shard
     assert charged == [(1,), (1, 2), (1, 2, 3)]
     last = strategy.releases[-1]
     (entry,) = ledger.entries()
-    refused("release 4 is not covered", ledger.charge, entry.run, 4, error=errors.BudgetExceeded)
-    refused("3 releases", strategy.open_round, 4, error=errors.PrivacyError)
-    with pytest.raises(errors.PrivacyError):
+    refused("release 4 is not covered", ledger.charge, entry.run, 4, error=checks.BudgetExceeded)
+    refused("3 releases", strategy.open_round, 4, error=checks.PrivacyError)
+    with pytest.raises(checks.PrivacyError):
         run(strategy, shards)  # the same object again
     assert strategy.releases[-1] is last
     assert ledger.entries() == (entry,)
@@ -98,7 +98,7 @@ def test_an_error_of_a_client_releases_nothing_and_one_of_the_learner_keeps_the_
     run, shards, monkeypatch
 ):
     def of_client(*_: Any) -> Any:
-        raise errors.ContributionRefused("a secret of a client")
+        raise checks.ContributionRefused("a secret of a client")
 
     def of_learner(self: FedNewton, release: Release) -> None:
         raise ZeroDivisionError
@@ -108,7 +108,7 @@ def test_an_error_of_a_client_releases_nothing_and_one_of_the_learner_keeps_the_
         ledger = Ledger(None, 1.5)
         strategy = newton(ledger=ledger)
         told = "a secret" if run is run_inline else "a sampled client failed"
-        refused(told, run, strategy, shards, error=errors.FedcalError)
+        refused(told, run, strategy, shards, error=checks.FedcalError)
         assert strategy.releases == []
         # Over messages answers are there before they are charged and added up; inline is one step.
         assert len(ledger.entries()) == (1 if run is run_inline else 0)

@@ -14,9 +14,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from fedcal.clients.answers import answer
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.clients.questions.histograms import ClassHistograms
-from fedcal.core.errors import RoundFailed
+from fedcal.core.checks import RoundFailed
+from fedcal.core.numerics import Words
 from fedcal.core.shards import Shards
-from fedcal.core.types import Words
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger

@@ -13,7 +13,7 @@ import pytest
 from ray_cluster import ray_cluster
 
 from fedcal import datasets, partition, simulate
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.checks import FedcalError, InputError
 from fedcal.experiments.runs.engines import ray as engine
 from fedcal.experiments.runs.engines import run
 from fedcal.experiments.runs.engines.ray import cluster, run_ray

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.cli.supernode.register import try_load_public_key
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.checks import FedcalError, InputError
 from fedcal.experiments.runs.engines.superlink import complaint
 from fedcal.experiments.runs.engines.tls import (
     CA_LIVES,

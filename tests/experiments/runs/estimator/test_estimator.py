@@ -22,7 +22,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fedcal.calibrators import BBQ, Identity, TemperatureScaling
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.core.numerics import logits_from_probs, softmax
 from fedcal.datasets import from_arrays
 from fedcal.datasets.model_scores import scores_of

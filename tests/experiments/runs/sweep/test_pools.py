@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from fedcal import datasets
-from fedcal.core.errors import FedcalError
+from fedcal.core.checks import FedcalError
 from fedcal.datasets import Dataset
-from fedcal.experiments.runs.comparison.grid import read_grid
-from fedcal.experiments.runs.comparison.resolve import resolve
+from fedcal.experiments.runs.comparison.grid import read_grid, resolve
 from fedcal.experiments.runs.comparison.run import run_row, runs_of
 from fedcal.experiments.runs.sweep import Run, digest_of, here, in_processes, key_of
 
@@ -32,7 +31,7 @@ def small(seed: int = 0, **more: Any) -> Dataset:
 
 def asked(data: Dataset, **options: Any) -> tuple[list[Run], dict[str, Dataset]]:
     grid = read_grid({"data": data.name, "method": "fednewton,fedbin", "seeds": 2, **options})
-    cells = resolve(grid, {data.name: data}).cells
+    cells = resolve(grid, {data.name: data})[0]
     runs = [run for cell in cells for run in runs_of(cell)]
     return runs, {data.name: data}
 

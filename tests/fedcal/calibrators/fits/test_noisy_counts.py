@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from fedcal.calibrators.histogram_binning import norm_sub
-from fedcal.core.types import Floats
+from fedcal.core.numerics import Floats
 
 COUNTS = arrays(
     np.float64,

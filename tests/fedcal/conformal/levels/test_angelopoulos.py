@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedcal.conformal import angelopoulos as paper
-from fedcal.core.errors import InputError
+from fedcal.core.checks import InputError
 from fedcal.experiments.research.studies.angelopoulos import draws
 
 

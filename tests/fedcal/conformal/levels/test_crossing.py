@@ -8,7 +8,7 @@ import pytest
 
 from fedcal.clients.questions.conformal import SetGaps
 from fedcal.conformal.levels import Draw, client_clip, sure_coverage
-from fedcal.core.types import Floats, Integers
+from fedcal.core.numerics import Floats, Integers
 from fedcal.metrics.conformity import spread
 
 NEED = 0.9
