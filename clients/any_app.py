@@ -21,7 +21,7 @@ from flwr.clientapp import ClientApp
 
 from fedcal.clients.client_app import request_in
 from fedcal.clients.replies import answer_with, drawn
-from fedcal.core.checks import InputError
+from fedcal.core.checks import InputError, read
 from fedcal.core.imports import need
 from fedcal.core.numerics import LARGEST_LOGIT, RANGE_TOLERANCE, Kind
 from fedcal.core.scores import MISSING, SUM_TOLERANCE, as_array, loose_ids, numbers
@@ -29,7 +29,6 @@ from fedcal.core.scores import in_class_order as ordered
 from fedcal.core.shards import Shards
 from fedcal.datasets import IDS, from_arrays, model_scores
 from fedcal.partition import deal
-from fedcal.privacy.agreement import context_of
 
 _MODEL = "model"  # record of `query.who` (`fedcal.strategies.server.participation.MODEL`)
 _ROWS, _INPUT = "fedcal-rows", "fedcal-input"
@@ -96,7 +95,7 @@ def add_answers(
     @app.query("answer")
     def answer(message: Message, context: Context) -> Message:
         request = request_in(message)
-        private = context_of(request).epsilon < math.inf
+        private = read(message.content.config_records["context"], "private", bool)
         shards = _kept(context, private)
         try:
             words, failed = drawn(shards, request, 0, simulated=False, private=private)
@@ -115,14 +114,14 @@ def logits_of(model: Any, batches: Iterable[Any]) -> dict[str, Any]:
     """
     torch, labels = need("torch", "export", "answering by a PyTorch model"), list[Any]()
 
-    def read(like: Any) -> Iterator[tuple[int, Any]]:
+    def scored(like: Any) -> Iterator[tuple[int, Any]]:
         for batch in batches:
             inputs, truth = _parts(batch, torch.is_tensor)
             moved = {key: model_scores.moved_to(like, value) for key, value in inputs.items()}
             labels.append(as_array("labels", truth))
             yield len(truth), moved if len(moved) > 1 else next(iter(moved.values()))
 
-    logits = model_scores.outputs_of(model, read)
+    logits = model_scores.outputs_of(model, scored)
     if not labels:
         raise InputError("no batches of labelled rows were passed")
     return {"logits": logits, "labels": np.concatenate(labels)}

@@ -1,6 +1,5 @@
 """What a site writes down of a job that it is asked for, and what jobs may add up to."""
 
-import datetime
 import math
 import os
 import time
@@ -10,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedcal.clients.site.policy import Policy
 from fedcal.core import checks
 from fedcal.core.checks import damaged
 from fedcal.privacy.agreement import Terms, job_digest
@@ -22,7 +20,6 @@ OWN_NOISE, CLAIMED = "own noise", "claimed"
 LIFETIME_S = 30 * 86400.0
 """Seconds in which a job must end, from when the site first hears of it."""
 
-_DAYS = 365.25  # of a year
 _TOLERANCE = 1e-9  # of sums that were added up in another order
 
 
@@ -51,8 +48,6 @@ class JobFacts:
         None = it was not charged
     closed
         why nothing of it is answered any more; None = it is open
-    answered
-        numbers of the rounds that were answered
     """
 
     job: str
@@ -69,7 +64,6 @@ class JobFacts:
     expires: float
     booked: float | None = None
     closed: str | None = None
-    answered: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, terms: Terms, run: str, server: str) -> Self:
@@ -85,45 +79,6 @@ class JobFacts:
     def exact(self) -> bool:
         """True if the site sends exact sums, without privacy."""
         return self.epsilon == math.inf
-
-
-@dataclass(frozen=True)
-class BudgetCaps:
-    """Caps on sums of epsilons and of deltas by `account`; 0 = nothing.
-
-    Attributes
-    ----------
-    total
-        epsilon and delta of all jobs
-    a_year
-        of the jobs of each year: those whose first answer was in it
-    begins, expires
-        days, in UTC: years have 365.25 days from the first, and the last one ends with the second
-    """
-
-    total: tuple[float, float]
-    a_year: tuple[float, float] = (math.inf, math.inf)
-    begins: datetime.date = datetime.date(1970, 1, 1)
-    expires: datetime.date = datetime.date.max
-
-    @classmethod
-    def of(cls, policy: Policy) -> Self:
-        """Return the caps that a policy sets."""
-        total = policy.epsilon_total, policy.delta_total
-        a_year = policy.epsilon_a_year, policy.delta_a_year
-        return cls(total, a_year, policy.begins or cls.begins, policy.expires)
-
-    def year(self, when: float) -> int:
-        """Return the number of the year, from 1, in which a unix time lies; < 1 = before them."""
-        day = datetime.datetime.fromtimestamp(when, datetime.UTC).date()
-        day = min(day, self.expires - datetime.timedelta(days=1))  # the last day is no new year
-        return math.floor((day - self.begins).days / _DAYS) + 1
-
-    def in_words(self, year: int) -> str:
-        """Return the number of a year, and when the next one begins."""
-        following = self.begins + datetime.timedelta(days=math.ceil(_DAYS * year))
-        after = f"the next begins on {following}" if following < self.expires else "the last one"
-        return f"year {year} ({after})"
 
 
 def account(charges: Sequence[JobFacts]) -> tuple[str, list[tuple[float, float]]]:

@@ -28,7 +28,7 @@ def own_terms(fields: Mapping[str, Any], run: str, site: Prepared) -> Terms:
     fields
         the run config: the job's public facts
     run
-        its name (`Context.run`)
+        its name
 
     Raises
     ------

@@ -1,24 +1,20 @@
 """What a site takes part in beside its terms: for how long, with whom, and for how much in all.
 
-Formal guarantee: terms that pass `Policy.check` are summed by the committee that the policy names,
-among the sites of the federation whose digest it has, with at least `answers` contributions in a
-sum, and none of its releases costs more than the policy's year, or its whole time, allows. Sums
-that the server sees without noise tell rows apart into at most as many numbers as leave `cell_rows`
-of the public nominal rows to each. What all releases may spend is kept by
-`fedcal.clients.site.store`. Which question is asked, in which rounds, with which noise, unit, bound
-and rates is in the terms (`fedcal.privacy.agreement.Terms`), which are equal or refused.
+Formal guarantee: terms that pass `Policy.check` are summed by the committee of the federation
+whose digest the policy has, among its sites, with at least `answers` contributions in a sum; each
+contribution has the site's own noise, and no release costs more than the policy's year, or its
+whole time, allows. What all releases may spend is kept by `fedcal.clients.site.store`. Which
+question is asked, in which rounds, with which noise, unit, bound and rates is in the terms
+(`fedcal.privacy.agreement.Terms`), which are equal or refused.
 
 A site can check what it does itself: its own noise and coins, how many contributions are in a sum,
 and that this noise meets the stated epsilon and delta. It cannot check
 
-* noise that the server adds (trust central): the whole epsilon is booked at the first answer, as
-  the server claims it, and the exact sum is what the server sees;
 * what other sites send, and that they are other sites: whoever holds several keys of the roster
   has several contributions in a sum. `colluding` is for these, too;
 * how the coordinator knew whose keys they are;
 * how whoever asks chose the question. A cut that is chosen by looking at one site's rows tells of
-  these rows, whatever noise comes later;
-* how many rows a cell really has: the nominal number is public, and rows may crowd.
+  these rows, whatever noise comes later.
 """
 
 from __future__ import annotations
@@ -32,28 +28,17 @@ from typing import Self
 from fedcal.clients.site.process.limits import LEAST_MIB, MEMORY_MIB
 from fedcal.core.checks import InputError, interval, needed, whole
 from fedcal.privacy.agreement import Terms
-from fedcal.privacy.declared import cells_of
-from fedcal.secure_aggregation.committee import check_committee
 from fedcal.secure_aggregation.roster import Roster, check_digest
 from fedcal.storage.toml_files import read_as, record_of
 
 MOST_BYTES = 1 << 20
 """Of a policy's file."""
 
-CELL_ROWS = 10
-"""Rows for each number of a run's sums without noise, where a policy does not say."""
-
-FEWEST_IN_AN_EXACT_SUM = 3
-"""Of two contributions each sender could subtract its own."""
-
 CPU_SECONDS = 600
 """That an answer may take where no policy says less."""
 
-_LEAST = {
-    **dict.fromkeys(("answers", "cpu_seconds"), 1),
-    **dict.fromkeys(("colluding", "site_rows", "cell_rows"), 0),
-    "memory_mib": LEAST_MIB,
-}
+_DAYS, _EPOCH = 365.25, datetime.date(1970, 1, 1)  # of a year; where no first day is said
+_LEAST = {"answers": 1, "colluding": 0, "cpu_seconds": 1, "memory_mib": LEAST_MIB}
 
 
 @dataclass(frozen=True)
@@ -73,25 +58,13 @@ class Policy:
         over those runs alone whose first answer is in one year of 365.25 days, counted from
         `begins`; infinite = what is left in total
     answers
-        m: fewest contributions in a sum. Exact sums have at least 3, whatever it is. Counts by
-        site add up nobody's rows but one site's, so a site refuses to send them exactly
+        m: fewest contributions in a sum
     colluding
         so many sites may work with the server, and it still learns only sums
-    committee
-        pairs of members and threshold; () = any that bears `colluding`
     cpu_seconds
         that an answer may take, at most
     memory_mib
         that an answer may take, at most, beside a few copies of the site's rows
-    exact_sums
-        whether sums without noise may be released (trust secagg, which promises no privacy); they
-        need `site_rows`
-    site_rows
-        public nominal number of rows of a site like this one; 0 = sums that the server sees
-        without noise (under trust central) are of any resolution
-    cell_rows
-        so many of these rows, of all sites in a sum, there must be for each number of a run's
-        answers; 0 = any
 
     Raises
     ------
@@ -106,14 +79,10 @@ class Policy:
     delta_total: float = 0.0
     epsilon_a_year: float = math.inf
     delta_a_year: float = math.inf
-    answers: int = FEWEST_IN_AN_EXACT_SUM
+    answers: int = 3
     colluding: int = 0
-    committee: tuple[tuple[int, int], ...] = ()
     cpu_seconds: int = CPU_SECONDS
     memory_mib: int = MEMORY_MIB
-    exact_sums: bool = False
-    site_rows: int = 0
-    cell_rows: int = CELL_ROWS
 
     def __post_init__(self) -> None:
         check_digest("federation", self.federation)
@@ -124,15 +93,6 @@ class Policy:
             if (a_year := getattr(self, f"{spent}_a_year")) != math.inf:
                 interval(f"[0, {total!r}]")(f"{spent}-a-year", a_year)
                 needed("begins", self.begins, f"years of {spent}-a-year are counted from it")
-        for pair in self.committee:
-            check_committee(*pair)
-        if self.exact_sums and self.cell_rows:
-            needed(
-                "site-rows",
-                self.site_rows or None,
-                "with exact-sums this public nominal number of rows of a site limits how few rows "
-                "a number may be about (cell-rows = 0: no limit)",
-            )
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -147,9 +107,6 @@ class Policy:
         """Return the federation that the policy names; InputError if it is none, or another."""
         if roster is None or roster.digest != self.federation:
             raise _refusal("federation", roster.digest if roster else "none", self.federation)
-        own = (len(roster.committee.members), roster.committee.threshold)
-        if self.committee and own not in self.committee:
-            raise _refusal("committee and threshold", own, list(self.committee))
         _at_least("number that may collude", roster.committee.colluding, self.colluding)
         return roster
 
@@ -183,43 +140,38 @@ class Policy:
         if (asked := tuple(plan.committee)) != own:
             raise _refusal("committee and threshold", asked, own)
         _at_least("number that may collude", plan.federation.colluding, self.colluding)
-        apart = any(question.fixed.get("by") == "site" for question in terms.questions)
-        summed = 1 if apart else plan.quorum  # by site each contribution has its own numbers
-        if plan.model.noise_by == "client":  # what is summed up has its noise
-            _at_least("fewest contributions in a sum", plan.quorum, self.answers)
-        else:
-            least = max(self.answers, FEWEST_IN_AN_EXACT_SUM)
-            _at_least("fewest contributions in an exact sum", summed, least)
-        if plan.private:
-            _at_most("epsilon", plan.epsilon, min(self.epsilon_total, self.epsilon_a_year))
-            _at_most("delta", plan.delta, min(self.delta_total, self.delta_a_year))
-        elif not self.exact_sums:
-            raise _refusal("sums", "without noise", "with noise alone (exact-sums = true)")
-        if plan.model.noise_by != "client" and self.site_rows:
-            rows, cells = self.site_rows * summed, cells_of(terms.questions, plan.rounds)
-            if rows < self.cell_rows * cells:
-                number = f"{cells:,.0f} numbers" if cells < math.inf else "cuts chosen in the run"
-                raise _refusal(
-                    "resolution of sums without noise",
-                    f"{number} of about {rows:,} rows",
-                    f"at least {self.cell_rows} rows for each number (site-rows, cell-rows)",
-                )
+        if not plan.private or plan.model.noise_by != "client":
+            raise _refusal("sums", f"trust {plan.trust}", "with noise of each site's own alone")
+        _at_least("fewest contributions in a sum", plan.quorum, self.answers)
+        _at_most("epsilon", plan.epsilon, min(self.epsilon_total, self.epsilon_a_year))
+        _at_most("delta", plan.delta, min(self.delta_total, self.delta_a_year))
+
+    def year(self, when: float) -> int:
+        """Return the number of the year, from 1, in which a unix time lies; < 1 = before them.
+
+        Years have 365.25 days, from `begins` on; the last one ends with `expires`.
+        """
+        day = datetime.datetime.fromtimestamp(when, datetime.UTC).date()
+        day = min(day, self.expires - datetime.timedelta(days=1))  # the last day is no new year
+        return math.floor((day - (self.begins or _EPOCH)).days / _DAYS) + 1
+
+    def in_words(self, year: int) -> str:
+        """Return the number of a year, and when the next one begins."""
+        start = self.begins or _EPOCH
+        following = start + datetime.timedelta(days=math.ceil(_DAYS * year))
+        after = f"the next begins on {following}" if following < self.expires else "the last one"
+        return f"year {year} ({after})"
 
     def described(self) -> list[str]:
         """Return lines for the log at start: what is allowed, and what cannot be verified here."""
         a_year = f"{self.epsilon_a_year:g} and {self.delta_a_year:g} a year, "
         a_year *= math.isfinite(self.epsilon_a_year)
-        lines = [
+        return [
             f"policy until {self.expires} (UTC): epsilon {self.epsilon_total:g} and delta "
-            f"{self.delta_total:g} in all, {a_year}over all units; sums of at least {self.answers}"
-        ]
-        if self.exact_sums:
-            lines.append("policy: exact sums are allowed; they spend no budget and promise nothing")
-        lines.append(
+            f"{self.delta_total:g} in all, {a_year}over all units; sums of at least {self.answers}",
             "not verifiable here: what other sites send, who holds their keys, and how the "
-            "coordinator chose the question"
-        )
-        return lines
+            "coordinator chose the question",
+        ]
 
 
 def _refusal(what: str, asked: object, allowed: object) -> InputError:

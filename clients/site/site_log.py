@@ -1,12 +1,13 @@
 """A site's plain log: one file, which all its processes write to, and a few older ones."""
 
-import contextlib
 import logging
 import os
+from contextlib import suppress
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
-from fedcal.core import checks, naming
+from fedcal.core import naming
+from fedcal.core.checks import InputError
 from fedcal.storage.atomic import locked
 
 LOGGER = "fedcal.site"
@@ -14,7 +15,7 @@ LOGGER = "fedcal.site"
 LOG = "site.log"
 
 MOST_BYTES = 1 << 23
-"""Largest size of a log, 8 MiB; then it becomes an older one."""
+"""Size of a log, 8 MiB, from which on the next process makes it an older one."""
 
 OLDER = 4
 """Older logs that are kept, as `site.log.1` (the newest of them) to `site.log.4`."""
@@ -23,22 +24,13 @@ log = logging.getLogger(LOGGER)
 log.addFilter(naming.Printable())
 
 
-class _Rotated(WatchedFileHandler):
-    """A log that several processes append to; it never has more than about `MOST_BYTES`."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a record; first put a log that is full aside."""
-        path = Path(self.baseFilename)
-        # a log that cannot be put aside grows: a line is worth more than the limit
-        with contextlib.suppress(OSError, checks.InputError):
-            if path.stat().st_size >= MOST_BYTES:
-                rotate(path)
-        super().emit(record)  # opens the file again where another one has its place
-
-
 def rotate(path: Path) -> None:
-    """Put a log aside if it is full, whichever process is first."""
-    with locked(path.with_name(f".{path.name}.lock"), "another process rotates", wait=True):
+    """Put a log aside if it is full, whichever process is first.
+
+    A log that cannot be put aside grows: a line is worth more than the limit.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    with suppress(OSError, InputError), locked(lock, "another process rotates", wait=True):
         if path.stat().st_size < MOST_BYTES:
             return
         for number in range(OLDER, 0, -1):
@@ -49,7 +41,8 @@ def rotate(path: Path) -> None:
 
 def log_to(path: Path) -> None:
     """Let the site's log go to a file, and only there; Flower's own becomes printable."""
-    handler = _Rotated(path, encoding="utf-8")
+    rotate(path)  # each message has a process of its own
+    handler = WatchedFileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)

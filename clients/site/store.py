@@ -17,14 +17,15 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedcal.clients.site import account
-from fedcal.clients.site.account import BudgetCaps, JobFacts
+from fedcal.clients.site.account import JobFacts
+from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.prepared import Prepared, count_file
 from fedcal.core.checks import InputError, damaged, needed, same, system_errors, whole
 from fedcal.core.numerics import Words
@@ -58,7 +59,7 @@ _LAST = 2**62  # a round that no job has
 _PUSHED_OUT = f"{KEPT_JOBS} later jobs"
 _TOO_MANY = f"ORDER BY used DESC LIMIT -1 OFFSET {KEPT_JOBS}"
 
-_FACTS = [field.name for field in fields(JobFacts)][:-1]  # columns; rounds have a table
+_FACTS = [field.name for field in fields(JobFacts)]  # columns
 _AGREED = _FACTS[1 : _FACTS.index("server")]  # the job's digest stands for these
 
 _APPLICATION, _VERSION = 0x6663_7372, 2  # "fcsr" in SQLite's application_id
@@ -139,7 +140,7 @@ class SiteRecords(Database):
     """
 
     def __init__(
-        self, path: Path | None, *, limits: BudgetCaps | None = None, count: Path | None = None
+        self, path: Path | None, *, limits: Policy | None = None, count: Path | None = None
     ) -> None:
         self.limits, self._path, self._keyed, self._cut_off = limits, path, bool(count), False
         if path is not None:
@@ -159,10 +160,7 @@ class SiteRecords(Database):
                     self.rows(f"PRAGMA {pragma}")
                 with super().transaction():
                     version = self.make(_APPLICATION, _VERSION, _TABLES) or _VERSION
-                what = (
-                    f"version of {self.name} (fedcal 0.2.0 makes 2 of version 1 if it opens them)"
-                )
-                same(what, version, _VERSION)
+                same(f"version of {self.name} (fedcal 0.2.0 makes 2 of 1)", version, _VERSION)
                 if not (refused := self._refusal()):
                     self._leave(self._changed)
             if not refused:
@@ -364,12 +362,8 @@ class SiteRecords(Database):
 
     def booked(self) -> tuple[JobFacts, ...]:
         """All jobs that were charged, oldest first."""
-        rounds: dict[str, tuple[int, ...]] = {}
         with self._lock:
-            for job, round in self.rows("SELECT job, round FROM answers ORDER BY round"):
-                rounds[job] = (*rounds.get(job, ()), round)
-            jobs = self._jobs("booked IS NOT NULL ORDER BY rowid")
-        return tuple(replace(one, answered=rounds.get(one.job, ())) for one in jobs)
+            return tuple(self._jobs("booked IS NOT NULL ORDER BY rowid"))
 
     def missing(self, spent: str = "nothing") -> str:
         """Return the charges that are not in these records, nor in `spent`; "" = there are none.
@@ -425,8 +419,10 @@ class SiteRecords(Database):
         years = (limits.year(one.booked or 0.0) for one in others)
         of_year = [cost for cost, its in zip(spent, years, strict=True) if its == year]
         name, in_year = f"{self.name}, unit {unit}", limits.in_words(year)
-        check_caps(name, job.job[:12], asked, spent, limits.total)
-        check_caps(f"{name}, {in_year}", job.job[:12], asked, of_year, limits.a_year)
+        total = limits.epsilon_total, limits.delta_total
+        a_year = limits.epsilon_a_year, limits.delta_a_year
+        check_caps(name, job.job[:12], asked, spent, total)
+        check_caps(f"{name}, {in_year}", job.job[:12], asked, of_year, a_year)
 
     def _add(self, job: JobFacts, **more: object) -> None:
         """Write a new job down; the oldest of too many without an answer are closed, forgotten."""
@@ -559,14 +555,14 @@ class SiteRecords(Database):
                     os.fsync(self._count)
 
 
-def records_in(folder: Path, limits: BudgetCaps | None = None) -> SiteRecords:
+def records_in(folder: Path, limits: Policy | None = None) -> SiteRecords:
     """Open the records in a site's folder, by the file of its key that `prepare` wrote down."""
     return SiteRecords(folder / RECORDS, limits=limits, count=count_file(folder))
 
 
 def records_of(site: Prepared) -> SiteRecords:
     """Return the site's records, within its policy's limits."""
-    return records_in(site.folder, None if site.policy is None else BudgetCaps.of(site.policy))
+    return records_in(site.folder, site.policy)
 
 
 def answer_once(

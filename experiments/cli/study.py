@@ -124,7 +124,7 @@ def init(
     )
     plan = study.plan  # refuses what the method does not take
     write_whole(file, study.to_toml())
-    forecast = kits.check(study)["sentences"] if study.evaluates else [plan.event]
+    forecast = kits.forecast(study) if study.evaluates else [plan.event]
     console().print("\n".join([*said("study", "begun", file=file), *forecast]))
 
 

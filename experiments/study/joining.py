@@ -14,7 +14,6 @@ import numpy as np
 from scipy.special import log_softmax
 
 from fedcal import datasets
-from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import InputError, located, needed, one_of, same, system_errors, whole
 from fedcal.core.shards import Shards
@@ -36,7 +35,6 @@ from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
 from fedcal.storage.atomic import path_of, write_whole
 from fedcal.storage.npz import read_npz
-from fedcal.storage.toml_files import record_of
 from fedcal.training.networks import need_torch
 from fedcal.units import Subject
 
@@ -320,7 +318,7 @@ class Offer:
         asked, said = (one.to_plain() for one in (sealed.asked, study.asked(sealed.roster)))
         for name in ("job", *said):
             check_alike(f"{name} that is asked, by the study itself,", asked[name], said[name])
-        rules = record_of(Policy, study.policy(sealed.roster.digest), "a site's policy")
+        rules = study.policy(sealed.roster.digest)
         rules.check(sealed.asked, sealed.roster, study.since)
         own = (folder / kits.AUTHORITY).read_text("ascii", "replace")
         same(f"server's authority in {path} (else ask for a new kit)", sealed.authority, own)

@@ -17,7 +17,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -130,7 +130,6 @@ def kit_files(study: Study, site: str, *, one_machine: bool, **unit: Any) -> dic
     return {
         STUDY: study.to_toml(),
         KIT: json.dumps({"schema": 1, "site": site, "one_machine": one_machine}) + "\n",
-        "policy.toml": policy_text(study, ""),
         "start.sh": '#!/bin/sh\nexec fedcal site start "$(dirname "$0")" "$@"\n',
         UNIT: page.render("kit.service.j2", site=site, **unit),
         "compose.yml": page.render("kit-compose.yml.j2", site=site, version=__version__, **unit),
@@ -139,9 +138,9 @@ def kit_files(study: Study, site: str, *, one_machine: bool, **unit: Any) -> dic
 
 
 def policy_text(study: Study, federation: str) -> str:
-    """Return a site's `site.toml`; without a digest of the federation it is for reading alone."""
-    tables = {name: value for name, value in study.policy(federation).items() if value != ""}
-    return _RULES + tomli_w.dumps(tables)
+    """Return a site's `site.toml`, by the digest of the federation."""
+    rules = {k.replace("_", "-"): v for k, v in asdict(study.policy(federation)).items()}
+    return _RULES + tomli_w.dumps(rules)
 
 
 def seal(path: Path, joins: Sequence[Path]) -> list[str]:
@@ -181,17 +180,9 @@ MOST = 0.5
 """Gap from which on a number of patients is said to show nothing."""
 
 
-def check(study: Study) -> dict[str, Any]:
-    """Return what a study costs and what it will show, as strict JSON.
-
-    Returns
-    -------
-    dict
-        `sentences`, and `sees`: about how many of those protected -> the gap (fraction) that is
-        named with probability `SEEN` where it is there; None = none below `MOST`
-    """
-    plan = study.plan
-    (std,) = set(plan.noise_std or (0.0,))
+def forecast(study: Study) -> list[str]:
+    """Return in sentences what a study costs, and which gaps it will name at its sites."""
+    (std,) = set(study.plan.noise_std or (0.0,))
     about_sizes = {name: about for name, about in study.sites.items() if about}
     sizes = sorted(set(about_sizes.values()) or _SIZES)
     # of the last release: each site, and against each earlier one each site and all of them
@@ -201,19 +192,9 @@ def check(study: Study) -> dict[str, Any]:
     rest: dict[str, Any] = {"edges": edges, "std": std * math.sqrt(parts), "tests": tests}
     rest |= {"rate": study.model.rate, "level": ERROR / study.per_year}
     gaps = {size: detectable(size, **rest) for size in sizes}
-    sees = {str(size): gap if gap < MOST else None for size, gap in gaps.items()}
     facts: dict[str, Any] = {"study": study, "std": std, "gaps": gaps, "sizes": about_sizes}
     facts |= {"most": MOST, "points": least_points, "seen": SEEN, "error": ERROR}
-    return {
-        "study": study.study,
-        "epsilon": {"release": plan.epsilon, "year": study.epsilon, "all": study.epsilon_total},
-        "noise_std": std,
-        "unit": plan.unit,
-        "mechanism": plan.mechanism.name,
-        "sites": about_sizes,
-        "sees": sees,
-        "sentences": page.said("study", "forecast", **facts),
-    }
+    return page.said("study", "forecast", **facts)
 
 
 CONTROL, LOG, REGISTERED = "control", "server.log", "registered.json"

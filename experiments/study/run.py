@@ -183,18 +183,15 @@ def release(
     try:
         outcome = carried_out(job, work, at, home / "ca.crt", **more)
     except BudgetExceeded:
-        after = f": the next begins on {study.begins(year + 1)}" if year < study.years else ""
-        raise BudgetExceeded(
-            f"epsilon {study.epsilon:g} of year {year} of {study.years} is spent{after}; no site "
-            "was contacted"
-        ) from None
+        spent = f"epsilon {study.epsilon:g} of {study.policy().in_words(year)} is spent"
+        raise BudgetExceeded(f"{spent}; no site was contacted") from None
     except FedcalError as e:
-        message = str(e)
-        if message.startswith("no server listens"):
-            message += f": {serves} runs the server"
-        elif "nothing was asked" in message:
-            message += "; at a hospital fedcal site status shows whether it runs"
-        raise type(e)(message) from None
+        hint = {
+            "no server listens": f"{serves} runs the server",
+            "nothing was asked": "at a hospital fedcal site status shows whether it runs",
+        }
+        more = [words for start, words in hint.items() if start in str(e)]
+        raise type(e)("; ".join([str(e), *more])) from None
     known, privacy = recorded(config, job, outcome, tested=False)
     result = result_of(outcome, known, privacy, given=config, test=None, data=None)
     made = (work / SERVER / OUTCOME).stat().st_mtime

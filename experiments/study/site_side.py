@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.clients.site import prepared, results, site_log
-from fedcal.clients.site.account import BudgetCaps, account
-from fedcal.clients.site.policy import Policy
+from fedcal.clients.site.account import account
 from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import InputError, needed
 from fedcal.experiments.deploy import site
@@ -19,7 +18,6 @@ from fedcal.experiments.report.page import said
 from fedcal.experiments.runs.engines.tls import read_address
 from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study import joining, kept, kits
-from fedcal.storage.toml_files import record_of
 
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")
 
@@ -80,7 +78,7 @@ def status(folder: Path) -> dict[str, Any]:
     kit, state = joining.Kit.read(folder), folder / joining.STATE
     study = kit.study if kit.accepted is None else kit.accepted.study
     jobs, costs, refusal = [], [], ""
-    caps = BudgetCaps.of(record_of(Policy, study.policy("0" * 64), "a site's policy"))
+    caps = study.policy()
     year = caps.year(time.time())
     if (state / RECORDS).exists():
         with records_in(state) as records:

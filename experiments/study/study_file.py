@@ -7,7 +7,6 @@ whatever changes in its terms has another digest.
 
 import datetime
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ import tomli_w
 from scipy.special import expit, logit
 
 from fedcal import mechanisms, trust, units
+from fedcal.clients.site.policy import Policy
 from fedcal.core.checks import InputError, interval, like, needed, one_of, positive, unused, whole
 from fedcal.core.naming import class_names, digest_of, plain_names
 from fedcal.evaluation.sites.effects import FINE
@@ -180,19 +180,12 @@ class Study:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read the study of a file; InputError, one line that names the file and the mistake."""
-        return read_as(path, MOST_BYTES, cls.of)
+        return read_as(path, MOST_BYTES, lambda table: record_of(cls, table, "a study"))
 
     @classmethod
     def from_text(cls, text: str) -> Self:
         """Return the study of such a file's text; InputError if it is not one."""
-        return cls.of(parse_toml(text.encode(), "the text of the study"))
-
-    @classmethod
-    def of(cls, table: Mapping[str, Any]) -> Self:
-        """Return the study of the tables of a file; fedcal 0.2 had a text as the question."""
-        if isinstance(text := table.get("question"), str):
-            table = {**table, "question": {"text": text}}
-        return record_of(cls, table, "a study")
+        return record_of(cls, parse_toml(text.encode(), "the text of the study"), "a study")
 
     def to_toml(self) -> str:
         """Return the text of a file that `read` takes, with comments."""
@@ -271,10 +264,6 @@ class Study:
     def until(self) -> datetime.date:
         """The last day, in UTC, on which sites answer."""
         return self.since + datetime.timedelta(days=round(365.25 * self.years))
-
-    def begins(self, year: int) -> datetime.date:
-        """Return the first day of a year of the study."""
-        return self.since + datetime.timedelta(days=math.ceil(365.25 * (year - 1)))
 
     def must_go_on(self) -> None:
         """InputError once the study is over."""
@@ -397,27 +386,25 @@ class Study:
         """Return what each site of a roster is asked to agree to."""
         return self.job(roster).terms()
 
-    def policy(self, federation: str) -> dict[str, Any]:
-        """Return the tables of a site's `site.toml`: for how long, with whom, how much in all.
+    def policy(self, federation: str = "0" * 64) -> Policy:
+        """Return a site's policy: for how long, with whom, how much in all.
 
         Parameters
         ----------
         federation
             digest of the roster, which the site has compared
         """
-        committee = self.committee
-        return {
-            "federation": federation,
-            "begins": self.since,
-            "expires": self.until,
-            "epsilon-a-year": self.epsilon,
-            "epsilon-total": self.epsilon_total,
-            "delta-a-year": self.delta_release * self.per_year,
-            "delta-total": self.delta_release * self.per_year * self.years,
-            "answers": self.quorum,
-            "colluding": self.colluding,
-            "committee": [[len(committee.members), committee.threshold]],
-        }
+        return Policy(
+            federation,
+            begins=self.since,
+            expires=self.until,
+            epsilon_a_year=self.epsilon,
+            epsilon_total=self.epsilon_total,
+            delta_a_year=self.delta_release * self.per_year,
+            delta_total=self.delta_release * self.per_year * self.years,
+            answers=self.quorum,
+            colluding=self.colluding or 0,
+        )
 
 
 _TERMS = (

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from fedcal.core.checks import damaged, needed, read, same, whole
+from fedcal.core.checks import damaged, read, same, whole
 from fedcal.core.fields import strict
 from fedcal.privacy.agreed_plan import AgreedPlan
 from fedcal.privacy.declared import Question, check_question
 from fedcal.privacy.federation import FIELDS
 from fedcal.privacy.query import Query
-from fedcal.privacy.request import Asked, Context, Request
+from fedcal.privacy.request import Asked, Request
 from fedcal.units.bounding import Bound
 
 AGREED: Mapping[str, type[Any]] = {
@@ -122,7 +122,7 @@ class Terms:
         same("terms that a request is of", asked.terms, self.key)
         whole("the round of a request", asked.round, 1, self.plan.rounds)
         check_question(self.questions, asked.round, asked.query)
-        return request_under(self.plan, asked.query, asked.round, asked.run, self.norms)
+        return request_under(self.plan, asked.query, asked.round, self.norms)
 
 
 def key_of_job(job: Mapping[str, Any], plan: AgreedPlan) -> str:
@@ -143,7 +143,7 @@ def job_digest(key: str, run: str) -> str:
     key
         of the job (`Terms.key`)
     run
-        the run's name (`Context.run`): the same facts twice are two jobs
+        the run's name: the same facts twice are two jobs
 
     Returns
     -------
@@ -164,9 +164,9 @@ def under_protocol(fields: Mapping[str, Any]) -> bool:
 
 
 def request_under(
-    plan: AgreedPlan, query: Query, number: int, run: str, norms: tuple[float, ...] = ()
+    plan: AgreedPlan, query: Query, number: int, norms: tuple[float, ...] = ()
 ) -> Request:
-    """Return a plan's request for a query in a round of a run; server and sites make the same.
+    """Return a plan's request for a query in a round; server and sites make the same.
 
     Parameters
     ----------
@@ -174,17 +174,9 @@ def request_under(
         what each block of an exact answer is clipped to; () = nothing is
     """
     bound = plan.bound or Bound(query.lengths(), norms, "per_block" if norms else "joint")
-    names = plan.unit, plan.trust, plan.mechanism.name
-    budget = plan.epsilon, plan.delta
     return Request(
         *(query, bound, plan.ring, number),
         noise=plan.noise if plan.model.noise_by == "client" else None,
         rate=1.0 if query.everyone else plan.own_rate,
         row_rate=plan.row_rate,
-        context=Context(run, plan.key, number, plan.rounds, *names, *budget),
     )
-
-
-def context_of(request: Request) -> Context:
-    """Return what a request is asked for; InputError if it does not say."""
-    return needed("the context of a request", request.context, "it is what a client answers for")

@@ -141,7 +141,7 @@ class Curator:
             if plan.on_integers and not query.whole(plan.bound.per):
                 raise PrivacyError(f"the query '{query.kind}' adds fractions to noise on integers")
             self._reserve()
-        request = request_under(plan, query, round_number, self.run, norms)
+        request = request_under(plan, query, round_number, norms)
         drawn = request.noise is not None or request.rate < 1 or plan.row_rate < 1
         if drawn and plan.federation.noise_source == "seeded":
             request = replace(request, seed=plan.client_seed)

@@ -163,14 +163,6 @@ def check_question(questions: Sequence[Question], round_number: int, query: Quer
     )
 
 
-def cells_of(questions: Sequence[Question], rounds: int) -> float:
-    """Return the maximum number of cells into which all rounds together partition rows."""
-    return sum(
-        max((q.cells for q in questions if q.is_of(number)), default=0.0)
-        for number in range(1, rounds + 1)
-    )
-
-
 def _sized(allowed: Range, example: Any) -> Range:
     if allowed.most or not isinstance(example, np.ndarray | tuple):
         return allowed

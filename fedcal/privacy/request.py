@@ -1,8 +1,7 @@
 """Request from the server to a client: a question, its bound and its context.
 
-The question and its bound are one record of a message, the context another: a client needs the
-first to answer, and the second to decide whether to answer. The context, and the versions in its
-record, are in no noise key and do not count as payload.
+The question and its bound are one record of a message. The versions and public facts in the other
+are in no noise key and do not count as payload.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import InputError, damaged, fraction, interval, located, one_of, same, whole
-from fedcal.core.fields import Count, Param, Scalar, set_checked, shaped
+from fedcal.core.checks import InputError, damaged, fraction, one_of, same, whole
+from fedcal.core.fields import Param, Scalar, set_checked, shaped
 from fedcal.core.numerics import check_seed, key_of
-from fedcal.mechanisms import FORMER, Noise
+from fedcal.mechanisms import Noise
 from fedcal.privacy.query import QUERIES, Query
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
@@ -30,42 +29,6 @@ VERSION = 1
 
 RUN = re.compile(r"[\w.:-]{1,64}")
 """Form of a run's name."""
-
-Name = Annotated[str, shaped(re.compile("[a-z-]{1,32}"))]
-
-
-@dataclass(frozen=True)
-class Context:
-    """Purpose of a question: a site checks and books it; nothing is computed from it.
-
-    Attributes
-    ----------
-    run
-        name of the run
-    plan
-        digest of the plan, without the seed (`Plan.key`)
-    round, rounds
-        number of this round, from 1, and number of rounds
-    unit, trust, mechanism
-        as in the plan
-    epsilon, delta
-        budget of the complete run; (inf, 0) without privacy
-    """
-
-    run: Annotated[str, shaped(RUN)]
-    plan: Annotated[str, shaped(re.compile("[0-9a-f]{64}"))]
-    round: Count
-    rounds: Count
-    unit: Name
-    trust: Name
-    mechanism: Name
-    epsilon: Annotated[float, interval("(0, inf]")]
-    delta: Annotated[float, interval("[0, 1)")]
-
-    def __post_init__(self) -> None:
-        with located("the context of a request"):
-            set_checked(self)
-            whole("round", self.round, 1, self.rounds)
 
 
 @dataclass(frozen=True)
@@ -125,8 +88,6 @@ class Request:
         each client's rows take part with this probability, by its own coin (`distributed`)
     seed
         of a simulated client's noise and coins; a real site accepts none from a message
-    context
-        purpose of the question; None = not stated
     row_rate
         each row takes part with this probability, by a coin of its client
     """
@@ -138,7 +99,6 @@ class Request:
     noise: Noise | None = None
     rate: float = 1.0
     seed: int | None = None
-    context: Context | None = None
     row_rate: float = 1.0
 
     def __post_init__(self) -> None:
@@ -150,12 +110,6 @@ class Request:
         same("length of the answer", sum(self.query.lengths()), length)
         if self.noise is not None:
             same("length of the noise", sum(self.noise.lengths), length)
-        if (context := self.context) is None:
-            return
-        same("round of the context", context.round, self.round)
-        if self.noise is not None:
-            mechanism = FORMER.get(context.mechanism, context.mechanism)
-            same("mechanism of the noise", self.noise.mechanism.name, mechanism)
 
     @property
     def key(self) -> str:
@@ -177,13 +131,12 @@ class Request:
 
     @property
     def digest(self) -> str:
-        """Digest, in hex, of the complete question, of all that is in `key`, and of its context.
+        """Digest, in hex, of the complete question, of all that is in `key`, and of its round.
 
-        A site answers only one digest in a round, ever.
+        A site answers only one digest in a round of a job, ever.
         """
-        context = None if self.context is None else vars(self.context)
         whole = self._key(self.query.key)
-        return hashlib.sha256(key_of(whole, self.round, context).encode()).hexdigest()
+        return hashlib.sha256(key_of(whole, self.round).encode()).hexdigest()
 
 
 def params_of(query: Query) -> dict[str, Field]:

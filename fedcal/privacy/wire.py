@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedcal.core.checks import damaged, one_of
-from fedcal.mechanisms import FORMER, MECHANISMS, Noise
-from fedcal.privacy.request import Context, Field, Request, facts_of, params_of, query_in
+from fedcal.mechanisms import MECHANISMS, Noise
+from fedcal.privacy.request import Field, Request, params_of, query_in
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
 
@@ -25,36 +25,21 @@ def to_fields(request: Request) -> dict[str, Field]:
         "grid": request.ring.grid,
         "headroom": request.ring.headroom,
     }
-    if request.bound.order != 2:
-        fields["order"] = request.bound.order
-    if request.bound.per != "client":
-        fields["per"] = request.bound.per
-    if request.bound.whole:
-        fields["whole"] = True
+    usual = {"order": 2, "per": "client", "whole": False, "rate": 1.0, "row-rate": 1.0}
+    more = {"order": request.bound.order, "per": request.bound.per, "whole": request.bound.whole}
+    more |= {"rate": request.rate, "row-rate": request.row_rate}
     if request.noise is not None:
         fields["noise"] = request.noise.mechanism.name
         fields["noise-lengths"] = list(request.noise.lengths)
         fields["noise-scales"] = list(request.noise.scales)
         fields["noise-shares"] = request.noise.shares
-    if request.rate < 1:
-        fields["rate"] = request.rate
-    if request.row_rate < 1:
-        fields["row-rate"] = request.row_rate
     if request.seed is not None:
         fields["seed"] = request.seed
-    return fields | params_of(request.query)
-
-
-def context_fields(request: Request) -> dict[str, Field]:
-    """Return the record beside it: versions, public facts of the question, and the context."""
-    fields = facts_of(request.query)
-    if request.context is not None:
-        fields |= vars(request.context)
-    return fields
+    return fields | {k: v for k, v in more.items() if v != usual[k]} | params_of(request.query)
 
 
 def from_fields(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Request:
-    """Return the request of `to_fields` and `context_fields` records.
+    """Return the request of `to_fields` and `facts_of` records.
 
     Raises InputError if a field is missing or invalid, or a version is unknown.
     """
@@ -75,33 +60,22 @@ def from_fields(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Reques
             rate=float(fields.get("rate", 1.0)),
             row_rate=float(fields.get("row-rate", 1.0)),
             seed=int(fields["seed"]) if "seed" in fields else None,
-            context=_context(context),
         )
 
 
 def payload_bytes(request: Request) -> int:
-    """Return the bytes of the question without the context: 8 per number, 1 per character."""
+    """Return the bytes of the question: 8 per number, 1 per character."""
     return sum(
         len(v) if isinstance(v, str) else 8 * len(v) if isinstance(v, list) else 8
         for v in to_fields(request).values()
     )
 
 
-def _context(fields: Mapping[str, Any]) -> Context | None:
-    """Return the context, or None if no field is there; if one is there, all must be."""
-    names = tuple(Context.__dataclass_fields__)
-    if not any(name in fields for name in names):
-        return None
-    return Context(**{name: fields[name] for name in names})
-
-
 def _noise(fields: Mapping[str, Any]) -> Noise | None:
     if "noise" not in fields:
         return None
-    name = fields["noise"]
-    now = FORMER.get(name, name) if isinstance(name, str) else name
     return Noise(
-        MECHANISMS[one_of("noise", now, MECHANISMS)],
+        MECHANISMS[one_of("noise", fields["noise"], MECHANISMS)],
         tuple(int(n) for n in fields["noise-lengths"]),
         tuple(float(s) for s in fields["noise-scales"]),
         int(fields["noise-shares"]),

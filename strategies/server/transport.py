@@ -15,7 +15,7 @@ from fedcal.core.checks import FedcalError, InputError, RoundFailed, same
 from fedcal.core.numerics import Words
 from fedcal.privacy import Plan, wire
 from fedcal.privacy.curator import OpenRound
-from fedcal.privacy.request import Asked
+from fedcal.privacy.request import Asked, facts_of
 from fedcal.secure_aggregation import messages
 from fedcal.secure_aggregation.masking import unmask
 from fedcal.strategies.method import Method
@@ -144,7 +144,7 @@ class FlowerTransport(Method, Strategy):
         self.discover_nodes(grid)
         content = {
             "query": ConfigRecord(wire.to_fields(asked.request)),
-            "context": ConfigRecord(wire.context_fields(asked.request)),
+            "context": ConfigRecord(facts_of(asked.request.query) | {"private": self.plan.private}),
         }
         question = Asked(asked.request.query, asked.round, self.run, self.terms)
         guarded = {name: ConfigRecord(of) for name, of in question.to_records().items()}

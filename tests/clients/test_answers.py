@@ -16,7 +16,7 @@ from fedcal.core.shards import Shards
 from fedcal.privacy import Federation, Plan, make_plan, wire
 from fedcal.privacy.curator import Curator
 from fedcal.privacy.query import QUERIES
-from fedcal.privacy.request import Request
+from fedcal.privacy.request import Request, facts_of
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound, encode_bounded
 
@@ -42,7 +42,7 @@ def plan_of(length: int = 2, **change: Any) -> Plan:
 def asked_of(plan: Plan) -> Request:
     temperatures = np.linspace(0.5, 2.0, plan.bound.length)
     request = Curator(plan).open(1, ClippedNLL(temperatures, 10.0)).request
-    return replace(request, context=None)  # it would not go with another round
+    return request
 
 
 def noise_in(sent: np.ndarray, request: Request, shards: Shards) -> np.ndarray:
@@ -75,7 +75,7 @@ def test_a_site_sends_the_same_alone_and_among_others(mechanism, trust):
         np.testing.assert_array_equal(alone[0], together[k])
     order = np.random.default_rng(1).permutation(CLIENTS)
     np.testing.assert_array_equal(contribute(shards.take(order), request, order), together[order])
-    travelled = wire.from_fields(wire.to_fields(request), wire.context_fields(request))
+    travelled = wire.from_fields(wire.to_fields(request), facts_of(request.query))
     np.testing.assert_array_equal(contribute(shards, travelled, everybody), together)
 
 

@@ -46,7 +46,7 @@ KITS = (
         for x in ("study.toml", "ca.crt", "start.sh", "compose.yml")
     ),
     *((x, f"rm {x}; mkfifo {x}") for x in ("study.toml", "kit.json", "ca.crt", "read-me.html")),
-    *((x, f"rm {x}; mkdir {x}") for x in ("kit.json", "policy.toml", "ca.crt")),
+    *((x, f"rm {x}; mkdir {x}") for x in ("kit.json", "ca.crt")),
     ("alder", "sed -i s,alder,../../elsewhere/alder, kit.json"),
     ("name", "sed -i 's,^alder,\"../alder\",' study.toml"),
     ("server", "sed -i 's,:9092,:9092\\\\nUser=0,' study.toml"),

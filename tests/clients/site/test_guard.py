@@ -41,7 +41,7 @@ def opened(job: Job = JOB) -> Request:
 
 def asked(job: Job = JOB) -> Asked:
     request = opened(job)
-    return Asked(request.query, 1, request.context.run, key_of_job(job.to_fields(), job.plan))
+    return Asked(request.query, 1, "run-1", key_of_job(job.to_fields(), job.plan))
 
 
 @pytest.fixture

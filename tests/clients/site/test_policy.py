@@ -2,7 +2,6 @@
 
 import datetime
 import json
-import math
 import re
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
@@ -55,7 +54,6 @@ class Asked:
     today: datetime.date = DAY
     plan: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
-    cells: float = 1.0
     fixed: dict[str, Any] = field(default_factory=dict)
 
     def of(self, policy: Policy) -> None:
@@ -68,7 +66,7 @@ class Asked:
         plan = replace(plan_of(self.federation), **self.plan)
         if self.facts:
             plan = replace(plan, federation=replace(plan.federation, **self.facts))
-        question = Question("temperature_update", self.fixed, {}, (1, 4), self.cells)
+        question = Question("temperature_update", self.fixed, {}, (1, 4), 1.0)
         policy.check(Terms(job, plan, (question,)), self.roster, self.today)
 
 
@@ -79,7 +77,6 @@ POLICY = Policy(
     delta_total=1e-6,
     answers=5,
     colluding=2,
-    committee=((5, 4), (7, 5)),
 )
 ANY_SUM = replace(POLICY, colluding=0, answers=1)
 FOUR = replace(ROSTER, committee=Committee((0, 1, 2, 3), 3))
@@ -109,15 +106,6 @@ EDGES: dict[str, tuple[Policy, Asked, Asked, str]] = {
         "delta: asked is 1.1e-06, allowed at most 1e-06",
     ),
     "federation": (POLICY, Asked(), Asked(roster=OTHER), f"federation: asked is {OTHER.digest}"),
-    "site_rows": (  # 4 rounds of 7 numbers, 28 cells, 10 rows each, 5 sites in a sum
-        replace(ANY_SUM, site_rows=56), Asked(CENTRAL, cells=7.0),
-        Asked(CENTRAL, cells=7.01), "resolution of sums without noise: asked is 28 numbers of "
-        "about 280 rows, allowed at least 10 rows for each number",
-    ),
-    "cell_rows": (
-        replace(ANY_SUM, site_rows=56, cell_rows=5), Asked(CENTRAL, cells=14.0),
-        Asked(CENTRAL, cells=math.inf), "asked is cuts chosen in the run of about 280 rows",
-    ),
     "answers": (
         POLICY, Asked(), Asked(replace(FEDERATION, quorum=4 / 7)),
         "fewest contributions in a sum: asked is 4, allowed at least 5",
@@ -125,15 +113,6 @@ EDGES: dict[str, tuple[Policy, Asked, Asked, str]] = {
     "colluding": (
         POLICY, Asked(), Asked(replace(FEDERATION, colluding=1)),
         "number that may collude: asked is 1, allowed at least 2",
-    ),
-    "committee": (
-        replace(POLICY, committee=((4, 3),), federation=FOUR.digest, colluding=1, answers=3),
-        Asked(OF_FOUR, roster=FOUR), Asked(OF_FOUR, roster=FOUR, facts={"threshold": 4}),
-        r"committee and threshold: asked is (4, 4), allowed (4, 3)",
-    ),
-    "exact_sums": (
-        replace(ANY_SUM, exact_sums=True, cell_rows=0), Asked(replace(EXACT, quorum=3 / 7)),
-        Asked(replace(EXACT, quorum=2 / 7)), "exact sum: asked is 2, allowed at least 3",
     ),
 }  # fmt: skip
 KEPT_ELSEWHERE = {"cpu_seconds", "memory_mib"}
@@ -155,21 +134,19 @@ def test_the_edge_is_taken_and_what_is_beyond_it_refused(rule):
 
 
 MORE: list[tuple[Policy, Asked, str]] = [
-    (ANY_SUM, Asked(EXACT), "sums: asked is without noise, allowed with noise alone"),
-    (  # the server's noise over two
-        ANY_SUM, Asked(replace(CENTRAL, quorum=2 / 7)), "exact sum: asked is 2, allowed at least 3"
-    ),
-    (  # each site has its own numbers in such a sum
-        replace(ANY_SUM, exact_sums=True, cell_rows=0), Asked(EXACT, fixed={"by": "site"}),
-        "exact sum: asked is 1, allowed at least 3",
-    ),
-    (ANY_SUM, Asked(CENTRAL, fixed={"by": "site"}), "exact sum: asked is 1, allowed at least 3"),
+    (ANY_SUM, Asked(EXACT), "sums: asked is trust secagg, allowed with noise of each site's own"),
+    (ANY_SUM, Asked(CENTRAL), "sums: asked is trust central, allowed with noise of each"),
     (POLICY, Asked(NOBODY), "secure aggregation: asked is none, allowed protocol"),
     (POLICY, Asked(facts={"committee": 0, "threshold": 0, "colluding": 0}), "allowed protocol"),
     (POLICY, Asked(roster=None), "federation: asked is none"),
     (POLICY, Asked(job={"roster": OTHER.to_text()}), f"digest {ROSTER.digest}"),
     (
         POLICY, Asked(replace(FEDERATION, clients=8)), "number of sites: asked is 8, allowed 7"
+    ),
+    (
+        replace(POLICY, federation=FOUR.digest, colluding=1, answers=3),
+        Asked(OF_FOUR, roster=FOUR, facts={"threshold": 4}),
+        "committee and threshold: asked is (4, 4), allowed (4, 3)",
     ),
     (POLICY, Asked(facts={"threshold": 5}), "committee and threshold: asked is (5, 5)"),
     (POLICY, Asked(plan={"epsilon": float("nan")}), "epsilon: asked"),
@@ -213,10 +190,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"epsilon_a_year": 0.5}, "begins is needed"),
     ({"federation": "ab"}, "federation must be 64 hexadecimal digits"),
     ({"federation": ""}, "federation must be 64 hexadecimal digits"),
-    ({"committee": [[5]]}, "committee number 1 must be a list of 2 whole numbers"),
-    ({"committee": [[5, 2]]}, "threshold of a committee of 5 must be"),
-    ({"exact_sums": 1}, "exact-sums must be true or false"),
-    ({"exact_sums": True}, "site-rows is needed"),
 ]  # fmt: skip
 
 
@@ -225,11 +198,8 @@ def test_what_a_policy_may_not_say(tmp_path):
     each_is_refused(table, lambda changed: Policy.read(written(tmp_path, **changed)), most=500)
 
 
-def test_a_committee_that_is_not_allowed_is_refused_at_the_start():
+def test_a_committee_that_bears_too_few_is_refused_at_the_start():
     small = replace(ROSTER, committee=Committee((0, 1, 2), 2))
-    named = {"federation": small.digest}
-    with pytest.raises(InputError, match=r"committee and threshold: asked is \(3, 2\), allowed"):
-        replace(POLICY, committee=((5, 4),), **named).check_roster(small)
-    with pytest.raises(InputError, match="number that may collude: asked is 0, allowed at least 1"):
-        replace(POLICY, committee=(), colluding=1, **named).check_roster(small)
-    replace(POLICY, committee=((3, 2),), colluding=0, **named).check_roster(small)
+    with pytest.raises(InputError, match="number that may collude: asked is 0, allowed at least 2"):
+        replace(POLICY, federation=small.digest).check_roster(small)
+    replace(POLICY, colluding=0, federation=small.digest).check_roster(small)

@@ -28,6 +28,7 @@ def test_it_is_put_aside_when_it_is_full(path, capsys):
     with _Echo(path) as echo:
         for number in range(200):
             site_log.log.info("line %d", number)  # each of the two writes it
+            site_log.rotate(path)  # as a new process does
             echo.show()
     shown = [line.partition(" line ")[2] for line in capsys.readouterr().out.splitlines()]
     assert shown == [str(number // 2) for number in range(400)]

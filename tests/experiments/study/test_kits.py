@@ -2,7 +2,6 @@
 
 import datetime
 import shutil
-import tomllib
 
 import pytest
 from cryptography import x509
@@ -28,15 +27,11 @@ def there(tmp_path, monkeypatch):
 def test_a_kit_says_all_and_holds_no_secret(there):
     said = "\n".join(there.kits(groups=("a & b",), question="Is <it> good?"))
     kit = there.kit()
-    names = {"study.toml", "kit.json", "ca.crt", "policy.toml", "start.sh", "compose.yml"}
+    names = {"study.toml", "kit.json", "ca.crt", "start.sh", "compose.yml"}
     assert {p.name for p in kit.iterdir()} == names | {"fedcal-site.service", "read-me.html"}
     for path in there.folder.joinpath("sepsis-kits").rglob("*.*"):
         assert "PRIVATE KEY" not in path.read_text("utf-8"), path
     assert Study.read(kit / "study.toml").digest == Study.read(there.file).digest
-    rules = tomllib.loads((kit / "policy.toml").read_text("utf-8"))
-    assert rules == {
-        k: v for k, v in Study.read(there.file).policy("").items() if k != "federation"
-    }
     page = page_of(kit / "read-me.html")
     for words in (
         "Is <it> good?",

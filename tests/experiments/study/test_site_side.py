@@ -8,7 +8,7 @@ from hospitals import Hospitals, table, write_rows
 from quarters import release_of
 from refusals import refused
 
-from fedcal.clients.site.account import OWN_NOISE, BudgetCaps, JobFacts
+from fedcal.clients.site.account import OWN_NOISE, JobFacts
 from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.prepared import alone, prepared
 from fedcal.clients.site.results import keep_result
@@ -153,10 +153,9 @@ def test_a_year_whose_budget_is_spent_says_when_the_next_one_begins(tmp_path, mo
     found, study = status(kit), Kit.read(kit).study
     spent = {"spent this year": 4.0, "left this year": 0.0, "spent in all": 4.0, "left in all": 4.0}
     assert found["epsilon"] == spent | {"a release": 1.0}
-    year = f"year 1 (the next begins on {study.begins(2)})"
-    assert found["next"] == f"nothing: the budget of {year} is spent"
-    caps = BudgetCaps.of(Policy.read(kit / "site.toml"))
-    assert caps.a_year == (study.epsilon, caps.total[1] / 2)
+    assert found["next"] == f"nothing: the budget of {study.policy().in_words(1)} is spent"
+    caps = Policy.read(kit / "site.toml")
+    assert (caps.epsilon_a_year, caps.delta_a_year) == (study.epsilon, caps.delta_total / 2)
     days = (study.since + timedelta(day) for day in range((study.until - study.since).days + 1))
     noon = {day: datetime(day.year, day.month, day.day, 12, tzinfo=UTC) for day in days}
     assert all(caps.year(noon[day].timestamp()) == study.year(day) for day in noon)

@@ -1,7 +1,9 @@
 """The file of a study: read as written, refused in one line, and what follows from it."""
 
 import datetime
+import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from refusals import refused
 from studies import TODAY, study
 
 from fedcal.experiments.runs.jobs import job_of
-from fedcal.experiments.study.kits import check
+from fedcal.experiments.study.kits import forecast
 from fedcal.experiments.study.study_file import Study, StudyQuestion
 from fedcal.metrics.binning import BELOW_HALF, bucket_of
 
@@ -31,8 +33,8 @@ def test_a_file_reads_as_it_was_written():
     assert again.year(TODAY) == 1
     assert again.year(again.until) == 2
     refused("not on", again.year, TODAY - datetime.timedelta(1))
-    assert again.year(again.begins(2)) == 2
-    assert again.year(again.begins(2) - datetime.timedelta(1)) == 1
+    assert again.year(again.since + datetime.timedelta(366)) == 2
+    assert again.year(again.since + datetime.timedelta(365)) == 1
 
 
 def test_what_binds_changes_the_digest_and_what_does_not_does_not():
@@ -130,10 +132,12 @@ def test_the_release_that_follows_can_be_planned(sites, classes):
 
 
 def test_the_forecast_says_what_each_number_of_patients_shows():
-    told = check(study("alder=300,birch=300,elm=3000"))
-    assert [*told["sees"]] == ["300", "3000"]
-    assert 0.01 < told["sees"]["3000"] < told["sees"]["300"] < 0.5
-    assert any("alder, birch (about 300 patients)" in line for line in told["sentences"])
-    half = check(study("alder=300,birch=300,elm=3000", model={"rate": 0.1}))
-    assert half["sees"]["300"] < told["sees"]["300"]
-    assert "approximate numbers under [sites]" in " ".join(check(study("a,b,c"))["sentences"])
+    def gaps(**changed: Any) -> list[float]:
+        text = "\n".join(forecast(study("alder=300,birch=300,elm=3000", **changed)))
+        assert "alder, birch (about 300 patients)" in text
+        return [float(points) for points in re.findall(r"gaps above ([\d.]+) points", text)]
+
+    small, large = gaps()
+    assert 1 < large < small < 50
+    assert gaps(model={"rate": 0.1})[0] < small
+    assert "approximate numbers under [sites]" in " ".join(forecast(study("a,b,c")))

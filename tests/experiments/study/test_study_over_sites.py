@@ -133,7 +133,7 @@ def test_half_a_reply_is_waited_for_half_a_minute(town):
 
 def test_no_release_is_made_above_the_years_budget(town):
     said = town.call("fedcal study run sepsis.toml 2027Q4", 2)
-    assert "epsilon 4 of year 1 of 1 is spent" in said
+    assert "epsilon 4 of year 1 (the last one) is spent" in said
     assert len(town.spent("alder")) == 4
     assert not (town.folder / "2027Q4").exists()
     assert "0 left" in town.call("fedcal site status sepsis-kits/alder")

@@ -157,7 +157,7 @@ def test_release_r_plus_1_is_refused_by_the_curator(epsilon, drawn):
     drawn.clear()
     with pytest.raises(PrivacyError, match="round 4 cannot be opened after 3 of the 3"):
         curator.open(ROUNDS + 1, ASK)
-    late = replace(asked, request=replace(asked.request, round=ROUNDS + 1, context=None))
+    late = replace(asked, request=replace(asked.request, round=ROUNDS + 1))
     refused("round 4 is not open", close, curator, late, error=PrivacyError)
     assert not drawn
 
@@ -249,21 +249,6 @@ def test_a_private_query_is_the_one_that_was_planned(ledger):
     assert ledger.entries() == ()
     for ask, norms in ((Asks((3,)), None), (ASK, (0.5, 2.0))):  # the plan's bound, whatever is said
         assert Curator(plan_of()).open(1, ask, norms=norms).request.bound == BOUND
-
-
-def test_what_a_site_is_told_of_the_run(ledger):
-    plan = plan_of(trust="distributed", unit="example")
-    first, other = Curator(plan, ledger), Curator(plan_of(epsilon=0.5))
-    told = first.open(1, ASK).request.context
-    assert (told.plan, told.round, told.rounds) == (plan.key, 1, ROUNDS)
-    assert (told.unit, told.trust, told.mechanism) == (plan.unit, plan.trust, plan.mechanism.name)
-    assert (told.epsilon, told.delta) == (plan.epsilon, plan.delta)
-    also = other.open(1, ASK).request.context
-    assert told.run != also.run
-    assert told.plan != also.plan
-    assert (
-        told.plan == seeded(plan, plan.federation.seed + 1).key
-    )  # a seed could be guessed from it
 
 
 def test_a_round_that_was_not_opened_here_is_not_closed(drawn):

@@ -1,6 +1,5 @@
 """What travels: two records of a message, keys that stay, and what is refused."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,12 @@ from fedcal.clients.questions.search import AccuracyGap, ClippedNLL
 from fedcal.clients.questions.temperature import TemperatureNewton, TemperatureUpdate
 from fedcal.privacy import wire
 from fedcal.privacy.query import QUERIES
-from fedcal.privacy.request import Context, Request
+from fedcal.privacy.request import Request, facts_of
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
 
 W = np.linspace(-1, 1, 6)
 SEVEN, NINE = Ring(7, 2.0**-31, 12345), Ring(9, 2.0**-20)
-CONTEXT = Context("run-1", "0" * 64, 3, 4, "example", "distributed", "laplace", 1.0, 0.0)
 REQUESTS = {
     "newton": Request(TemperatureNewton(-0.1 + 0.3, 3), Bound((1, 1), (0.1, 30.0)), SEVEN, 4),
     "update": Request(TemperatureUpdate(1.25, "inverse", False), Bound((1,), (0.5,)), SEVEN, 4),
@@ -33,7 +31,6 @@ REQUESTS = {
         noise_of("laplace", (1,), (1e5 / 3,), 45),
         1 / 3,
         2**62 + 1,
-        CONTEXT,
     ),
     "histograms": Request(
         ClassHistograms(8, 3),
@@ -83,7 +80,7 @@ def back(request: Request, fields: Fields | None = None, context: Fields | None 
     """What is read of a request, with some fields changed."""
     return wire.from_fields(
         {**wire.to_fields(request), **(fields or {})},
-        {**wire.context_fields(request), **(context or {})},
+        {**facts_of(request.query), **(context or {})},
     )
 
 
@@ -95,22 +92,11 @@ def test_keys_and_bytes_stay(name):
 
 
 @requests
-def test_the_context_is_in_no_key_and_no_payload(request_):
-    mechanism = CONTEXT.mechanism if request_.noise is None else request_.noise.mechanism.name
-    context = replace(CONTEXT, round=request_.round, mechanism=mechanism)
-    for other in (replace(request_, context=context), replace(request_, context=None)):
-        assert other.query.noise_key == request_.query.noise_key
-        assert other.key == request_.key
-        assert wire.payload_bytes(other) == wire.payload_bytes(request_)
-        assert wire.to_fields(other) == wire.to_fields(request_)
-
-
-@requests
 def test_fields_give_the_request_back(request_):
     """Also of Flower's records."""
     from flwr.app import ConfigRecord
 
-    fields, context = wire.to_fields(request_), wire.context_fields(request_)
+    fields, context = wire.to_fields(request_), facts_of(request_.query)
     for record in (dict, ConfigRecord):
         read = wire.from_fields(record(fields), record(context))
         assert read == request_
@@ -120,7 +106,7 @@ def test_fields_give_the_request_back(request_):
 
 @requests
 def test_a_missing_field_is_named(request_):
-    fields, context = wire.to_fields(request_), wire.context_fields(request_)
+    fields, context = wire.to_fields(request_), facts_of(request_.query)
     named = [name for name in fields if not name.startswith("param.") and name not in OPTIONAL]
     each_is_refused(
         [(name, f"a query cannot be read: '{name}' is missing") for name in named],
@@ -150,8 +136,7 @@ BAD: dict[str, list[Any]] = {
     "seed": [-1, 2**63, "x"],
 }
 BAD_NOISE: dict[str, list[Any]] = {
-    # "gaussian" is not drawn in 45 shares, and the context's is another one than the last
-    "noise": ["none", "exponential", 7, ["laplace"], "gaussian"],
+    "noise": ["none", "exponential", 7, ["laplace"]],
     "noise-lengths": [[2], [1, 0], [2, -1], ["a"], 1],  # the answer's is [1]
     "noise-scales": [[1.0, 2.0], [0.0], [-1.0], [float("nan")], [float("inf")], ["wide"], [None]],
     "noise-shares": [0, -3, "all", float("nan")],
@@ -175,32 +160,10 @@ def test_tampered_fields_are_refused():
 
 
 def test_a_context_that_makes_no_sense_is_refused():
-    nan, wrong = float("nan"), "must be"
     table: list[tuple[Fields, str]] = [
         ({"version": 2}, "version of the wire form must be 1, got 2"),
         ({"version": True}, "version of the wire form must be 1, got True"),
         ({"version": "1"}, "version of the wire form must be 1, got '1'"),
         ({"query-version": 9}, "version of the query 'clipped_nll' must be 1, got 9"),
-        *(
-            ({"run": run}, f"context of a request: run {wrong}")
-            for run in ("", "x" * 65, "two\nlines")
-        ),
-        *(({"plan": plan}, f"context of a request: plan {wrong}") for plan in ("0" * 63, 7)),
-        ({"round": 4}, "round of the context must be 3, got 4"),
-        ({"round": 2}, "round of the context must be 3, got 2"),
-        ({"round": 3.0}, f"context of a request: round {wrong}"),
-        ({"rounds": 2}, f"context of a request: round {wrong}"),
-        ({"rounds": nan}, f"context of a request: rounds {wrong}"),
-        ({"unit": "ROW"}, f"context of a request: unit {wrong}"),
-        ({"trust": ["central"]}, f"context of a request: trust {wrong}"),
-        ({"mechanism": "gaussian"}, "mechanism of the noise must be 'gaussian'"),
-        *(
-            ({"epsilon": epsilon}, f"context of a request: epsilon {wrong}")
-            for epsilon in (nan, 0.0, "1", True)
-        ),
-        *(
-            ({"delta": delta}, f"context of a request: delta {wrong}")
-            for delta in (1.0, -1e-9, nan)
-        ),
     ]
     each_is_refused(table, lambda context: back(REQUESTS["distributed, per row"], context=context))
