@@ -13,7 +13,7 @@ from fedcal.clients.questions.search import AccuracyGap, CalibrationGaps, Clippe
 from fedcal.core.numerics import key_of
 from fedcal.mechanisms import Laplace
 from fedcal.privacy import Federation, Plan, make_plan, wire
-from fedcal.privacy.request import Request
+from fedcal.privacy.request import Request, facts_of
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
 
@@ -68,7 +68,7 @@ def test_what_is_learned_is_in_no_noise_key(query):
 
 def test_a_question_s_key_survives_the_wire_and_has_all_that_the_noise_follows_from():
     asked = request(query=CalibrationGaps(np.array([0.7]), 3))
-    assert wire.from_fields(wire.to_fields(asked), wire.context_fields(asked)).key == asked.key
+    assert wire.from_fields(wire.to_fields(asked), facts_of(asked.query)).key == asked.key
     changes: list[dict[str, Any]] = [
         {},
         {"query": AccuracyGap((1.0, 1.5, 2.0))},
