@@ -10,7 +10,7 @@ import numpy as np
 from fedcal.core import numerics
 from fedcal.core.checks import InputError, needed, same
 from fedcal.core.fields import Numbers, Positive, Seed, vector
-from fedcal.core.naming import look_of
+from fedcal.core.naming import one_form
 from fedcal.core.numerics import Floats, Integers, Words, override
 from fedcal.core.shards import Shards, in_unit_interval, on_grid, row_hashes, uniforms
 from fedcal.metrics import score_table
@@ -294,14 +294,14 @@ def group_of(shards: Shards, names: tuple[str, ...], by: score_table.By = "group
     """
     if not any(names):
         return np.zeros(len(shards.labels), np.int64)
-    place = {look_of(name): k for k, name in enumerate(names)}
+    place = {one_form(name): k for k, name in enumerate(names)}
     if by == "site":
         needed("a site's name", shards.names or None, "rows are counted by site")
-        if unknown := [name for name in shards.names if look_of(name) not in place]:
+        if unknown := [name for name in shards.names if one_form(name) not in place]:
             raise InputError(f"rows are counted by site, but {unknown[0]!r} is not among the sites")
-        return np.array([place[look_of(name)] for name in shards.names], np.int64)[shards.owner]
+        return np.array([place[one_form(name)] for name in shards.names], np.int64)[shards.owner]
     groups = needed("a column group", shards.groups, "the question counts groups of rows")
-    of = [place.get(look_of(name), len(names)) for name in shards.group_names]
+    of = [place.get(one_form(name), len(names)) for name in shards.group_names]
     return np.array(of, np.int64)[groups]
 
 

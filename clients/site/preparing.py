@@ -93,17 +93,28 @@ def prepare(
     if test is not None:
         arrays |= {"test_logits": test[0], "test_labels": test[1]}
     named = class_names(names, shards.classes)
-    if federation is not None and sign_key is not None and not simulated:
-        own, sites = read_key(sign_key).public, Roster.read(federation).sites
-        shards = replace(shards, names=tuple(site.name for site in sites if site.key == own))
-    texts = _texts_of(federation, sign_key, policy, digest_of(named), simulated)
+    given = (federation, sign_key) if simulated else (federation, sign_key, policy)
+    if len({file is None for file in given}) > 1:
+        raise InputError(WITH_POLICY)
+    texts = dict[str, bytes]()
+    if federation is not None and sign_key is not None:
+        roster, key = Roster.read(federation), read_key(sign_key)
+        what = f"a site with the public key of {sign_key}, {key.public.hex()},"
+        place = checks.needed(what, roster.number_of(key.public), f"{federation} has none")
+        classes = roster.class_digest or digest_of(named)
+        checks.same(f"class digest of {federation}", classes, digest_of(named))
+        texts[FEDERATION] = roster.to_toml().encode()
+        if policy is not None:
+            Policy.read(policy).check_roster(roster)
+            texts[POLICY] = policy.read_bytes()
+        if not simulated:
+            shards = replace(shards, names=(roster.sites[place].name,))
     if terms is not None:
         check_terms(terms)
         _check_rows(terms, shards, digest_of(named), simulated)
         texts[TERMS] = json.dumps(terms.to_plain()).encode()
-    count = None  # the file that says which records are those of the key
-    if sign_key is not None and not simulated:
-        count = f"{sign_key.resolve()}.records"
+    # the file that says which records are those of the key
+    count = None if sign_key is None or simulated else f"{sign_key.resolve()}.records"
     site = {
         "version": VERSION,
         "names": named,
@@ -140,30 +151,6 @@ def _check_rows(terms: Terms, shards: Shards, classes: str, simulated: bool) -> 
     if terms.plan.private and not simulated:
         # the plan of a seeded run has no room for the errors of the draws that are made here
         checks.same("noise-source of the job", job["noise-source"], "system")
-
-
-def _texts_of(
-    federation: Path | None,
-    sign_key: Path | None,
-    policy: Path | None,
-    classes: str,
-    simulated: bool,
-) -> dict[str, bytes]:
-    """Return the checked files on federation, key and policy, by their names in the folder."""
-    given = (federation, sign_key) if simulated else (federation, sign_key, policy)
-    if len({file is None for file in given}) > 1:
-        raise InputError(WITH_POLICY)
-    texts = dict[str, bytes]()
-    if federation is not None and sign_key is not None:
-        roster, key = Roster.read(federation), read_key(sign_key)
-        what = f"a site with the public key of {sign_key}, {key.public.hex()},"
-        checks.needed(what, roster.number_of(key.public), f"{federation} has none")
-        checks.same(f"class digest of {federation}", roster.class_digest or classes, classes)
-        texts[FEDERATION] = roster.to_toml().encode()
-        if policy is not None:
-            Policy.read(policy).check_roster(roster)
-            texts[POLICY] = policy.read_bytes()
-    return texts
 
 
 def _make_private(folder: Path) -> None:

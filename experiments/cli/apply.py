@@ -17,7 +17,7 @@ from fedcal import calibrators, datasets
 from fedcal.conformal import PredictionSets, load
 from fedcal.core import checks, imports, naming, numerics
 from fedcal.core.pages import Table
-from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet
+from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet
 from fedcal.experiments.report.terminal import show
 from fedcal.experiments.runs import folders
 from fedcal.metrics import names
@@ -35,7 +35,6 @@ def command(
     data: str,
     out: Path,
     alpha: float | None = None,
-    csv: Csv = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -69,7 +68,7 @@ def command(
         if not isinstance(fitted, PredictionSets):
             raise checks.InputError("--alpha is for prediction sets, and this is a calibrator")
         fitted = fitted.at(alpha)
-    loaded = datasets.load(data, labels_required=False, classes=fitted.class_names, csv=csv)
+    loaded = datasets.load(data, labels_required=False, classes=fitted.class_names)
     checks.same(
         f"kind of scores in {data}, as {calibrator} takes them,", loaded.input, fitted.input
     )

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Optional, TypeAlias, TypeVar
 import typer
 
 from fedcal.core.options import DATA, MOST_USED, PRIVACY, RUNNING, SITES, TRAINING, options_of
-from fedcal.experiments.runs import config
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -41,7 +40,6 @@ Overwrite: TypeAlias = Annotated[
 NoReport: TypeAlias = Annotated[
     bool, shared(FILES, "Write no report and figures; fedcal report makes them later.")
 ]
-Csv: TypeAlias = Annotated[str | None, shared(DATA, options_of(config.Config)["csv"].described())]
 ConfigFile: TypeAlias = Annotated[Path | None, shared(FILES, "TOML file with these options.")]
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import checks, naming, pages
+from fedcal.core import naming, pages
 from fedcal.evaluation.intervals import beyond
 from fedcal.evaluation.page import change_table
 from fedcal.experiments.cli import parameters
@@ -26,7 +26,6 @@ _STARTING = {
 @parameters.with_options(Config)
 def command(
     *,
-    resume: bool = False,
     config: parameters.ConfigFile = None,
     out: Path | None = None,
     overwrite: parameters.Overwrite = False,
@@ -36,11 +35,6 @@ def command(
     **options: Any,
 ) -> None:
     """Run a simulation and show its result.
-
-    Running
-    -------
-    resume
-        For compare only: a single run is simply repeated.
 
     Files and output
     ----------------
@@ -52,11 +46,6 @@ def command(
     fedcal simulate --epsilon 1 --out run
     fedcal simulate --data rows.csv --partition natural --method fedbbq --set weighting=none
     """
-    if resume:
-        raise checks.InputError(
-            "a single run is not resumed, it is run again: --config DIR/config.toml gives the "
-            "same bits; `fedcal compare` has --resume"
-        )
     asked = merge(options) if config is None else load_config(config, options)
     run_and_show(asked, out, overwrite=overwrite, report=not no_report, quiet=quiet, json=json)
 

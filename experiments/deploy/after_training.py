@@ -76,7 +76,7 @@ class AfterTraining:
         self._out = atomic.path_of(out).resolve() if out else None
         self._test = None
         if test is not None:  # without a test part all rows are
-            data = load.load_any(test, self._config.class_names, csv=self._config.csv)
+            data = load.load_any(test, self._config.class_names)
             if data.test_scores is None:
                 data = replace(data, test_scores=data.scores, test_labels=data.labels)
             self._test = load.test_part(data, self._config.seed)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedcal.core import checks, imports
-from fedcal.experiments.report.figures.drawing import draw, draw_on
+from fedcal.experiments.report.figures.drawing import draw
 from fedcal.experiments.report.page import Page, Section, Shown
 
 if TYPE_CHECKING:
@@ -74,16 +74,13 @@ class Displayable(ABC):
         frame: DataFrame = pandas.json_normalize(lines)
         return frame
 
-    def plot(self, figure: str | None = None, *, ax: Any = None) -> Any:
+    def plot(self, figure: str | None = None) -> Any:
         """Draw one of the figures, in colours that colour-blind people can tell apart.
 
         Parameters
         ----------
         figure : str, optional
             Which; a name that is none lists them. None = the first.
-        ax : Axes or sequence of Axes, optional
-            Where: as many as the figure has panels. None = a new figure of pyplot, which a
-            notebook shows.
 
         Returns
         -------
@@ -92,20 +89,15 @@ class Displayable(ABC):
         Raises
         ------
         InputError
-            There is no such figure, or there are too few axes for it.
+            There is no such figure.
         """
         sheets = Page(self.title, "", self.parts, about=self.title).figures()
         if not sheets:
             raise checks.InputError("this result has no figure; to_frame() has its numbers")
         sheet = sheets[checks.one_of("figure", figure or next(iter(sheets)), sheets)]
-        if ax is None:
-            from matplotlib import pyplot
+        from matplotlib import pyplot
 
-            axes = draw(sheet, on=pyplot.figure()).axes  # made under the user's settings
-        else:
-            axes = list(np.ravel(ax))
-            checks.same("number of Axes", len(axes), len(sheet.panels))
-            draw_on(sheet, axes)
+        axes = draw(sheet, on=pyplot.figure()).axes  # made under the user's settings
         return axes[0] if len(axes) == 1 else np.array(axes)
 
 

@@ -25,7 +25,6 @@ from fedcal.metrics.bootstrap import FEWEST
 from fedcal.strategies.server import participation
 
 PARTS = ("before", "after")
-MOST_GAPS = 2000  # points in the figure of all classes
 
 
 def result_page(result: dict[str, Any], folder: Path, home: Path) -> page.Page:
@@ -128,15 +127,12 @@ def calibrator_sections(
     text = {name: Text("", lines, "plain") for name, lines in told.items()}
     overall = meanings(names.TEST_ROWS, *names.about(result))
     reliability = diagrams.reliability_sheet(of, f"{title}: test rows")
-    gaps = []
-    if diagrams.SHOWN_CLASSES < before.classes <= MOST_GAPS:
-        gaps = [diagrams.gaps_sheet(before, after, f"{title}: every class")]
     sections = [
         page.Section(
             "Metrics", [text["exact"], labels.metric_table(result), text["fine"], overall]
         ),
         page.Section("Reliability of the top label", [text["bars"], reliability]),
-        page.Section("Class by class", [text["classes"], *gaps, classes]),
+        page.Section("Class by class", [text["classes"], classes]),
     ]
     changed = result.get("clients_change", {})
     if changed.get("sites"):

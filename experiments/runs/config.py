@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from fedcal import __version__, datasets, partition, trust
+from fedcal import __version__, partition, trust
 from fedcal.core import fields, imports, naming
 from fedcal.core.checks import InputError, one_of, unused
 from fedcal.core.options import DATA, PRIVACY, RUNNING, SITES, VERSION, option, options_of
@@ -82,8 +82,8 @@ def _settings(name: str, value: Any) -> dict[str, Any]:
 
 
 def check_partition(name: str, value: Any) -> str:
-    """Return the text of a partition, which may be a partitioner of flwr-datasets."""
-    return str(_read_by(partition.parse)(name, partition.spelt(value)))
+    """Return the text of a partition."""
+    return str(_read_by(partition.parse)(name, value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,12 +124,6 @@ class Config(Running, RunOptions):
         "Comma-separated names of the classes, in the order of the columns; real sites must have "
         "the same",
         unset="the columns' names, if any",
-    )
-    csv: Annotated[str, fields.among(datasets.CSV_FORMS)] | None = option(
-        None,
-        DATA,
-        "Form of CSV files: en: commas, decimal points | de: semicolons, decimal commas",
-        unset="en",
     )
     positive: str | None = option(
         None, DATA, "Positive class of two, for recall, AUC and thresholds", unset="the second"

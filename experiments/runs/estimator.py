@@ -278,7 +278,7 @@ class FederatedCalibrator(Classifier):
     """
 
     # `fit` has no use for a run's own options
-    @takes_options(Config, "data", "engine", "ray_address", "class_names", "positive", "csv")
+    @takes_options(Config, "data", "engine", "ray_address", "class_names", "positive")
     def __init__(
         self,
         method: str = Config.method,

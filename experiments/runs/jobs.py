@@ -90,7 +90,7 @@ def resolved(config: Config, rows: Held, names: tuple[str, ...]) -> tuple[Config
     parts = list(shards.group_names if asked == "group" else names)
     if asked not in BY:
         listed = checks.listed("groups", asked, f"names, or {' or '.join(BY[1:])}")
-        parts = naming.plain_names("groups", map(str, listed))
+        parts = [naming.plain_name("groups", str(name)) for name in listed]
     chosen["groups"] = json.dumps(parts)
     by_site = "site" in (asked, chosen.get("by"))
     if by_site or set(parts) <= set(names) - set(shards.group_names):

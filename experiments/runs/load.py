@@ -9,7 +9,7 @@ from typing import Any
 
 from fedcal import datasets
 from fedcal.core import checks, naming
-from fedcal.core.checks import InputError, needed, same, unused
+from fedcal.core.checks import InputError, needed, same
 from fedcal.core.shards import Shards
 from fedcal.datasets import BlockRows, Dataset, Population, plausible_rows
 from fedcal.experiments.report.page import words
@@ -27,7 +27,6 @@ def load_any(
     class_names: str | None = None,
     positive: str | None = None,
     model: Any = None,
-    csv: str | None = None,
 ) -> Dataset:
     """Return a `Dataset` from anything that `simulate` takes as `data`; InputError otherwise.
 
@@ -39,21 +38,17 @@ def load_any(
         as the options are: names by comma, and which of two classes is column 1
     model
         that scores the rows, see `datasets.from_model`
-    csv
-        form of a CSV file, see `datasets.load`
     """
     names = None if class_names is None else naming.names_in(class_names)
     named: Any = {"classes": names, "positive": positive}
     if isinstance(data, Mapping) and datasets.is_shipped(str(data.get("name"))):
         raise InputError(f"name {data['name']!r} is a shipped set's, and its config would run that")
-    if model is not None or not isinstance(data, (str, Path)):
-        unused("the data are in memory", csv=None if csv == "en" else csv)
     if model is not None:
         return datasets.from_model(model, data, **named)
     if isinstance(data, Dataset):
         return data.in_order(names, positive)
     if isinstance(data, (str, Path)):
-        return datasets.load(data, **named, csv=csv)
+        return datasets.load(data, **named)
     if type(data).__module__.partition(".")[0] == "datasets":  # Hugging Face's
         checks.check_kept("reading a datasets.Dataset")
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
@@ -145,8 +140,8 @@ def read_rows(asked: Config, data: Any, progress: Progress | None = None) -> tup
         rows = rows_in_blocks(asked, data, progress)
         asked = replace(asked, data=name_of(data, rows.data))
         return asked, replace(rows, config=replace(rows.config, data=asked.data))
-    loaded = load_any(data, asked.class_names, asked.positive, csv=asked.csv)
-    unnamed = asked.class_names is asked.positive is asked.csv is None
+    loaded = load_any(data, asked.class_names, asked.positive)
+    unnamed = asked.class_names is asked.positive is None
     asked = replace(asked, data=name_of(data, loaded))
     return asked, rows_of(asked, loaded, by_name=isinstance(data, (str, Path)) and unnamed)
 
@@ -225,7 +220,6 @@ def rows_in_blocks(config: Config, data: Any, progress: Progress | None = None) 
     same("partition of rows in blocks", config.partition, "natural")
     if config.method in POOLED:
         raise InputError(f"method {config.method!r} needs all rows in memory, not in blocks")
-    unused("CSV files are not read in blocks", csv=None if config.csv == "en" else config.csv)
     if isinstance(data, BlockRows):
         shards = data
     else:

@@ -18,7 +18,6 @@ from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import InputError, located, needed, one_of, same, system_errors, whole
 from fedcal.core.shards import Shards
 from fedcal.datasets.site_csv import AS_IT_IS, Reading
-from fedcal.evaluation.sites.verdicts import misread
 from fedcal.experiments.deploy.rows import SiteRows, read_rows, shards_of
 from fedcal.experiments.deploy.site import check_federation
 from fedcal.experiments.report.page import said
@@ -30,7 +29,7 @@ from fedcal.experiments.study.earlier_rows import compared
 from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.experiments.training.data import labelled_rows
-from fedcal.privacy.accepting import check_alike, check_terms
+from fedcal.privacy.accepting import check_alike, check_terms, differences
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
 from fedcal.storage.atomic import path_of, write_whole
@@ -43,9 +42,6 @@ FEW, FEW_OF_A_CLASS = 100, 10
 
 MASS = 0.1
 """Share of rows with one and the same score from which on it is warned of."""
-
-MISREAD = 0.02
-"""Mean score, as buckets are read, further off than this is warned of: it looks like a gap."""
 
 FEDERATION, POLICY, TERMS = "federation.toml", "site.toml", "terms.json"
 """In a kit: what the site writes there of the study that it has accepted."""
@@ -158,10 +154,10 @@ def rows_of(
         needed(f"a column subject (or {study.protect}) of {data}", rows.subject, why)
     if strange := {*study.sites} & {*(rows.client_names or ())} - {site}:
         raise InputError(f"{data} has rows of {min(strange)} (column client), this is {site}")
-    groups = set(rows.group_names or ()) if study.groups else set()
     if study.groups:
         what = f"a column group of {data} with {named(study.groups)}"
-        needed(what, groups & set(study.groups) or None, "the study counts these groups")
+        there = {*study.groups} & {*(rows.group_names or ())}
+        needed(what, there or None, "the study counts these groups")
     # sites with logits and sites with probabilities are asked the same
     shards = shards_of(rows)
     if shards.input == "logits":
@@ -169,17 +165,11 @@ def rows_of(
     site_rows = SiteRows(rows, shards, study.classes, notes, study.subjects)
     subjects = shards.subjects if study.unit == Subject.name else None
     own = len(shards.labels if subjects is None else np.unique(subjects))
-    edges = np.array([0.0, *study.cuts, 1.0])
-    off = misread(shards, study.score, edges, int(subjects is not None))
-    way = f"{100 * abs(off):.0f} points too {'high' if off > 0 else 'low'}"
-    others = ", ".join(sorted(groups - set(study.groups)))[:200]
     masses = _point_masses(shards, study.model.points)
     doubts = {
         f"{study.number(own)}: below {FEW} the noise hides all but the largest faults": own < FEW,
-        f"the study reads these scores {way}: they have few values": abs(off) > MISREAD,
         masses: masses != "",
         "rows of the part test are not counted": site_rows.test is not None,
-        f"groups that are not counted apart: {others}": others,
     }
     counts = np.bincount(shards.labels).tolist()
     for name, count in zip(site_rows.names, counts, strict=False):
@@ -327,7 +317,9 @@ class Offer:
     def lines(self) -> list[str]:
         """One screen: what will be asked, what it may cost, who can do what, what has changed."""
         study, sealed, before = self.sealed.study, self.sealed, self.kit.accepted
-        changed = changes(self.kit.study if before is None else before.study, study)
+        old = _terms(self.kit.study if before is None else before.study)
+        found = differences("", old, _terms(study), 0.0)
+        changed = [f"{name}: {was} -> {now}"[:160] for name, was, now in found]
         if before is not None and before.roster.sites != sealed.roster.sites:
             changed.append("sites or keys of sites")
         if before is not None and before.coordinator != sealed.coordinator:
@@ -370,16 +362,8 @@ def write_rules(folder: Path, sealed: Sealed) -> None:
     (folder / kits.AUTHORITY).write_text(sealed.authority, "ascii")
 
 
-def changes(old: Study, new: Study) -> list[str]:
-    """Return the differences between the terms of two studies, "name: old -> new" each."""
-    before, after = (_terms_of(study) for study in (old, new))
-    return [f"{k}: {before[k]} -> {v}"[:160] for k, v in after.items() if before[k] != v]
-
-
-def _terms_of(study: Study) -> dict[str, Any]:
-    terms = json.loads(study.terms)
-    model = {f"model.{name}": value for name, value in terms.pop("model").items()}
-    return {**terms, **model, "server": study.server}
+def _terms(study: Study) -> dict[str, Any]:
+    return {**json.loads(study.terms), "server": study.server}
 
 
 SIGNING, CONNECTION = "signing.pem", "connection.key"

@@ -28,6 +28,7 @@ from fedcal.experiments.study.quarter_page import Told, in_words, quarter_page
 from fedcal.experiments.study.sealed import Sealed, write_signature
 from fedcal.experiments.study.study_file import NAME, Study
 from fedcal.metrics import gap_change, score_table
+from fedcal.privacy.accepting import differences
 from fedcal.secure_aggregation.keys import SigningKey
 
 SUMMARY_FILE, LEDGER, STUDY, SEALED = "study.json", "ledger.json", "study.toml", "study.sealed"
@@ -198,14 +199,9 @@ def _since(
     earlier: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the facts kept of an earlier quarter, and why it cannot be compared ("" = it can)."""
-    sites = [site for site in facts.took_part if site in earlier["took_part"]]
-    then, now, why = earlier["terms"], json.loads(study.terms), ""
-    was, is_ = ({**terms["model"], **terms} for terms in (then, now))
-    changed = [key for key in ("name", "version", *sorted(now)) if was.get(key) != is_[key]]
-    if changed and changed[0] in now["model"]:
-        why = f"the model's {changed[0]} was {was[changed[0]]}, now it is {is_[changed[0]]}"
-    elif changed:
-        why = f"the study had other terms ({', '.join(changed)})"
+    sites, why = [site for site in facts.took_part if site in earlier["took_part"]], ""
+    if changed := next(differences("", earlier["terms"], json.loads(study.terms), 0.0), None):
+        why = "{} was {}, now it is {}".format(*changed)[:200]
     elif earlier["rehearsal"] != facts.rehearsal or not sites:
         why = "one of the two is a rehearsal, or no site took part in both"
     try:

@@ -43,7 +43,10 @@ def write_result(
         "digest": study.digest,
         "question": study.question.text,
         **asdict(facts),
-        "sites": {site: {"words": _took_part(site in facts.absent)} for site in study.sites},
+        "sites": {
+            site: {"words": "was away" if site in facts.absent else "took part"}
+            for site in study.sites
+        },
         "next": [result.verdict],
     }
 
@@ -58,10 +61,6 @@ def write_result(
 
     files.write_folder(folder, write, stale=(*folders.RUN.files, RECORD, SEALED, STUDY))
     return content
-
-
-def _took_part(absent: bool) -> str:
-    return "was away" if absent else "took part"
 
 
 def held(folder: Path, sealed: Sealed | None) -> list[str]:

@@ -190,8 +190,8 @@ def release(
             "no server listens": f"{serves} runs the server",
             "nothing was asked": "at a hospital fedcal site status shows whether it runs",
         }
-        more = [words for start, words in hint.items() if start in str(e)]
-        raise type(e)("; ".join([str(e), *more])) from None
+        found = (words for start, words in hint.items() if start in str(e))
+        raise type(e)("; ".join([str(e), *found])) from None
     known, privacy = recorded(config, job, outcome, tested=False)
     result = result_of(outcome, known, privacy, given=config, test=None, data=None)
     made = (work / SERVER / OUTCOME).stat().st_mtime

@@ -13,6 +13,7 @@ writes all texts and so could look for two with one digest: people compare 132 b
 import datetime
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from fedcal.experiments.report.page import read_json
 from fedcal.experiments.runs.engines.tls import plain_key
 from fedcal.experiments.study.study_file import Study
 from fedcal.privacy.agreement import Terms
+from fedcal.privacy.query import QUERIES
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Roster, check_digest, check_key
@@ -140,6 +142,18 @@ class Sealed:
             "study": self.study.to_toml(),
             "when": self.when,
         }
+
+    @property
+    def asked_in_words(self) -> list[str]:
+        """Which numbers a release asks of a site, a line for each of its questions."""
+        lines = []
+        for one in self.asked.questions:
+            what = (QUERIES[one.kind].__doc__ or one.kind).split("\n")[0].rstrip(".")
+            numbers = "" if one.cells == math.inf else f"length {one.cells:,g}, "
+            first, last = one.rounds
+            rounds = f"round {first}" if first == last else f"rounds {first} to {last}"
+            lines.append(f"{what.removeprefix('Question for ')} ({numbers}{rounds})")
+        return lines
 
     @cached_property
     def digest(self) -> str:

@@ -111,7 +111,7 @@ def _spent(home: Path, study: Study, today: datetime.date) -> float:
     if not path.exists():
         return 0.0
     with Ledger(path) as book:
-        return float(sum(entry.epsilon for entry in book.entries()))
+        return book.spent()[0]
 
 
 def _running(home: Path) -> dict[str, list[int]]:

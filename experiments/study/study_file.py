@@ -22,7 +22,7 @@ from scipy.special import expit, logit
 from fedcal import mechanisms, trust, units
 from fedcal.clients.site.policy import Policy
 from fedcal.core.checks import InputError, interval, like, needed, one_of, positive, unused, whole
-from fedcal.core.naming import class_names, digest_of, plain_names
+from fedcal.core.naming import class_names, digest_of
 from fedcal.evaluation.sites.effects import FINE
 from fedcal.experiments.report.page import render
 from fedcal.experiments.runs.config import STUDY, Config
@@ -151,7 +151,6 @@ class Study:
             whole(f"{self.plural} of {name}", about, 0, 10**9)
         for group in self.groups:
             check_name("a group's name", group)
-        plain_names("groups", self.groups)
         interval("[0, 1)")("missing", self.missing)
         model, classes = self.model, len(self.model.classes)
         class_names(model.classes, whole("the number of classes", classes, 2))

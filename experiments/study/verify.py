@@ -15,15 +15,16 @@ import math
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from fedcal import __version__
-from fedcal.core import naming, numerics
+from fedcal.core import numerics
 from fedcal.core.checks import InputError, needed, same
+from fedcal.core.naming import printable
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.report.page import read_json, reading
 from fedcal.experiments.runs.jobs import job_of
@@ -57,28 +58,24 @@ def verify(folder: Path, own: Path | None = None) -> list[str]:
 
     Raises InputError if something does not hold.
     """
-    _, sealed = _read(folder)
+    content, sealed = _read(folder)
     if sealed is None and own is None:
-        return [_REHEARSAL, *_holds(folder, None)]
+        return [_REHEARSAL, *_held(folder, content, None)]
     sealed = needed(f"a seal of {folder}", sealed, "a rehearsal is neither sealed nor signed")
     with reading(folder, SIGNATURE):
         check_signature(folder, sealed.coordinator)
-    return [_sealed_by(folder, sealed, own), *_holds(folder, sealed), UNCHECKED]
-
-
-def _holds(folder: Path, sealed: Sealed | None) -> list[str]:
-    return held(folder, sealed) if (folder / RECORD).is_file() else _held(folder)
+    return [_sealed_by(folder, sealed, own), *_held(folder, content, sealed), UNCHECKED]
 
 
 def sign(folder: Path, key: SigningKey, own: Path | None = None) -> list[str]:
     """Sign a quarter as it was sealed, once all else is verified; InputError as in `verify`."""
-    _, sealed = _read(folder)
+    content, sealed = _read(folder)
     sealed = needed(f"a seal of {folder}", sealed, "a rehearsal is not signed")
     what = f"key that signs {folder} (by the coordinator that sealed its study)"
     same(what, key.public.hex(), sealed.coordinator.hex())
     own_study = Study.read(folder / quarter.STUDY)
     same(f"study of {folder} (seal it anew)", own_study.to_toml(), sealed.study.to_toml())
-    sentences = [_sealed_by(folder, sealed, own), *_holds(folder, sealed), UNCHECKED]
+    sentences = [_sealed_by(folder, sealed, own), *_held(folder, content, sealed), UNCHECKED]
     write_signature(folder, key)
     return sentences
 
@@ -96,8 +93,8 @@ def _sealed_by(folder: Path, sealed: Sealed, own: Path | None) -> str:
     return f"The coordinator's key, terms, sites and server are those of {own}."
 
 
-def _read(folder: Path) -> tuple[Mapping[str, Any], Sealed | None]:
-    """`study.json`, and the sealed study; None of a rehearsal."""
+def _read(folder: Path) -> tuple[dict[str, Any], Sealed | None]:
+    """Return `study.json`, or `release.json`, and the sealed study; None of a rehearsal."""
     record = RECORD if (folder / RECORD).is_file() else SUMMARY_FILE
     must_exist(folder / record, "it is not the folder of a release, as study run writes it")
     for path in folder.iterdir():
@@ -108,9 +105,10 @@ def _read(folder: Path) -> tuple[Mapping[str, Any], Sealed | None]:
         return content, None if content["rehearsal"] else Sealed.read(folder / quarter.SEALED)
 
 
-def _held(folder: Path) -> list[str]:
+def _held(folder: Path, content: dict[str, Any], sealed: Sealed | None) -> list[str]:
     """Return what holds besides the signature."""
-    content, sealed = _read(folder)
+    if (folder / RECORD).is_file():
+        return held(folder, sealed)
     study, release = Study.read(folder / quarter.STUDY), read_release(folder / "release.npz")
     with reading(folder, SUMMARY_FILE):
         facts, since = QuarterFacts.of(content), content["since"]
@@ -119,24 +117,23 @@ def _held(folder: Path) -> list[str]:
             check_file_name(name)
         copies = {name: read_release(folder / f"{quarter.EARLIER}{name}.npz") for name in since}
         earlier = {name: (copies[name], one) for name, one in since.items()}
-        for what, value, wanted in _agreed(study, sealed, facts, release, since):
-            if not np.array_equal(value, wanted):
-                seen, agreed = (" ".join(repr(one).split())[:80] for one in (value, wanted))
+        for what, *values in _agreed(study, sealed, facts, release, since):
+            if not np.array_equal(*values):
+                seen, agreed = (" ".join(repr(one).split())[:80] for one in values)
                 raise InputError(f"{folder}: the {what} is {seen}; by the terms it is {agreed}")
-        by = facts.versions.get("fedcal")
-        note = "" if by == __version__ else f" It was made by fedcal {by}, this is {__version__}."
         again = quarter_summary(study, release, facts, earlier)
         for where, old, new in differences("", content, again, 1e-6, 1e-9):
-            value = f"says {where} = {old!r:.60}; the release gives {new!r:.60}.{note}"
-            raise InputError(f"{folder / SUMMARY_FILE} {value}")
+            raise InputError(
+                f"{folder / SUMMARY_FILE} says {where} = {old!r:.60}; the release gives "
+                f"{new!r:.60} (by fedcal {facts.versions.get('fedcal')}, this is {__version__})"
+            )
         sentences = [] if sealed is None else list(_around(folder, sealed, study, facts, earlier))
         with tempfile.TemporaryDirectory() as draft:
             quarter.write_files(Path(draft), study, release, content, earlier)
             _same_files(folder, Path(draft), {SIGNATURE, quarter.SEALED} if sealed else set())
-    terms = "The release is what the study asks: noise, epsilon and unit are those of the terms."
     return [
-        terms,
-        f"All numbers of {SUMMARY_FILE} and of the report follow from it.{note}",
+        "The release is what the study asks: noise, epsilon and unit are those of the terms.",
+        f"All numbers of {SUMMARY_FILE} and of the report follow from it.",
         *sentences,
     ]
 
@@ -146,40 +143,35 @@ def _agreed(
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield pairs of what is found and what the terms demand."""
     job = job_of(study.config(), None)
-    plan, arrays, made = job.plan, release.arrays(), cast(Any, job.strategy().result())
+    plan, made = job.plan, cast(Any, job.strategy().result())
     std = float(plan.std_of_sum(len(facts.took_part))[0])
     yield "release's noise", f"{release.std:.9g}", f"{std:.9g}"
     yield "release's classes", release.class_names, study.classes
     yield "release's impossible counts", _impossible(release, plan, facts)[:3].tolist(), []
     texts = [*facts.versions, *facts.versions.values(), facts.ledger.get("run", "")]
-    yield "list of versions", texts, [naming.printable(text)[:80] for text in texts]
+    yield "list of versions", texts, [printable(text)[:80] for text in texts]
     day, paid = datetime.date.fromisoformat(facts.date), facts.spent / study.epsilon_release
-    yield "date", facts.date, day.isoformat()
     whole = all(one["digest"] == study.digest for one in since.values())  # else of several prices
     least = max(round(paid) if whole else paid, sealed is not None)
     yield "number of releases paid for", f"{paid:.6f}", f"{least:.6f}"
-    ours, roster = (False, "") if sealed is None else (sealed.one_machine, sealed.roster.digest)
-    yield "digest of the roster", facts.roster, roster
-    yield "word on one machine", facts.one_machine, ours
+    own = {name: getattr(release, name) for name in ("counts", "std", "input", "known", "data")}
+    wanted = replace(facts, date=day.isoformat(), roster="", one_machine=False)
     if sealed is not None:
         study.year(day)
         yield "digest of the terms", study.digest, sealed.study.digest
-        yield "word on rows without sites", facts.dealt, False
-        line = {name: getattr(plan, name) for name in _SPENT}
+        line = {name: getattr(plan, name) for name in _SPENT} | {"run": facts.ledger.get("run")}
         line |= {"mechanism": plan.mechanism.name, "releases": 1, "charged": [1]}
-        for name in sorted({*line, *facts.ledger} - {"run"}):
-            yield f"ledger's {name}", facts.ledger.get(name), line.get(name)
         sites = {"enrolled": len(study.sites), "answered": len(facts.took_part), "missed": {}}
         record = of_plan(plan, 1, job.secure_aggregation, Facts(tested=False, guarded=True))
         record["more"] += participation.sentences({**sites, "absent": list(facts.absent)})
-        of = [*record["statement"], *record["more"]]
-        yield "statement", [*facts.statement, *facts.more], of
-        yield "release's data", release.data, ""
+        said: Any = {name: tuple(record[name]) for name in ("statement", "more")}
+        where = {"roster": sealed.roster.digest, "one_machine": sealed.one_machine}
+        wanted = replace(wanted, dealt=False, ledger=line, **where, **said)
+        own["data"] = ""
+    yield from differences("", asdict(facts), asdict(wanted), 0.0)
     made = made.of_sites({"absent": list(facts.absent)}).under(facts.statement)
-    own = {name: getattr(release, name) for name in ("counts", "std", "input", "known", "data")}
-    law = plan.noise_law(std)
-    for name, wanted in replace(made, **own, law=law).arrays().items():
-        yield f"release's {name}", arrays[name], wanted
+    by_terms = replace(made, **own, law=plan.noise_law(std)).arrays()
+    yield from ((f"release's {k}", v, by_terms[k]) for k, v in release.arrays().items())
 
 
 def _impossible(release: ScoreRelease, plan: Plan, facts: QuarterFacts) -> numerics.Floats:

@@ -16,7 +16,7 @@ from fedcal.conformal.page import judged_parts, of_release, promise
 from fedcal.conformal.set_release import SetRelease
 from fedcal.core.checks import InputError, check_kept, needed, one_of, same
 from fedcal.core.fields import array
-from fedcal.core.naming import called, listed, look_of
+from fedcal.core.naming import called, listed, one_form
 from fedcal.core.numerics import KINDS, Floats, Kind, logits_of, override
 from fedcal.core.pages import Part
 from fedcal.core.scores import check_scores, ids_of
@@ -111,7 +111,7 @@ class PredictionSets(Artifact):
     ) -> NDArray[np.bool_]:
         """Return `predict_set` of checked logits; for probabilities they are log(max(p, 1e-12))."""
         same("number of classes of scores for these sets", logits.shape[1], self.classes)
-        return self.conformity.within(logits, self._limits(len(logits), groups), self.input)
+        return self.conformity.of_all(logits, self.input) <= self._limits(len(logits), groups)
 
     def _limits(self, rows: int, groups: Sequence[str] | NDArray[Any] | None) -> Floats:
         """Return the thresholds in a shape that broadcasts over (n, c)."""
@@ -119,8 +119,8 @@ class PredictionSets(Artifact):
             return self.thresholds
         if groups is None or len(groups) != rows:
             raise InputError("these sets have a threshold for each group: pass the rows' groups")
-        place = {look_of(name): k for k, name in enumerate(self.names)}
-        own = [place.get(look_of(str(group)), len(self.names)) for group in groups]
+        place = {one_form(name): k for k, name in enumerate(self.names)}
+        own = [place.get(one_form(str(group)), len(self.names)) for group in groups]
         return np.asarray(self.thresholds[own][:, None])
 
     def at(self, alpha: float) -> PredictionSets:

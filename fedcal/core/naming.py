@@ -8,7 +8,7 @@ import json
 import logging
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import refuse_masked
@@ -20,13 +20,6 @@ _JOINERS = "\u200c\u200d"
 """Invisible, but letters of some scripts need them."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-
-_LOOKS = str.maketrans(
-    "\u0410\u0412\u0421\u0415\u041d\u0406\u0408\u041a\u041c\u041e\u0420\u0405\u0422\u0425\u0430\u0441\u0435\u0456\u0458\u043e\u0440\u0455\u0445\u0443"
-    "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03bf\u2010\u2011\u2212\u2018\u2019",
-    "ABCEHIJKMOPSTXaceijopsxyABEZHIKMNOPTYXo---''",
-)
-"""Cyrillic and Greek letters, hyphens and quotation marks, to what they look like in ASCII."""
 
 
 def printable(text: str, *, lines: bool = False) -> str:
@@ -58,37 +51,21 @@ def printable(text: str, *, lines: bool = False) -> str:
     )
 
 
+def one_form(name: str) -> str:
+    """Return a name in its one form: Unicode NFC, one space between words. Never fails."""
+    return " ".join(unicodedata.normalize("NFC", name).split())
+
+
 def plain_name(what: str, name: str) -> str:
-    """Return a name in its one form: Unicode NFC, no white space at its ends.
+    """Return a name in its one form.
 
     Raises InputError for a character that no reader sees, such as a control character.
     """
-    plain = unicodedata.normalize("NFC", name).strip()
-    if plain != printable(plain):
-        raise InputError(f"{what}: '{printable(plain)[:80]}' has a control or invisible character")
-    return plain
-
-
-def look_of(name: str) -> str:
-    """Return what a reader sees of a name: names that look alike have the same look.
-
-    Never fails: what cannot be seen is left out.
-    """
-    if name.isascii() and name.isprintable():
-        return " ".join(name.split())
-    parts = unicodedata.normalize("NFKD", name)
-    seen = "".join(c for c in parts if c.isprintable() or c.isspace()).translate(_LOOKS)
-    return " ".join(unicodedata.normalize("NFKC", seen).split())
-
-
-def plain_names(what: str, names: Iterable[str]) -> list[str]:
-    """Return each name as `plain_name`; InputError if two different ones look alike."""
-    plain, seen = [plain_name(what, name) for name in names], dict[str, str]()
-    for name in plain if any(look_of(name) != name for name in plain) else ():
-        if (other := seen.setdefault(look_of(name), name)) != name:
-            pair = f"{other[:80]!r} and {name[:80]!r}"
-            raise InputError(f"{what}: {pair} look alike; write one name in one way")
-    return plain
+    visible = unicodedata.normalize("NFC", name).strip()
+    if visible != printable(visible):
+        shown = printable(visible)[:80]
+        raise InputError(f"{what}: '{shown}' has a control or invisible character")
+    return one_form(name)
 
 
 def value_of(name: str) -> float | None:
@@ -146,14 +123,14 @@ def class_names(
 ) -> tuple[str, ...]:
     """One name for each class, in the order of the columns; None = their numbers, from "0".
 
-    Names are in Unicode NFC. Raises InputError if there are more or fewer names than classes, or a
-    name is empty, there twice (also as another form of one number: 1, 1.0), looks like another one,
-    or has a control character.
+    Names are in one form. Raises InputError if there are more or fewer names than classes, or a
+    name is empty, there twice (also as another form of one number: 1, 1.0), or has a control
+    character.
     """
     if names is None:
         return tuple(map(str, range(classes)))
     refuse_masked(what, names)
-    checked = tuple(plain_names(what, map(str, names)))
+    checked = tuple(plain_name(what, str(name)) for name in names)
     if len(checked) != classes or len({*map(key_of, checked)} - {""}) < len(checked):
         allowed = f"must differ, one for each of {classes} classes, and none be empty"
         raise InputError(f"{what} {allowed}, got {len(checked)}: {quoted(checked)}")

@@ -24,9 +24,8 @@ from fedcal.core.naming import (
     class_names,
     key_of,
     listed,
-    look_of,
+    one_form,
     plain_name,
-    plain_names,
     quoted,
     value_of,
 )
@@ -383,7 +382,7 @@ def ids_of(what: str, ids: Any, row_name: Callable[[int], str] = "row {}".format
     if array.dtype.kind == "U":
         entries = array.ravel().tolist()
         every = list(set(entries))
-        plain = dict(zip(every, plain_names(what, every), strict=True))
+        plain = {entry: plain_name(what, entry) for entry in every}
         if list(plain) != list(plain.values()):
             array = np.array([plain[entry] for entry in entries], np.str_).reshape(array.shape)
         missing = np.isin(array, [*set(MISSING).intersection(plain.values())])
@@ -410,4 +409,4 @@ def loose_ids(what: str, ids: Any) -> NDArray[Any]:
     """
     entries = np.ravel(np.asarray(without_gradient(ids, what), object)).tolist()
     whole = (int(x) if isinstance(x, float) and x.is_integer() else x for x in entries)
-    return np.array([look_of(str(entry)) for entry in whole], np.str_)
+    return np.array([one_form(str(entry)) for entry in whole], np.str_)

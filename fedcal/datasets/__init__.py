@@ -30,7 +30,6 @@ from fedcal.datasets._load import is_shipped as is_shipped
 from fedcal.datasets._load import load as load
 from fedcal.datasets._load import read_feature_set as read_feature_set
 from fedcal.datasets._load import shifted as shifted
-from fedcal.datasets._tables import CSV_FORMS as CSV_FORMS
 from fedcal.datasets.model_scores import from_model as from_model
 
 if not TYPE_CHECKING:

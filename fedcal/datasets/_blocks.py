@@ -9,23 +9,19 @@ from functools import partial
 from glob import glob
 from itertools import pairwise
 from pathlib import Path
-from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import InputError, check_kept, located, needed, one_of, same, unused, whole
-from fedcal.core.imports import need
-from fedcal.core.naming import plain_names
+from fedcal.core.checks import InputError, located, needed, one_of, same, whole
 from fedcal.core.numerics import Integers, Kind, in_threads, usable_cores
 from fedcal.core.scores import ids_of
 from fedcal.core.shards import Shards, Task
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._dataset import IDS, KEYS, Dataset
-from fedcal.datasets._tables import Columns, arguments, damage, find_columns, read_batches
 from fedcal.storage.atomic import path_of
-from fedcal.storage.npz import Mapped, check_room, intact, mapped_npz, room
+from fedcal.storage.npz import Mapped, mapped_npz
 
 BLOCKS = "blocks:"
 """Before the path of files whose rows are read in blocks."""
@@ -36,7 +32,6 @@ PIECE_NUMBERS = 1 << 21
 _LEAST_PIECES = 16  # for many workers to share
 _IDS = 1 << 22  # rows whose clients are looked at together
 _TEST = "test_"
-_SUFFIXES = (".npz", ".parquet")
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,9 +181,9 @@ def in_blocks(
     ----------
     source
         the path of a file, a pattern with `*` or `?`, or a folder: `.npz` files that are not
-        compressed, or `.parquet` files, with columns as `load` describes them, `client` among
-        them. Files are one after the other, in the order of their names; rows are sorted by client.
-        `blocks:` before it is ignored
+        compressed, with arrays as `load` describes them, `client` among them. Files are one after
+        the other, in the order of their names; rows are sorted by client. `blocks:` before it is
+        ignored
     classes, positive
         as `from_arrays` has them
     tested
@@ -204,19 +199,11 @@ def in_blocks(
     """
     text = str(source).removeprefix(BLOCKS)
     files = data_files(text)
-    kinds = {path.suffix.lower() for path in files}
-    for kind in kinds:
-        check_kept(f"reading {kind}")
-    if len(kinds) != 1 or not kinds <= set(_SUFFIXES):
-        got = f"got {', '.join(sorted(kinds))}" if kinds else "no file here is one"
-        allowed = f"rows in blocks are of one kind of file, {', '.join(_SUFFIXES)}"
-        raise InputError(f"{text!r}: {allowed}; {got}")
-    test: Dataset | None = None
+    if not files or any(path.suffix.lower() != ".npz" for path in files):
+        got = f"got {files[0].name}" if files else "no file here is one"
+        raise InputError(f"{text!r}: rows in blocks are of .npz files (numpy.savez); {got}")
     order = {"classes": classes, "positive": positive}
-    if kinds == {".npz"}:
-        units, test = _npz_units(files, tested, order)
-    else:
-        units = _parquet_units(files)
+    units, test = _units(files, tested, order)
     starts = np.concatenate([[0], np.cumsum([unit.rows for unit in units])]).astype(np.int64)
     whole("the number of rows", starts[-1], 1)
     firsts, ids = _clients(units, starts)
@@ -234,7 +221,7 @@ def data_files(text: str) -> list[Path]:
     """Return the files that a path, a folder or a pattern means, in the order of their names."""
     path = path_of(text)
     if path.is_dir():
-        return sorted(p for p in path.rglob("*") if p.suffix.lower() in _SUFFIXES)
+        return sorted(path.rglob("*.npz"))
     return sorted(map(Path, glob(str(path)))) if any(c in text for c in "*?[") else [path]
 
 
@@ -257,7 +244,6 @@ def _with_facts(rows: BlockRows, progress: Callable[[int, int], None] | None) ->
     for done, (labels, groups) in enumerate(others, 2):
         seen, names = np.union1d(seen, labels), names | groups
         step(done, pieces)
-    plain_names("group", names)
     numbers = all(re.fullmatch("-?[0-9]+", name) for name in names)
     return replace(
         rows,
@@ -322,15 +308,11 @@ def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray
             names.append(ids[new])
             last = ids[-1:].copy()
     every = np.concatenate(names)
-    plain_names("client", every.tolist() if every.dtype.kind == "U" else ())
     return np.concatenate(firsts), every
 
 
-# -- files of NumPy ---------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
-class _NpzUnit:
+class Unit:
     """Rows of a file: `rows`, those of a range as arguments of `from_arrays`, their `clients`."""
 
     arrays: Mapping[str, Mapped]
@@ -349,7 +331,7 @@ class _NpzUnit:
         return None if own is None else own(first, stop)
 
 
-def _npz_units(
+def _units(
     files: Sequence[Path], tested: bool, order: Mapping[str, Any]
 ) -> tuple[list[Unit], Dataset | None]:
     units: list[Unit] = []
@@ -373,65 +355,6 @@ def _npz_units(
             if not scored or len(set(many.values())) > 1:
                 raise InputError(f"needs labels, and logits or probs, of as many rows; has {many}")
         if arrays["labels"].rows:
-            units.append(_NpzUnit(arrays, names))
+            units.append(Unit(arrays, names))
     test_part = from_arrays(**_joined(tests), name="test part", **order) if tests else None
     return units, test_part
-
-
-# -- files of Parquet -------------------------------------------------------------------------
-
-
-@dataclass
-class _ParquetUnit:
-    """A row group of a file; the last one read stays decoded."""
-
-    fragment: Any
-    columns: Columns
-    rows: int
-
-    def read(self, first: int, stop: int) -> dict[str, Any]:
-        pa, batches = self._batches(self.columns.used, first, stop)
-        with intact(damage(pa, "an intact file")):
-            return arguments(self.columns, read_batches(pa, batches, self.columns), True)
-
-    def clients(self, first: int, stop: int) -> NDArray[Any] | None:
-        if "client" not in self.columns.single:
-            return None
-        pa, batches = self._batches(["client"], first, stop)
-        return read_batches(pa, batches, Columns({}, ["client"]))["client"]
-
-    def _batches(self, columns: list[str], first: int, stop: int) -> tuple[Any, Any]:
-        pa = need("pyarrow", "parquet", "reading .parquet files")
-        with _DECODED_LOCK:
-            if _DECODED.get("unit") is not self or _DECODED["columns"] != columns:
-                _DECODED.clear()
-                pa.default_memory_pool().release_unused()  # or it holds several times as much
-                with intact(damage(pa, "an intact file")):
-                    table = self.fragment.to_table(columns=columns)
-                _DECODED.update(unit=self, columns=columns, table=table)
-            return pa, _DECODED["table"].slice(first, stop - first).to_batches()
-
-
-Unit: TypeAlias = _NpzUnit | _ParquetUnit
-"""A part of a file that can be read by itself."""
-
-_DECODED: dict[str, Any] = {}
-_DECODED_LOCK = Lock()
-
-
-def _parquet_units(files: Sequence[Path]) -> list[Unit]:
-    pa = need("pyarrow", "parquet", "reading .parquet files")
-    arrow = need("pyarrow.dataset", "parquet", "reading .parquet files")
-    units: list[Unit] = []
-    with intact(damage(pa, "an intact data set")):
-        data = arrow.dataset([str(path) for path in files], format="parquet")
-        columns = find_columns(data.schema.names, True, lists=True)
-        unused("rows in blocks are all of one part", split="split" in columns.single or None)
-        for file in data.get_fragments():
-            for part in file.split_by_row_group():
-                rows = sum(group.num_rows for group in part.row_groups)
-                with located(repr(file.path[-200:])):
-                    check_room(rows * len(columns.used) * 8, room(Path(file.path)))
-                if rows:
-                    units.append(_ParquetUnit(part, columns, rows))
-    return units

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import InputError, check_kept, located, near, one_of, system_errors, unused
+from fedcal.core.checks import InputError, check_kept, located, near, one_of, system_errors
 from fedcal.core.numerics import Floats, Kind
 from fedcal.core.scores import ids_of, numbers
 from fedcal.datasets._arrays import from_arrays, from_columns
 from fedcal.datasets._blocks import BLOCKS
 from fedcal.datasets._dataset import IDS, KEYS, Dataset, Given
-from fedcal.datasets._tables import CSV_FORMS, arguments, find_columns, read_csv, read_parquet
+from fedcal.datasets._tables import arguments, find_columns, read_csv, read_parquet, with_scores
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import read_npz
 
@@ -175,7 +175,6 @@ def load(
     labels_required: bool = True,
     classes: Sequence[str] | None = None,
     positive: str | None = None,
-    csv: str | None = None,
 ) -> Dataset:
     """Read a shipped data set by name, or a file.
 
@@ -202,9 +201,6 @@ def load(
         False lets the labels be missing (`Dataset.labelled` is then False).
     classes, positive
         (c,) names of the classes, and which of two is column 1: see `from_arrays`.
-    csv
-        Form of a `.csv` or `.csv.gz`: "en" (commas between columns, decimal points; the default)
-        or "de" (semicolons between columns, decimal commas). InputError for "de" and other data.
 
     Raises
     ------
@@ -213,9 +209,6 @@ def load(
         `from_arrays` for the conditions on arrays.
     """
     text = str(name_or_path)
-    form = "en" if csv is None else one_of("csv", csv, CSV_FORMS)
-    if form != "en" and not text.lower().endswith((".csv", ".csv.gz")):
-        unused(f"{text[-200:]!r} is not a CSV file", csv=form)
     if (entry := entry_of(text)) is not None:
         return load_shipped(entry, text).in_order(classes, positive)
     path = path_of(name_or_path)
@@ -241,8 +234,7 @@ def load(
     read = _READERS[suffix]
     order = {"labels_required": labels_required, "classes": classes, "positive": positive}
     with located(shown):
-        more: Any = {"form": form} if read is read_csv else {}
-        return from_columns(read(path, labels_required, **more), name=path.name, **order)
+        return from_columns(read(path, labels_required), name=path.name, **order)
 
 
 def _read_npz(path: Path, labels_required: bool) -> dict[str, Any]:
@@ -299,13 +291,8 @@ def from_frame(
     """
     chosen = find_columns([str(column) for column in frame.columns], labels_required, lists=True)
     arrays = {str(name): frame[name].to_numpy() for name in frame.columns}
-    values = {name: arrays[name] for name in chosen.single}
-    for model, scores in chosen.models.items():
-        if scores.listed:
-            (column,) = scores.names
-            values[model] = numbers(column, list(arrays[column]))
-        else:
-            values[model] = np.column_stack([numbers(k, arrays[k]) for k in scores.names])
+    arrays |= {name: numbers(name, list(arrays[name])) for name in chosen.lists}
+    values = with_scores(chosen, arrays)
     if "split" in values:
         values["split"] = np.array([str(part) for part in values["split"]])
     order = {"labels_required": labels_required, "classes": classes, "positive": positive}

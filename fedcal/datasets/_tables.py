@@ -10,7 +10,7 @@ import gzip
 import re
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from fedcal.core.checks import InputError, located, number_in, one_of, same, whole
 from fedcal.core.imports import need
-from fedcal.core.scores import MOST_CLASSES, ids_of
+from fedcal.core.scores import MOST_CLASSES, ids_of, numbers
 from fedcal.datasets._dataset import IDS, Given
-from fedcal.storage.npz import MAX_BYTES, check_room, intact, room
+from fedcal.storage.npz import check_room, intact, room
 
 FIT = ("train", "fit", "calibration", "validation")
 """Names of the fit part in a column `split`."""
@@ -89,6 +89,11 @@ class Columns:
         """Names of all columns in use."""
         scores = [name for model in self.models.values() for name in model.names]
         return [*scores, *self.single]
+
+    @property
+    def lists(self) -> list[str]:
+        """Names of columns with a list in each cell."""
+        return [name for model in self.models.values() if model.listed for name in model.names]
 
 
 def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = False) -> Columns:
@@ -250,9 +255,6 @@ def arguments(
     }
 
 
-CSV_FORMS = {"en": ",", "de": ";"}
-"""Separator of columns by form of a CSV file; decimals have a point ("en") or a comma ("de")."""
-
 _SWAPPED = str.maketrans(".,", ",.")
 
 MAX_LINE = 2**24
@@ -266,27 +268,30 @@ DAMAGE: dict[tuple[type[Exception], ...], str] = {
 _TEXT_BYTES = 64  # about the memory of one short string
 
 
-def read_csv(path: Path, labels_required: bool, *, form: str = "en") -> dict[str, Any]:
+def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
     """Return arguments for `from_arrays` from a `.csv` or `.csv.gz` file.
 
     Columns, in any order: `label`; optional `client`, `subject`, `group` and `split`; and `logit_0
     .. logit_{c-1}`, `prob_0 .. prob_{c-1}`, or for two classes `score`, the probability of class 1;
     for a second model the same names after `other_`. Labels may be names, see `from_arrays`, and
     the scores' columns have those names: `prob_cat`, `prob_dog`. Blank lines are skipped. `client`,
-    `subject` and `group` are numeric if all cells of the column are integers. With the form "de"
-    semicolons separate columns and decimals have a comma; a point is an error, for it may separate
-    thousands.
+    `subject` and `group` are numeric if all cells of the column are integers. Where semicolons
+    separate the names of the columns, decimals have a comma; a point is then an error, for it may
+    separate thousands.
 
     Raises InputError, one line; with the line number (from 1) if a single line is invalid.
     """
     opened = gzip.open if path.name.lower().endswith(".gz") else open
     with intact(DAMAGE), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-        return _read(file, labels_required, form)
+        return _read(file, labels_required)
 
 
-def _read(file: TextIO, labels_required: bool, form: str) -> dict[str, Any]:
-    reader = csv.reader(_lines(file), delimiter=CSV_FORMS[form], strict=True)
-    value = number_in if form == "en" else _with_comma
+def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
+    first = next((line for line in _lines(file) if line.strip()), "")
+    commas = "," in first or ";" not in first
+    file.seek(0)
+    reader = csv.reader(_lines(file), delimiter="," if commas else ";", strict=True)
+    value = number_in if commas else _with_comma
     numbers, lines, most = array("d"), array("q"), room(Path(file.name))
     try:
         header = next((row for row in reader if row), [])
@@ -302,7 +307,7 @@ def _read(file: TextIO, labels_required: bool, form: str) -> dict[str, Any]:
             if not row:
                 continue
             if len(row) != len(names):
-                hint = "; a decimal comma?" if len(row) > len(names) and form == "en" else ""
+                hint = "; a decimal comma?" if len(row) > len(names) and commas else ""
                 raise csv.Error(f"{len(row)} cells for {len(names)} columns{hint}")
             lines.append(reader.line_num)
             try:
@@ -354,11 +359,11 @@ def _lines(file: TextIO) -> Iterator[str]:
 
 
 def _check_delimiter(header: list[str]) -> None:
-    for mark, called in ((",", "commas"), (";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+    for mark, called in (("\t", "tabs"), ("|", "bars")):
         if len(header) == 1 and mark in header[0]:
             raise InputError(
                 f"the columns are separated by {called}; allowed are commas, with decimal points, "
-                "or with --csv de (Python: csv='de') semicolons, with decimal commas"
+                "and semicolons, with decimal commas"
             )
 
 
@@ -404,52 +409,13 @@ MAX_NAME = 256
 _NUMBERS = ("integer", "floating", "decimal")
 _TEXT = ("string", "large_string", "string_view")
 _LISTS = ("list", "large_list", "fixed_size_list", "list_view", "large_list_view")
-_Content = tuple[str, tuple[str, ...]]
-"""Required content of a column, and allowed types."""
 
-_HOLDS: dict[str, _Content] = {
+_HOLDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "label": ("numbers", (*_NUMBERS, "boolean", *_TEXT)),
     **dict.fromkeys(IDS, ("whole numbers or text", ("integer", "floating", *_TEXT))),
     "split": ("text", _TEXT),
 }
-
-
-def damage(pa: Any, what: str) -> dict[tuple[type[Exception], ...], str]:
-    """Return pyarrow's errors for a damaged or hostile file, for `fedcal.storage.npz.intact`."""
-    errors = (pa.ArrowException, OSError, ValueError, OverflowError)
-    return {errors: f"is not {what} (truncated or damaged)"}
-
-
-def read_batches(
-    pa: Any, batches: Iterable[Any], columns: Columns, most: int = MAX_BYTES
-) -> dict[str, NDArray[Any]]:
-    """Return the values of columns from record batches, as `arguments` takes them.
-
-    Parameters
-    ----------
-    pa
-        the package pyarrow
-    batches
-        record batches that hold the columns in use, under the names in `columns`
-    columns
-        columns in use
-    most
-        bytes of numbers
-
-    Raises
-    ------
-    InputError
-        One line that names the column and the row, from 0: types that are not numbers, nulls, lists
-        of different length, more than `most`.
-    """
-    reader = _Reader(pa, columns, most)
-    for batch in batches:
-        batch.validate(full=True)  # offsets of a hostile file may point anywhere
-        if batch.num_rows:
-            reader.read(batch)
-    whole("the number of rows", reader.rows, 1)
-    # popped one by one: all parts and all columns at once would be twice the memory
-    return {name: np.concatenate(reader.parts.pop(name)) for name in list(reader.parts)}
+"""Column -> what it must hold, and allowed types; others hold numbers."""
 
 
 def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
@@ -464,8 +430,9 @@ def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
     """
     pa = need("pyarrow", "parquet", "reading .parquet files")
     pq = need("pyarrow.parquet", "parquet", "reading .parquet files")
+    errors = (pa.ArrowException, OSError, ValueError, OverflowError)
     with (
-        intact(damage(pa, "an intact .parquet file")),
+        intact({errors: "is not an intact .parquet file (truncated or damaged)"}),
         path.open("rb") as raw,
         pq.ParquetFile(raw, page_checksum_verification=True) as file,
     ):
@@ -474,76 +441,75 @@ def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
         check_room(file.metadata.num_rows * len(columns.used) * 8, most := room(path))
         row = next(file.iter_batches(batch_size=1, columns=columns.used), None)
         size = BATCH if row is None else max(1, min(BATCH, _BATCH_BYTES // max(row.nbytes, 1)))
-        batches = file.iter_batches(batch_size=size, columns=columns.used)
-        return arguments(columns, read_batches(pa, batches, columns, most), labels_required)
+        parts: dict[str, list[NDArray[Any]]] = {name: [] for name in columns.used}
+        rows = taken = 0
+        for batch in file.iter_batches(batch_size=size, columns=columns.used):
+            batch.validate(full=True)  # offsets of a hostile file may point anywhere
+            for name, own in parts.items() if batch.num_rows else ():
+                read = _lists if name in columns.lists else _values
+                own.append(read(pa, name, batch.column(name), rows))
+                if own[0].shape[1:] != own[-1].shape[1:]:
+                    said = f"lists of another length from row {rows} on"
+                    raise InputError(f"column {name!r} has {said}")
+                taken += own[-1].size * max(own[-1].itemsize, 8)
+                check_room(taken, most)
+            rows += batch.num_rows
+        whole("the number of rows", rows, 1)
+        # popped one by one: all parts and all columns at once would be twice the memory
+        arrays = {name: np.concatenate(parts.pop(name)) for name in list(parts)}
+        return arguments(columns, with_scores(columns, arrays), labels_required)
 
 
-class _Reader:
-    """Reader that collects the arrays of batches."""
+def with_scores(columns: Columns, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the values of columns by name, as `arguments` takes them: scores as (n, c)."""
+    values = {name: arrays[name] for name in columns.single}
+    for model, scores in columns.models.items():
+        first = arrays[scores.names[0]]
+        each = [numbers(name, arrays[name]) for name in scores.names]
+        values[model] = np.asarray(first if scores.listed else np.column_stack(each), np.float64)
+    return values
 
-    def __init__(self, pa: Any, columns: Columns, most: int) -> None:
-        self.pa, self.columns, self.most = pa, columns, most
-        self.rows = self.bytes = 0
-        self.widths: dict[str, int] = {}  # of columns of lists
-        self.parts: dict[str, list[NDArray[Any]]] = {}
 
-    def read(self, batch: Any) -> None:
-        """Add the rows of one batch."""
-        arrays = {}
-        for model, scores in self.columns.models.items():
-            if scores.listed:
-                (name,) = scores.names
-                x = self._lists(name, batch.column(name))
-            else:
-                columns = [self._values(name, batch.column(name)) for name in scores.names]
-                x = np.stack(columns, axis=1)
-            arrays[model] = x.astype(np.float64, copy=False)
-        for name in self.columns.single:
-            arrays[name] = self._values(name, batch.column(name))
-        for name, added in arrays.items():
-            self.bytes += added.size * max(added.itemsize, 8)
-            check_room(self.bytes, self.most)
-            self.parts.setdefault(name, []).append(added)
-        self.rows += batch.num_rows
+def _decoded(pa: Any, name: str, array: Any, row: Callable[[int], int], *holds: Any) -> Any:
+    """Return an array without nulls of an allowed type; `row` tells the row of an entry.
 
-    def _checked(self, name: str, array: Any, holds: _Content, per_row: int = 1) -> Any:
-        """Return an array without nulls of an allowed type, with `per_row` entries in a row.
+    Dictionaries are decoded; extension types are replaced by their storage.
+    """
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    what, types = holds
+    found = str(array.type)[:60]
+    fits = any(getattr(pa.types, f"is_{kind}")(array.type) for kind in types)
+    if array.null_count and name not in IDS:  # `ids_of` counts those without a name
+        nulls = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
+        found, fits = f"null at row {row(int(np.argmax(nulls)))}", False
+    if len(array) and not fits:
+        raise InputError(f"column {name!r} holds {found}; must hold {what}")
+    return array
 
-        Dictionaries are decoded; extension types are replaced by their storage.
-        """
-        if isinstance(array.type, self.pa.BaseExtensionType):
-            array = array.storage
-        if self.pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
-        what, types = holds
-        found = str(array.type)[:60]
-        fits = any(getattr(self.pa.types, f"is_{kind}")(array.type) for kind in types)
-        if array.null_count and name not in IDS:  # `ids_of` counts those without a name
-            nulls = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
-            found, fits = f"null at row {self.rows + int(np.argmax(nulls)) // per_row}", False
-        if len(array) and not fits:
-            raise InputError(f"column {name!r} holds {found}; must hold {what}")
-        return array
 
-    def _values(self, name: str, array: Any, per_row: int = 1) -> NDArray[Any]:
-        """Return (m,) numbers, bools or text; parameters are those of `_checked`."""
-        array = self._checked(name, array, _HOLDS.get(name, ("numbers", _NUMBERS)), per_row)
-        if self.pa.types.is_decimal(array.type):
-            array = array.cast(self.pa.float64())
-        values = np.asarray(array.to_numpy(zero_copy_only=False))
-        if values.dtype.kind != "O":
-            return values
-        longest = max(len(value or "") for value in values)
-        whole(f"the characters of the longest text in column {name!r}", longest, 0, MAX_NAME)
-        return values.astype(np.str_)
+def _values(pa: Any, name: str, array: Any, first: int, per_row: int = 1) -> NDArray[Any]:
+    """Return numbers, bools or text, (m,); the first is in the row `first`."""
+    holds = _HOLDS.get(name, ("numbers", _NUMBERS))
+    array = _decoded(pa, name, array, lambda k: first + k // per_row, *holds)
+    if pa.types.is_decimal(array.type):
+        array = array.cast(pa.float64())
+    values = np.asarray(array.to_numpy(zero_copy_only=False))
+    if values.dtype.kind != "O":
+        return values
+    longest = max(len(value or "") for value in values)
+    whole(f"the characters of the longest text in column {name!r}", longest, 0, MAX_NAME)
+    return values.astype(np.str_)
 
-    def _lists(self, name: str, array: Any) -> NDArray[Any]:
-        """Return (m, c) numbers from a column of lists of c numbers each."""
-        array = self._checked(name, array, ("lists of numbers", _LISTS))
-        lengths = np.asarray(array.value_lengths().to_numpy(zero_copy_only=False))
-        width = self.widths.setdefault(name, int(lengths[0]))
-        for row in np.flatnonzero(lengths != width)[:1].tolist():
-            what = f"count of numbers in column {name!r} at row {self.rows + row}, as at row 0,"
-            same(what, int(lengths[row]), width)
-        values = self._values(name, array.flatten(), per_row=max(width, 1))
-        return values.reshape(len(lengths), width)
+
+def _lists(pa: Any, name: str, array: Any, first: int) -> NDArray[Any]:
+    """Return (m, c) numbers from a column of lists of c numbers each."""
+    array = _decoded(pa, name, array, lambda k: first + k, "lists of numbers", _LISTS)
+    lengths = np.asarray(array.value_lengths().to_numpy(zero_copy_only=False))
+    width = int(lengths[0])
+    for row in np.flatnonzero(lengths != width)[:1].tolist():
+        what = f"count of numbers in column {name!r} at row {first + row}, as at row {first},"
+        same(what, int(lengths[row]), width)
+    return _values(pa, name, array.flatten(), first, max(width, 1)).reshape(len(lengths), width)

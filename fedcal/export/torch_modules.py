@@ -370,7 +370,7 @@ class SetModule(CalibrationModule):
         scaled = probs * SPLIT
         settled = scaled - (scaled - probs)  # as `scores.settled`
         score = 1.0 - settled
-        if self.conformity.score.ranked:
+        if self.conformity.ranked:
             score = _by_rank(settled, *self.conformity.regularisation)
         inside: Tensor = (_rounded(score) <= self._number("thresholds")) & ~bad
         return inside

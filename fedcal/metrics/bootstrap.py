@@ -200,55 +200,35 @@ def metric_intervals(
     p, y = check_scored(before, labels)
     q, _ = check_scored(after, labels)
     same("shape of after, as of before,", q.shape, p.shape)
-    rng = stream(seed, Purpose.BOOTSTRAP)
-    order = rng.permutation(len(y))
-    groups = min(len(y), GROUPS)
+    rng, n = stream(seed, Purpose.BOOTSTRAP), len(y)
+    order, groups = rng.permutation(n), min(n, GROUPS)
+    edges = np.arange(groups + 1) * n // groups
     weights = rng.multinomial(groups, np.full(groups, 1 / groups), REPLICATES).astype(np.float32)
     tails = (0.5 - level / 2, 0.5 + level / 2)
-    sides = [_side(x, y, order, groups, bins) for x in (p, q)]
-    record: dict[str, Any] = {
-        "level": level,
-        "replicates": REPLICATES,
-        "rows": len(y),
-        **{part: {} for part in ("before", "after", "difference")},
-        "noise": {"before": {}, "after": {}},
-    }
-
-    seen = {k: summary(x, y, bins) for k, x in (("before", p), ("after", q))}
-    seen["difference"] = {m: seen["after"][m] - value for m, value in seen["before"].items()}
+    sides = [_sums(x, y, order, edges, bins) for x in (p, q)]
+    parts = ("before", "after", "difference")
+    record: dict[str, Any] = {"level": level, "replicates": REPLICATES, "rows": n}
+    record |= {part: {} for part in parts} | {"noise": {"before": {}, "after": {}}}
+    first, second = summary(p, y, bins), summary(q, y, bins)
+    seen = dict(zip(parts, (first, second, {m: second[m] - first[m] for m in first}), strict=True))
 
     def note(part: str, metric: str, low: float, high: float) -> None:
         value = seen[part][metric]
         record[part][metric] = [min(float(low), value), max(float(high), value)]
 
     for metric in MEANS:
-        sums = np.stack([side.means[metric] for side in sides], axis=1)
-        replicates = weights.astype(np.float64) @ sums / (weights @ sides[0].rows)[:, None]
-        for i, part in enumerate(("before", "after")):
-            note(part, metric, *np.quantile(replicates[:, i], tails))
-        note("difference", metric, *np.quantile(replicates[:, 1] - replicates[:, 0], tails))
+        sums = np.stack([side[metric] for side in sides], axis=1)
+        values = weights.astype(np.float64) @ sums / (weights @ np.diff(edges))[:, None]
+        for part, of in zip(parts, (*values.T, values[:, 1] - values[:, 0]), strict=True):
+            note(part, metric, *np.quantile(of, tails))
     for metric in GAPS:
-        fits = [_invert(side, metric, weights, tails) for side in sides]
+        fits = [_invert(side[metric], weights, tails) for side in sides]
         for part, fit in zip(("before", "after"), fits, strict=True):
             note(part, metric, min(fit.low, 1.0), min(fit.high, 1.0))
             record["noise"][part][metric] = fit.noise
         equal = np.array_equal(p, q)
         note("difference", metric, *((0.0, 0.0) if equal else _difference(*fits)))
     return record
-
-
-@dataclass(frozen=True)
-class _Side:
-    """Sums by group of one set of probabilities.
-
-    rows : (groups,) how many
-    means : metric -> (groups,) summed score of the rows
-    tables : metric -> (groups, cells) gaps, summed probability - correct, in units of the metric
-    """
-
-    rows: Floats
-    means: dict[str, Floats]
-    tables: dict[str, NDArray[np.float32]]
 
 
 def _difference(before: Inverted, after: Inverted) -> tuple[float, float]:
@@ -275,9 +255,14 @@ def _difference(before: Inverted, after: Inverted) -> tuple[float, float]:
     return middle - down, middle + up
 
 
-def _side(probs: NDArray[Any], labels: Integers, order: Integers, groups: int, bins: int) -> _Side:
-    n, c = probs.shape
-    edges = np.arange(groups + 1) * n // groups
+def _sums(
+    probs: NDArray[Any], labels: Integers, order: Integers, edges: Integers, bins: int
+) -> dict[str, NDArray[Any]]:
+    """Return sums by group of rows: of means (groups,), of calibration errors (groups, cells).
+
+    The latter are gaps, summed probability - correct, in units of the metric.
+    """
+    (n, c), groups = probs.shape, len(edges) - 1
     of_row = np.repeat(np.arange(groups), np.diff(edges))  # in the order of `order`
     seen, squares = scan(probs, labels, own=True, top=True), np.empty(n)
     own, top, hit = seen.own[order], seen.confidence[order], seen.hit[order]
@@ -288,40 +273,23 @@ def _side(probs: NDArray[Any], labels: Integers, order: Integers, groups: int, b
         squares[first:end] = np.einsum("ij,ij->i", block, block)
         cells.add(block, labels[rows])
         gaps[k] = cells.gap().ravel()
-    summed = {
-        "accuracy": hit.astype(np.float64),
-        "nll": -np.log(np.maximum(own, FLOOR)),
-        "brier": np.square(probs[order, 1] - labels[order]) if c == 2 else squares - 2 * own + 1,
+    brier = np.square(probs[order, 1] - labels[order]) if c == 2 else squares - 2 * own + 1
+    summed = {"accuracy": hit, "nll": -np.log(np.maximum(own, FLOOR)), "brier": brier}
+    cell = of_row * bins + bin_index(top, bins)
+    top_gaps = np.bincount(cell, top - hit, groups * bins).reshape(groups, bins)
+    tables = {"ece": top_gaps / n, "classwise_ece": gaps / (n * c)}
+    return {k: np.bincount(of_row, v, groups) for k, v in summed.items()} | {
+        k: np.ascontiguousarray(table[:, table.any(axis=0)], np.float32)
+        for k, table in tables.items()
     }
-    index = bin_index(top, bins)
-    top_gaps = np.bincount(of_row * bins + index, top - hit, groups * bins).reshape(groups, bins)
-    return _Side(
-        rows=np.diff(edges).astype(np.float64),
-        means={k: np.bincount(of_row, v, groups).astype(np.float64) for k, v in summed.items()},
-        tables={
-            "ece": _used(top_gaps / n),
-            "classwise_ece": _used(gaps / (n * c)),
-        },
-    )
-
-
-def _used(table: Floats) -> NDArray[np.float32]:
-    """Return the columns that are non-zero in some group."""
-    return np.ascontiguousarray(table[:, table.any(axis=0)], np.float32)
 
 
 def _invert(
-    side: _Side, metric: str, weights: NDArray[np.float32], tails: tuple[float, float]
+    table: NDArray[np.float32], weights: NDArray[np.float32], tails: tuple[float, float]
 ) -> Inverted:
-    """Invert the test of `fedcal.metrics.bootstrap` for the sums of one set of probabilities."""
-    table = side.tables[metric]
+    """Invert the test of this module for the gaps of one set of probabilities by group."""
     around = weights - 1  # deviations of a replicate are around @ table
     gap = table.sum(axis=0, dtype=np.float64)
     error = np.sqrt(np.square(table - table.mean(axis=0)).sum(axis=0, dtype=np.float64))
-    return invert(
-        gap,
-        spread_out(gap, error),
-        lambda columns: around @ table[:, columns],
-        len(weights),
-        tails,
-    )
+    direction = spread_out(gap, error)
+    return invert(gap, direction, lambda part: around @ table[:, part], len(weights), tails)

@@ -33,7 +33,7 @@ import numpy as np
 
 from fedcal.core.checks import InputError, listed, needed, one_of, same, unused, whole
 from fedcal.core.fields import CheckedFields, Classes, Vector, increasing, within
-from fedcal.core.naming import plain_names
+from fedcal.core.naming import plain_name
 from fedcal.core.numerics import Floats, Integers
 from fedcal.metrics.binning import check_score, equal_width, has_nodes
 
@@ -177,7 +177,7 @@ def check_names(groups: Sequence[str]) -> tuple[str, ...]:
     """Return names of groups from a list or its JSON text; InputError if it has none."""
     names = listed("groups", groups, "names")
     texts = all(isinstance(name, str) and name for name in names)
-    plain = tuple(plain_names("groups", names)) if texts else ()
+    plain = tuple(plain_name("groups", name) for name in names) if texts else ()
     if not 1 <= len(plain) <= MOST_GROUPS or len(set(plain)) < len(plain):
         allowed = f"1 to {MOST_GROUPS} different names, and none empty"
         raise InputError(f"groups must be {allowed}, got {groups!r:.80}")

@@ -6,7 +6,6 @@ from fedcal.partition.dealing import client_names as client_names
 from fedcal.partition.dealing import deal as deal
 from fedcal.partition.dealing import forms as forms
 from fedcal.partition.dealing import parse as parse
-from fedcal.partition.flower_partitioners import spelt as spelt
 from fedcal.partition.owners import DrawnPartition as DrawnPartition
 from fedcal.partition.owners import Partition as Partition
 from fedcal.partition.owners import dirichlet as dirichlet

@@ -7,7 +7,6 @@ matplotlib, is imported where used.
 
 import inspect
 import io
-import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
@@ -16,11 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import InputError, blamed, needed, one_of, same, whole
-from fedcal.core.fields import check_of
+from fedcal.core.checks import InputError, blamed, one_of
 from fedcal.core.imports import need
-from fedcal.core.numerics import Integers, Purpose, check_seed, stream
-from fedcal.core.scores import as_array
+from fedcal.core.numerics import Integers, Purpose, stream
 from fedcal.datasets import Dataset
 from fedcal.partition.owners import natural_clients
 from fedcal.storage.toml_files import toml_value
@@ -39,63 +36,30 @@ _BY = {  # where it is not the label that a partitioner divides by
     "GroupedNaturalIdPartitioner": "client",
     "ContinuousPartitioner": "confidence",
 }
-_HINT = {
-    "DirichletPartitioner": "; min_partition_size is 10 by default",
-    "ShardPartitioner": "; the partition shards:N assigns every row",
-}
 _ROW = "row"
 
 Options = Mapping[str, Any]
 
 
 def parse_partitioner(text: str) -> tuple[str, Options]:
-    """Parse `NAME:KEY=VALUE:...` to name and parameters (lists as tuples), checked if possible.
+    """Parse `NAME:KEY=VALUE:...` to name and parameters.
 
     A value is TOML (7, 0.3, true, [10, 20]) or plain text.
 
-    Raises
-    ------
-    InputError
-        flwr-datasets is missing; an unknown partitioner or parameter, one that is missing, or a
-        value that is not of the type of the parameter's default.
+    Raises InputError if flwr-datasets is missing, or for an unknown partitioner or parameter.
     """
     name, *pairs = text.split(":")
     accepted = _parameters(name)
     options: dict[str, Any] = {}
     for pair in pairs:
         key, sign, raw = (part.strip() for part in pair.partition("="))
-        if not sign or not key or key in options:
+        if not sign or key in options:
             raise InputError(
                 f"partition 'flwr' needs flwr:{name}:KEY=VALUE:KEY=VALUE, each once, got "
                 f"{pair[:80]!r}"
             )
-        one_of(f"parameter of {name}", key, accepted)
-        options[key] = _checked(name, accepted[key], toml_value(raw))
-    for key, parameter in accepted.items():
-        if parameter.default is parameter.empty and key not in _FILLED:
-            needed(f"flwr:{name}:{key}=VALUE", options.get(key), "it has no default")
+        options[one_of(f"parameter of {name}", key, accepted)] = toml_value(raw)
     return name, options
-
-
-def spelt(partition: Any) -> Any:
-    """Return `flwr:NAME:KEY=VALUE:...` for a partitioner of flwr-datasets; all else unchanged.
-
-    Its parameters are read from the object, so that a run's config states the partition.
-
-    Raises InputError if it is a third-party class, or has a parameter without a text form, such as
-    a function.
-    """
-    if "Partitioner" not in {kind.__name__ for kind in type(partition).__mro__}:
-        return partition
-    name = type(partition).__name__
-    accepted, parts = _parameters(name), [f"flwr:{name}"]
-    same(f"class of the partition {name}", type(partition), _partitioners()[name])
-    for key in accepted:
-        value = getattr(partition, f"_initial_{key}", getattr(partition, f"_{key}"))
-        if value is not None:
-            value = np.asarray(value).tolist()
-            parts.append(f"{key}={value if isinstance(value, str) else json.dumps(value)}")
-    return ":".join(parts)
 
 
 def owners_by(
@@ -113,7 +77,7 @@ def owners_by(
     no client, or to two.
     """
     spec = f"flwr:{name}"
-    accepted, arguments = _parameters(name), {key: _read(v) for key, v in options.items()}
+    accepted, arguments = _parameters(name), dict(options)
     n = len(data.labels)
     order = stream(seed, Purpose.PARTITION).permutation(n)
     columns: dict[str, NDArray[Any]] = {_ROW: order}
@@ -122,10 +86,14 @@ def owners_by(
     for key, value in zip(_FILLED, filled, strict=True):
         if key in accepted:
             arguments.setdefault(key, value)
+    if "distribution_array" in arguments:
+        arguments["distribution_array"] = np.array(arguments["distribution_array"])
     if "partition_by" in arguments:
         columns[arguments["partition_by"]] = _column(data, arguments["partition_by"])[order]
-    hint = f"its parameters: {', '.join(accepted)}{_HINT.get(name, '')}"
-    with blamed(f"{spec} ({hint})"), _quiet():  # partitioners raise what they like
+    with (
+        blamed(f"{spec} (its parameters: {', '.join(accepted)})"),
+        _quiet(),
+    ):  # partitioners raise what they like
         partitioner = _partitioners()[name](**arguments)
         partitioner.dataset = need("datasets", "datasets", spec).Dataset.from_dict(columns)
         count = int(partitioner.num_partitions)
@@ -134,12 +102,10 @@ def owners_by(
     dealt = np.concatenate([np.empty(0, np.int64), *parts])
     times = np.bincount(dealt, minlength=n)
     if (times != 1).any():
-        problem = (
-            f"gives {(times > 1).sum()} of {n} rows to more than one client"
-            if times.max(initial=0) > 1
-            else f"leaves {(times == 0).sum()} of {n} rows without a client"
+        raise InputError(
+            f"{spec} gives {(times == 0).sum()} of {n} rows to no client, and "
+            f"{(times > 1).sum()} to more than one; every row must have one"
         )
-        raise InputError(f"{spec} {problem}, but every row must have one{_HINT.get(name, '')}")
     owner = np.empty(n, np.int64)
     owner[dealt] = np.repeat(np.arange(count), [len(part) for part in parts])
     return owner, count
@@ -165,29 +131,8 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _read(value: Any) -> Any:
-    """Return a list of lists, which partitioners index by columns, as an array."""
-    nested = isinstance(value, list) and value and all(isinstance(one, list) for one in value)
-    return as_array("partition 'flwr'", value) if nested else value
-
-
-def _checked(name: str, parameter: inspect.Parameter, value: Any) -> Any:
-    """Return `value` if it has the type of the parameter's default; else "false" would be true."""
-    key, default = parameter.name, parameter.default
-    if key == "num_partitions":
-        return whole(f"{name}: {key}", value, 1)
-    if key == "seed":
-        return check_seed(value)
-    if key == "partition_by":
-        return one_of(f"column for {key}", value, COLUMNS)
-    if isinstance(default, int) and not isinstance(default, bool):
-        return whole(f"{name}: {key}", value, 0)
-    check = check_of(f"{name}: {key}", type(default))
-    return value if check is None else check(value)
-
-
 def _column(data: Dataset, by: str) -> NDArray[Any]:
-    if by == "confidence":
+    if one_of("column for partition_by", by, COLUMNS) == "confidence":
         return np.asarray(data.probs.max(axis=1))
     if by == "label":
         # InnerDirichletPartitioner looks for 0 .. classes - 1 whether they occur or not

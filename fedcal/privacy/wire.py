@@ -12,6 +12,9 @@ from fedcal.privacy.request import Field, Request, params_of, query_in
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
 
+_USUAL: dict[str, Field] = {"order": 2, "per": "client", "whole": False}
+_USUAL |= {"rate": 1.0, "row-rate": 1.0}
+
 
 def to_fields(request: Request) -> dict[str, Field]:
     """Return flat scalars and lists for a Flower `ConfigRecord`, for `from_fields`."""
@@ -25,8 +28,8 @@ def to_fields(request: Request) -> dict[str, Field]:
         "grid": request.ring.grid,
         "headroom": request.ring.headroom,
     }
-    usual = {"order": 2, "per": "client", "whole": False, "rate": 1.0, "row-rate": 1.0}
-    more = {"order": request.bound.order, "per": request.bound.per, "whole": request.bound.whole}
+    bound = request.bound
+    more: dict[str, Field] = {"order": bound.order, "per": bound.per, "whole": bound.whole}
     more |= {"rate": request.rate, "row-rate": request.row_rate}
     if request.noise is not None:
         fields["noise"] = request.noise.mechanism.name
@@ -35,7 +38,7 @@ def to_fields(request: Request) -> dict[str, Field]:
         fields["noise-shares"] = request.noise.shares
     if request.seed is not None:
         fields["seed"] = request.seed
-    return fields | {k: v for k, v in more.items() if v != usual[k]} | params_of(request.query)
+    return fields | {k: v for k, v in more.items() if v != _USUAL[k]} | params_of(request.query)
 
 
 def from_fields(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Request:

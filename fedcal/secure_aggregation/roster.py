@@ -19,7 +19,7 @@ from typing import Any
 import tomli_w
 
 from fedcal.core.checks import InputError, damaged, different, like, one_of, same, whole
-from fedcal.core.naming import look_of
+from fedcal.core.naming import one_form
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.storage.toml_files import read_as, record_of
@@ -84,7 +84,7 @@ class Roster:
     def __post_init__(self) -> None:
         check_name("the federation's name", self.name)
         whole("the number of sites", len(self.sites), 2, MOST_SITES)
-        different("sites of one name", (look_of(site.name).casefold() for site in self.sites))
+        different("sites of one name", (one_form(site.name).casefold() for site in self.sites))
         different("sites of one key", (site.key.hex() for site in self.sites))
         whole("a member of the committee", self.committee.members[-1], 0, len(self.sites) - 1)
         if self.class_digest != "":

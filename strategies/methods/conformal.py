@@ -188,7 +188,7 @@ class PrefixCounts(Noisy):
 
 
 QUANTILES: dict[str, type[QuantileRule]] = registry(
-    quantiles.Exact, quantiles.Crossing, PrefixCounts, NoisyGaps
+    quantiles.Exact, quantiles.Crossing, PrefixCounts, NoisyGaps, quantiles.ExponentialQuantile
 )
 """Name in settings -> rule; of those that can serve the first is the default."""
 
@@ -208,6 +208,7 @@ class FedConformal(ConformalSettings, FederatedStrategy):
     `crossing`     one threshold, drawn where centred counts cross          `central`, any unit
     `prefix`       noisy counts: thresholds for every alpha                units example, subject
     `gaps`         noisy centred counts at a few thresholds                unit user
+    `exponential`  one threshold, drawn as in Angelopoulos et al. 2024     `central`, n public
     =============  ======================================================  =====================
 
     Privacy: the federation's unit and trust, as the rule says. Public: the federation, all

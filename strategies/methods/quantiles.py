@@ -1,4 +1,4 @@
-"""Ways of finding thresholds of prediction sets: exact ones, and a draw."""
+"""Ways of finding thresholds of prediction sets: exact ones, and draws."""
 
 import math
 from abc import ABC, abstractmethod
@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import numpy as np
 
 from fedcal.calibrators.base import text_of
-from fedcal.clients.questions.conformal import SetGaps, SetQuery
-from fedcal.conformal import coverage, page, set_release, sets
+from fedcal.clients.questions.conformal import SetGaps, SetQuery, SetRanks
+from fedcal.conformal import angelopoulos, coverage, page, set_release, sets
 from fedcal.conformal.levels import OF_CLIENTS, OF_ROWS, Draw, client_clip, sure_coverage
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, override
@@ -189,7 +189,8 @@ class QuantileRule(ABC):
         f = self.wanted.federation
         rows, std = self.counted
         if not rows and f.private and self.wanted.whole_client:
-            rows = (self.wanted.expected,)
+            clients = self.noun == "clients"
+            rows = (f.clients * f.sampling_rate if clients else self.wanted.expected,)
         if len(rows) != len(thresholds) or not any(rows):
             return None
         return coverage.Basis(rows, std, not f.private, self.fewest, self.noun)
@@ -203,7 +204,9 @@ class QuantileRule(ABC):
 
     @property
     def noun(self) -> str:
-        """Noun for what counts once: subjects or rows."""
+        """Noun for what counts once: clients, subjects or rows."""
+        if self.wanted.whole_client and self.opening.once:
+            return "clients"
         return "subjects" if self.wanted.one_row_each else "rows"
 
     def clipped(self, clip: float, why: str) -> tuple[str, str]:
@@ -322,34 +325,17 @@ class Exact(QuantileRule):
         return (self.promise,)
 
 
-class Crossing(QuantileRule):
-    """Exponential mechanism on the cost of the crossing (`fedcal.conformal.levels`; ours).
+class Drawn(QuantileRule):
+    """A rule whose threshold is drawn by the exponential mechanism.
 
-    Privacy: epsilon-DP, delta = 0; trust `central`. Unit "user" (zero-out): each of a client's
-    centred counts is clipped to +-C; unit "example" (add/remove): a row adds alpha or takes
-    1 - alpha, and nothing is clipped; unit "subject": one of a subject's rows counts, drawn by a
-    hash. How many rows there are is not released.
+    Attributes
+    ----------
+    enough
+        whether public numbers allow for sets that do not hold all labels
     """
 
-    name = "crossing"
-    needs_rows = True
     prefers = (Exponential,)
-    opening: SetGaps
-
-    def __init__(self, wanted: ConformalSettings) -> None:
-        super().__init__(wanted)
-        need = 1.0 - self.alpha
-        self._clip = max(1.0 - need, need)
-        if wanted.whole_client:
-            self._clip = client_clip(wanted.rows_per_client or 1.0, self.alpha)
-        spacing = OF_CLIENTS if wanted.whole_client else OF_ROWS
-        scale = 2.0 * self._clip / wanted.federation.epsilon
-        self._draw = Draw.of(self.alpha * wanted.expected, scale, spacing)
-        if wanted.bins:
-            self._draw = Draw(wanted.bins, self._draw.tilt * self._draw.candidates / wanted.bins)
-        at, once = self.thresholds(self._draw.candidates), wanted.one_row_each
-        self.opening = self.ask(SetGaps, at, once=once, need=need)
-        self.bound = self.bound_by(self._clip)
+    enough: bool
 
     @classmethod
     @override
@@ -368,6 +354,41 @@ class Crossing(QuantileRule):
         drawn = float(self.opening.thresholds[int(release.values[0])])
         return np.array([drawn if self.enough else sets.ALL_LABELS])
 
+    def too_few(self, rows: float, noun: str, more: str = "") -> list[str]:
+        """Return the sentence that sets hold all labels, if they do."""
+        small = f"this budget is too small for a share of {1 - self.alpha:.4g}{more}."
+        line = f"Sets hold all labels: with {rows:,.6g} {noun} {small}"
+        return [] if self.enough else [line]
+
+
+class Crossing(Drawn):
+    """Exponential mechanism on the cost of the crossing (`fedcal.conformal.levels`; ours).
+
+    Privacy: epsilon-DP, delta = 0; trust `central`. Unit "user" (zero-out): each of a client's
+    centred counts is clipped to +-C; unit "example" (add/remove): a row adds alpha or takes
+    1 - alpha, and nothing is clipped; unit "subject": one of a subject's rows counts, drawn by a
+    hash. How many rows there are is not released.
+    """
+
+    name = "crossing"
+    needs_rows = True
+    opening: SetGaps
+
+    def __init__(self, wanted: ConformalSettings) -> None:
+        super().__init__(wanted)
+        need = 1.0 - self.alpha
+        self._clip = max(1.0 - need, need)
+        if wanted.whole_client:
+            self._clip = client_clip(wanted.rows_per_client or 1.0, self.alpha)
+        spacing = OF_CLIENTS if wanted.whole_client else OF_ROWS
+        scale = 2.0 * self._clip / wanted.federation.epsilon
+        self._draw = Draw.of(self.alpha * wanted.expected, scale, spacing)
+        if wanted.bins:
+            self._draw = Draw(wanted.bins, self._draw.tilt * self._draw.candidates / wanted.bins)
+        at, once = self.thresholds(self._draw.candidates), wanted.one_row_each
+        self.opening = self.ask(SetGaps, at, once=once, need=need)
+        self.bound = self.bound_by(self._clip)
+
     def planned(self, plan: Plan) -> None:
         """Compute the level from the epsilon of the draw."""
         scale = 2.0 * max(self.bound.norms) * plan.diameter / plan.mechanism.epsilon
@@ -384,15 +405,77 @@ class Crossing(QuantileRule):
     @property
     @override
     def guarantee(self) -> tuple[str, ...]:
-        lines, clipped, promise = list[str](), list[str](), self.promise
-        if not self.enough:
-            lines.append(
-                f"Sets hold all labels: with {self.wanted.expected:,.6g} {self.noun} this budget "
-                f"is too small for a share of {1 - self.alpha:.4g}; {self.fewest:,} would do."
-            )
+        more = f"; {self.fewest:,} {self.noun} would do"
+        lines = self.too_few(self.wanted.expected, self.noun, more)
+        promise, clipped = self.promise, list[str]()
         if self.wanted.whole_client:
             promise, *clipped = self.clipped(self._clip, " (0.0001 to 0.002 on the shipped data)")
         lines += [promise, f"This counts on at least {self.fewest:,} {self.noun} in all.", *clipped]
         if self.wanted.whole_client:
             lines.append("A client that is not among these may be covered less often.")
         return tuple(lines)
+
+
+class ExponentialQuantile(Drawn):
+    """The paper's rule (`fedcal.conformal.angelopoulos`), with all labels where q~ >= 1.
+
+    Privacy: epsilon-DP, delta = 0; trust `central`. Unit "example": a row added or removed; as a
+    row raises every cost by 0 to 1, the draw spends only epsilon/2 of what is charged, and the
+    whole where a row is replaced. Unit "user": one row of each counts, drawn by a hash, and n is
+    the number of clients. Public: n, and so the level q~; of subjects it is private.
+    """
+
+    name = "exponential"
+    takes_known = True
+    opening: SetRanks
+
+    def __init__(self, wanted: ConformalSettings) -> None:
+        super().__init__(wanted)
+        f, whole = wanted.federation, wanted.whole_client
+        self._n = max(round(f.clients if whole else wanted.expected), 1)
+        bins = wanted.bins or angelopoulos.best_bins(self._n, f.epsilon, self.alpha)
+        at = angelopoulos.thresholds(min(bins, score_table.MOST_BUCKETS))
+        self.opening = self.ask(SetRanks, at, once=whole)
+        self.bound = self.bound_by(1.0)
+
+    @classmethod
+    @override
+    def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
+        unit, sampled = UNITS[wanted.federation.unit], wanted.federation.sampling_rate < 1
+        private, unknown = unit.column is not None, not (unit.whole_client or wanted.rows_known)
+        return super().obstacles(wanted) | {
+            "its n must be public, and sampling hides it": sampled,
+            f"its n must be public, and how many {unit.plural} there are is not": private,
+            "its n must be public: --set rows_known=true, rows_per_client=...": unknown,
+        }
+
+    def planned(self, plan: Plan) -> None:
+        """gamma* and q~, by the epsilon of the draw."""
+        m, epsilon = len(self.opening.thresholds), plan.mechanism.epsilon
+        gamma = angelopoulos.best_gamma(self._n, m, epsilon, self.alpha)
+        self.level = angelopoulos.inflated_level(self._n, m, epsilon, self.alpha, gamma)
+        self.enough = self.level < 1
+        if self.enough:
+            self.opening = replace(self.opening, quantile=float(self.level))
+
+    @override
+    def reaches(self, rows: float | None) -> bool:
+        return self.enough
+
+    @property
+    @override
+    def whose(self) -> str:
+        if not self.wanted.whole_client:
+            return super().whose
+        return "for one row, drawn at random, of a unit that is exchangeable with these."
+
+    @property
+    def guarantee(self) -> tuple[str, ...]:
+        """Theorem 2 of the paper."""
+        whom = "clients, all of which have a row" if self.wanted.whole_client else "rows"
+        return (
+            *self.too_few(self._n, "rows"),
+            self.promise,
+            f"The number of {whom}, {self._n:,}, was treated as public and exact: with another "
+            "number this does not hold.",
+        )

@@ -10,7 +10,7 @@ def _files(*names: str) -> tuple[str, ...]:
     return tuple(f"{name}.{suffix}" for name in names for suffix in ("png", "svg"))
 
 
-NAMES = _files("reliability", "classes", "gaps", "rounds")
+NAMES = _files("reliability", "classes", "rounds")
 """Files of figures that a calibrator's report may leave in its folder."""
 
 CURVE_NAMES = _files("curve-[0-9]*")

@@ -9,7 +9,6 @@ import numpy as np
 
 from fedcal.core import naming, numerics
 from fedcal.experiments.report.figures.drawing import Panel, Sheet, bars, curve, plotter, whiskers
-from fedcal.experiments.report.figures.style import look
 from fedcal.metrics import Reliability
 
 if TYPE_CHECKING:
@@ -153,21 +152,3 @@ def classes_sheet(
         shown = np.argsort(-gaps, kind="stable")[:SHOWN_CLASSES]
     panels = tuple(class_panel(int(j), before, after, names) for j in shown)
     return Sheet(title, min(4, len(panels)), panels, CLASS_LEGEND, "classes")
-
-
-def gaps_sheet(before: Reliability, after: Reliability, title: str) -> Sheet:
-    """Every class's ECE after against before."""
-    x, y = 100 * class_gaps(before), 100 * class_gaps(after)
-    end = 1.06 * float(max(*x, *y)) or 1.0
-    better = f"{int((y < x).sum())} of {len(x)} classes"
-
-    def plot(ax: Axes) -> None:
-        ax.set(xlim=(0, end), xlabel="ECE of the class before, %")
-        ax.set(ylim=(0, end), ylabel="ECE of the class after, %")
-        curve(ax, "perfect", (0, end), (0, end))
-        ax.plot(x, y, label="class", **look("class"))
-
-    said = f"ECE of each class, after against before: {better} got better."
-    panel = Panel("every class", plot, said, note=f"{better} better")
-    below = "Each point is a class; below the dashed line it got better."
-    return Sheet(title, 1, (panel,), name="gaps", note=below)

@@ -142,21 +142,6 @@ def draw(sheet: Sheet, dark: bool = False, on: Figure | None = None) -> Figure:
     return figure
 
 
-def draw_on(sheet: Sheet, axes: Sequence[Axes]) -> None:
-    """Draw the panels on the caller's own axes, as many; titles and the legend stand on these.
-
-    Colours are those for a dark screen where the figure is dark.
-    """
-    from matplotlib.colors import to_rgba
-
-    *paper, opaque = to_rgba(axes[0].figure.get_facecolor())
-    with settings(dark=opaque > 0 and sum(paper) < 1.5):
-        for panel, ax in zip(sheet.panels, axes, strict=True):
-            _plot(panel, ax)
-            ax.set_title(" ".join(filter(None, (panel.title or sheet.title, panel.note))))
-        axes[-1].legend(*_legend(sheet))
-
-
 def _plot(panel: Panel, ax: Axes) -> None:
     """Logarithmic axes have ticks at powers of ten, or between them where these are few."""
     from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator

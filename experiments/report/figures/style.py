@@ -87,7 +87,6 @@ LINES = {
     "before": _line("red", dash=(4, 2), marker="o", filled=False),
     "after": _line("blue", marker="s"),
     "reference": _line("grey", dash=(2, 2)),
-    "class": _line("blue", marker="o", filled=False) | {"linestyle": "none", "markersize": 2.2},
 }
 """Series -> look of its line. Colours are told apart with the common colour blindnesses; looks
 besides.

@@ -319,7 +319,7 @@ def compare(
         read = read_options(path_of(config))
     named, arrays = _named(data, model)
     grid = read_grid(read, {"data": named}, options)
-    of = partial(load.load_any, class_names=grid.class_names, positive=grid.positive, csv=grid.csv)
+    of = partial(load.load_any, class_names=grid.class_names, positive=grid.positive)
     loaded = [(arrays.get(name, name), of(arrays.get(name, name))) for name in grid.data]
     sources = {load.name_of(given, rows): rows for given, rows in loaded}
     whole: dict[str, Any] = {"data": tuple(sources)}  # as `simulate` names them

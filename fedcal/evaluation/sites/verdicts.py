@@ -17,14 +17,12 @@ import numpy as np
 
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats
-from fedcal.core.shards import Shards
 from fedcal.evaluation.findings import few
 from fedcal.evaluation.intervals import FIRM
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.site_tests import Sites
 from fedcal.mechanisms import NoiseLaw
-from fedcal.metrics.binning import Score, bucket_of, scored
 from fedcal.metrics.gap_change import holm
 
 SEEN = 0.8
@@ -247,20 +245,6 @@ def detectable(
     points = np.where(one[:, None], math.log(rate / (1 - rate)), nothing.points)
     site = replace(nothing, rows=patients * one, points=points, misread=_SPREAD * one)
     return min(float(site_tests.least_gap(site, level / tests, SEEN)), 1.0)
-
-
-def misread(rows: Shards, score: str, edges: Floats, subject_rows: int) -> float:
-    """Return the mean score read from buckets minus the exact one; few values make it large.
-
-    For the site alone, before it takes part. `subject_rows` as in `Shards.weights`.
-    """
-    kind: Score = score  # type: ignore[assignment]
-    value, _ = scored(rows.probs, rows.labels, kind)
-    weights = rows.weights(subject_rows)
-    count = np.bincount(bucket_of(value, edges)[:, 0], weights, len(edges) - 1)
-    root, least = np.zeros((len(count), 0)), _least(score, rows.classes)
-    read = Sites.of(np.stack([count, 0 * count]), edges, root, NoiseLaw(), least)
-    return float(count @ read.shares() - weights @ value[:, 0]) / float(read.total)
 
 
 def enough(release: ScoreRelease, judged: Record) -> int | None:

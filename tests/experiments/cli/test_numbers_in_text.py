@@ -52,7 +52,7 @@ def test_a_table(kind, form, tmp_path, capsys):
         ]
         path = tmp_path / "x.csv"
         path.write_text("\n".join(lines), "utf-8")
-        assert _run(["evaluate", "--data", str(path), "--csv", form]) == 2
+        assert _run(["evaluate", "--data", str(path)]) == 2
         said = capsys.readouterr().err
         assert f"line 3: column {kind!r} is not a number: {number!r}" in said
 

@@ -101,8 +101,8 @@ def test_counts_of_an_absent_site_are_noise_and_say_nothing():
     ("other", "facts", "why"),
     [
         ({}, {}, ""),
-        ({"model": {"version": "3.1"}}, {}, "the model's version was 3.1, now it is 3.2"),
-        ({"protect": "person"}, {}, "the study had other terms \\(protect\\)"),
+        ({"model": {"version": "3.1"}}, {}, "model.version was 3.1, now it is 3.2"),
+        ({"protect": "person"}, {}, "protect was person, now it is patient"),
         ({}, {"rehearsal": True}, "one of the two is a rehearsal"),
     ],
 )

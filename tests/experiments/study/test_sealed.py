@@ -11,6 +11,7 @@ from quarters import connection
 from refusals import refused
 from studies import study
 
+from fedcal.experiments.report.page import said
 from fedcal.experiments.study.sealed import Join, Sealed, signed_text
 from fedcal.secure_aggregation.keys import SigningKey, digest, make_key
 from fedcal.secure_aggregation.roster import in_words
@@ -237,3 +238,39 @@ def test_twelve_words_are_132_bits():
         words = in_words(f"{1 << (255 - bit):064x}").split()
         other = [k for k in range(12) if words[k] != zero[k]]
         assert (len(words), other) == (12, [bit // 11] if bit < 132 else [])
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "words"),
+    [
+        (
+            "evaluate",
+            {},
+            "counts of predictions in 12 ranges of the score by outcome, of this site",
+        ),
+        (
+            "fednewton",
+            {"rows_per_client": 500},
+            "Gradient and curvature .* (length 2, rounds 1 to 4)",
+        ),
+        ("conformal", {"rows_per_client": 500}, "number of rows .* (length 299, round 1)"),
+        ("fedbin", {}, "P_j and N_j of each class: .* (length 256, round 1)"),
+    ],
+)
+def test_what_is_asked_is_shown_in_words_at_accept(method, settings, words):
+    """With its bound, its noise, its rounds and who gets the result, for any method."""
+    one = sealed(study(question={"method": method, "settings": settings}))
+    asked = one.asked
+    about = {"site": "alder", "others": "", "one_machine": False, "changed": [], "words": ""}
+    shown = said("study", "offer", study=one.study, sealed=one, since="", **about)
+    lines = {line.split()[0]: line for line in shown if line.startswith("  ")}
+    assert re.search(words.replace("(", r"\(").replace(")", r"\)"), lines["asked"])
+    plan = asked.plan
+    assert (
+        f"a patient may move the numbers of a round by {max(plan.bound.norms):.3g}"
+        in lines["bound"]
+    )
+    assert f"L{plan.bound.order} norm" in lines["bound"]
+    assert all(f"{std:.3g}" in lines["noise"] for std in plan.noise_std)
+    assert f"the {asked.form} of {method}, after {plan.rounds} round" in lines["result"]
+    assert "for the coordinator and each site" in lines["result"]

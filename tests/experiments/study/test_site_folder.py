@@ -10,8 +10,8 @@ import pytest
 from hospitals import SITES, Hospitals, write_rows
 
 from fedcal.core.checks import FedcalError
-from fedcal.experiments.deploy import site
 from fedcal.experiments.runs.engines.tls import make_site_key
+from fedcal.experiments.study import site_side
 from fedcal.secure_aggregation.keys import make_key
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -191,7 +191,7 @@ def test_what_is_put_over_the_folder_of_a_site_is_not_what_it_has_accepted(
     def away(*_):
         raise FedcalError("nobody listens")
 
-    monkeypatch.setattr(site, "check_fleet", away)
+    monkeypatch.setattr(site_side, "check_fleet", away)
     assert "nobody listens" in call("site", "start", there.kit(), code=1)
     state = json.loads(call("site", "status", there.kit(), "--json"))
     assert (state["digest"], state["rows"]) == (digest, str(there.folder / "rows.csv"))

@@ -103,20 +103,20 @@ def other_terms(folder):
 
 ALTERED = [
     (told(gap_of_cedar), "says sites.cedar.gap.value"),
-    (told(other_version), "gap.value .* It was made by fedcal 9.9, this is "),
+    (told(other_version), "gap.value .* .by fedcal 9.9, this is "),
     (told(lambda t: t.update(headline="All is well.")), "says headline = 'All is well.'"),
     (told(lambda t: t.update(noise_std=0.5)), "says noise_std = 0.5"),
     (told(lambda t: t["since"]["2026Q4"].update(why="of another kind")), "says .*why"),
     (told(lambda t: t["since"].clear()), "says changes"),
     (told(lambda t: t["statement"].append("Nobody is harmed.")), "the statement is"),
-    (told(lambda t: t["more"].clear()), "the statement is"),
+    (told(lambda t: t["more"].clear()), "the more is"),
     (told(lambda t: t.pop("curves")), "says curves = None"),
     (page("absent", "there"), "report.html is not what fedcal"),
     (lambda f: (f / "curve-1.svg").unlink(), "curve-1.svg is not what"),
     (release("release", counts=3.0), "the release gives"),
     (release("release", std=1.0), "the release's noise is"),
     (release("release", threshold=0.3), "the release's threshold is"),
-    (release("release", taken='{"unit": "subject", "data": "rows.csv"}'), "the release's data is"),
+    (release("release", taken='{"unit": "subject", "data": "rows.csv"}'), "the release's taken is"),
     (release("release", law="normal"), "the release's law is"),
     (release("release", privacy='["All is exact."]'), "the release's privacy is"),
     (release("earlier-2026Q4", std=0.001), "the release gives|is not the release of"),
@@ -128,10 +128,10 @@ ALTERED = [
     (told(lambda t: t.update(spent=5.0, left=-1.0)), "is not 4"),
     (told(lambda t: t["versions"].update(fedcal="1\nSigned.")), "list of versions is"),
     (told(lambda t: t["versions"].update(fedcal=1)), "does not hold"),
-    (told(lambda t: t["ledger"].update(project="x")), "ledger's project is 'x'"),
+    (told(lambda t: t["ledger"].update(project="x")), "ledger.project is 'x'"),
     (told(lambda t: t.update(since=5)), "does not hold"),
     (release("earlier-2026Q4", counts=1.0), "the release gives|is not the release of"),
-    (swapped_roster, "the digest of the roster is"),
+    (swapped_roster, "the roster is"),
     (other_terms, "the "),
     (edited("ledger.json", lambda line: line.update(epsilon=0.5)), "ledger.json is not what"),
     (lambda f: (f / "ledger.json").unlink(), "ledger.json is not what"),
@@ -152,7 +152,7 @@ def test_a_ledger_line_of_another_epsilon_is_not_that_of_the_terms(folder):
     told(lambda t: t["ledger"].update(epsilon=0.5))(folder)
     edited("ledger.json", lambda line: line.update(epsilon=0.5))(folder)
     write_signature(folder, KEY)
-    refused("the ledger's epsilon is 0.5; by the terms it is 1", verify, folder)
+    refused("the ledger.epsilon is 0.5; by the terms it is 1", verify, folder)
 
 
 def test_an_earlier_quarter_beside_it_must_be_signed_as_it_is(folder):
@@ -211,7 +211,7 @@ def test_a_rehearsal_is_verified_and_said_to_be_one(tmp_path):
     quarter(folder, STUDY, None, rehearsal=True, ledger={}, spent=0.0, left=4.0)
     assert "A rehearsal" in verify(folder)[0]
     for change, word in (
-        (lambda told: told.update(one_machine=True), "one machine"),
+        (lambda told: told.update(one_machine=True), "one_machine"),
         (lambda told: told.update(roster="0" * 64), "roster"),
     ):
         shutil.copytree(folder, forged := tmp_path / word / "r")
@@ -323,12 +323,12 @@ def signature_with_more(folder):
 
 
 ATTACKS = {
-    "the note is erased": (lambda f: made_anew(f, one_machine=False), "one machine is False"),
+    "the note is erased": (lambda f: made_anew(f, one_machine=False), "one_machine is False"),
     "a count below the noise": (count("cedar", -1000.0), "impossible counts"),
     "a count of no grid": (count("cedar", 2.0**-30), "impossible counts"),
     "a count of a tenth": (count("cedar", 0.1), "impossible counts"),
     "an absent site has rows": (count("birch", 500.0), "impossible counts"),
-    "rows that were assigned": (lambda f: made_anew(f, dealt=True), "rows without sites is True"),
+    "rows that were assigned": (lambda f: made_anew(f, dealt=True), "dealt is True"),
     "one more array": (packed(lambda a: a.update(rows=np.arange(3))), "release.npz is not what"),
     "one array as another type": (
         packed(lambda a: a.update(counts=a["counts"].astype(">f8"))),

@@ -1,7 +1,6 @@
 """What was removed is refused in one line that says what to use instead, and that is there."""
 
 import re
-import sys
 from itertools import product
 
 import pytest
@@ -9,7 +8,7 @@ from extending import ROOT
 from refusals import each_is_refused
 
 import fedcal
-from fedcal.core.checks import REMOVED, InputError
+from fedcal.core.checks import REMOVED
 from fedcal.experiments.cli.main import COMMANDS, _run
 
 STUDIES = [name for name in REMOVED if name.startswith("fedcal reproduce ")]
@@ -29,20 +28,12 @@ def test_a_command_that_was_removed_says_what_to_use(name, more, capsys):
         assert (ROOT / file).is_file()
 
 
-@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("fedcal.")])
-def test_a_python_name_that_was_removed_says_what_to_use(name):
-    module, _, attribute = name.rpartition(".")
-    with pytest.raises(InputError, match="was removed in"):
-        getattr(sys.modules[module], attribute)
-
-
 def test_data_that_are_no_longer_read_say_what_to_use(tmp_path):
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "state.json").write_text("{}")
     (tmp_path / "rows.arrow").touch()
     table = [
         (tmp_path / "rows.arrow", r"reading \.arrow was removed in 0\.3: write .*\.parquet"),
-        (f"blocks:{tmp_path}/*.arrow", r"reading \.arrow was removed in 0\.3"),
         (tmp_path / "rows.feather", r"reading \.feather was removed in 0\.3"),
         (tmp_path / "saved", r"reading a folder .* removed in 0\.3: write it with .*to_parquet"),
     ]

@@ -87,24 +87,6 @@ def of_subjects(empty: tuple[int, ...]) -> tuple[Shards, np.ndarray, np.ndarray]
     return shards, owner, about
 
 
-@some_empty
-def test_each_subject_of_each_client_is_a_client_of_its_own(empty):
-    shards, owner, about = of_subjects(empty)
-    shards.derived("twice", lambda s: 2 * s.logits[:, 0])
-    parts, client = shards.each_subject()
-    whose = np.lexsort((about, owner))  # stable: rows keep their order
-    np.testing.assert_array_equal(parts.logits[:, 0], whose)
-    pairs = np.stack([owner, about], axis=1)[whose]
-    first = np.append(True, (np.diff(pairs, axis=0) != 0).any(axis=1))
-    assert parts.offsets.tolist() == [*np.flatnonzero(first), len(owner)]
-    assert client.tolist() == pairs[first, 0].tolist()
-    assert parts.labels.tolist() == (whose % 2).tolist()
-    np.testing.assert_array_equal(parts.groups, 3 - parts.subjects)
-    np.testing.assert_array_equal(parts.other, -parts.logits)
-    carried = parts.derived("twice", lambda s: np.zeros(0))
-    np.testing.assert_array_equal(carried, 2 * parts.logits[:, 0])
-
-
 def test_one_number_at_clients_in_a_row_is_a_subject_of_each():
     owner, about = np.array([0, 0, 1, 2]), np.full(4, 5)
     logits = np.arange(8.0).reshape(4, 2)

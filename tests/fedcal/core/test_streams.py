@@ -1,6 +1,5 @@
 """Keys of streams: equal for equal things, whatever carries them, and for nothing else."""
 
-import math
 from dataclasses import fields, replace
 from typing import Any
 
@@ -10,7 +9,6 @@ from laws import noise as noise_of
 
 from fedcal.clients.questions.scaling import MLPUpdate, ScalingUpdate
 from fedcal.clients.questions.search import AccuracyGap, CalibrationGaps, ClippedNLL
-from fedcal.core.numerics import key_of
 from fedcal.mechanisms import Laplace
 from fedcal.privacy import Federation, Plan, make_plan, wire
 from fedcal.privacy.request import Request, facts_of
@@ -18,29 +16,6 @@ from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
 
 BOUND = Bound((2, 1), (1.0, 3.0), "per_block")
-
-
-def test_numbers_count_by_value():
-    assert key_of(3, [0.5], {"a": 1, "b": 2}) == key_of(
-        np.float32(3.0), np.array([0.5]), {"b": np.int64(2), "a": True + 0.0}
-    )
-    assert key_of(np.bool_(True), np.str_("a")) == key_of(True, "a")
-    assert key_of(0.1 + 0.2) == key_of(0.3)  # the last bits are the CPU's
-
-
-def test_what_differs_has_another_key():
-    for a, b in (
-        (3, "3"),
-        (3, "text 3"),
-        (1, True),
-        (0.5, 0.5000001),
-        (2**60, 2**60 + 1),
-        (math.inf, -math.inf),
-        ([1, [2]], [1, 2]),
-        ({"a": 1}, [["a", 1]]),
-        (None, ""),
-    ):
-        assert key_of(a) != key_of(b)
 
 
 def request(**change: object) -> Request:

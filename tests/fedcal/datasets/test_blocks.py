@@ -35,22 +35,13 @@ def rows(n: int = 900) -> dict[str, Any]:
     }
 
 
-def write(folder: Path, form: str, given: dict[str, Any], files: int = 3) -> Path:
-    """Write rows into files that end in the middle of a client, with small row groups."""
+def write(folder: Path, given: dict[str, Any], files: int = 3) -> Path:
+    """Write rows into files that end in the middle of a client."""
     folder.mkdir(exist_ok=True)
     cuts = np.linspace(0, len(given["labels"]), files + 1).astype(int)
     for k, (a, b) in enumerate(itertools.pairwise(cuts)):
         part = {name: array[a:b] for name, array in given.items()}
-        path = folder / f"rows-{k}.{form}"
-        if form == "npz":
-            np.savez(path, **part)
-            continue
-        pa = pytest.importorskip("pyarrow")
-        from pyarrow import parquet
-
-        part["label"] = part.pop("labels")
-        lists = {n: list(x) if x.ndim > 1 else x for n, x in part.items()}
-        parquet.write_table(pa.table(lists), path, row_group_size=77)
+        np.savez(folder / f"rows-{k}.npz", **part)
     return folder
 
 
@@ -71,14 +62,13 @@ ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("form", ["npz", "parquet"])
-def test_the_bits_are_those_of_rows_in_memory(form, tmp_path, monkeypatch):
+def test_the_bits_are_those_of_rows_in_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(inline.numerics, "MANY", 1)  # and those of several threads
     given = rows()
     data = datasets.from_arrays(**given)
     assert data.client is not None
     shards = data.shards(data.client, clients := len(np.unique(given["client"])))
-    blocks = in_blocks(write(tmp_path / form, form, given))
+    blocks = in_blocks(write(tmp_path / "rows", given))
     assert len(blocks.edges) > 5
     assert (blocks.clients, blocks.size, blocks.classes) == (clients, 900, CLASSES)
     assert blocks.group_names == shards.group_names == ("2", "9", "10")
@@ -101,7 +91,7 @@ def test_memory_is_that_of_a_few_pieces(tmp_path, monkeypatch):
         n = many * 60_000
         logits = np.random.default_rng(0).normal(size=(n, CLASSES)).astype(np.float32)
         given = {"logits": logits, "labels": logits.argmax(axis=1), "client": np.arange(n) // 60}
-        folder = write(tmp_path / str(len(peaks)), "npz", given)
+        folder = write(tmp_path / str(len(peaks)), given)
         del given
         tracemalloc.start()
         blocks = in_blocks(folder)
@@ -113,14 +103,13 @@ def test_memory_is_that_of_a_few_pieces(tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_read_in_blocks_is_one_line(tmp_path):
-    def place(change: dict[str, Any], form: str = "npz") -> Path:
-        return write(tmp_path / f"{len(list(tmp_path.iterdir()))}", form, rows() | change)
+    def place(change: dict[str, Any]) -> Path:
+        return write(tmp_path / f"{len(list(tmp_path.iterdir()))}", rows() | change)
 
     late = rows()["logits"].copy()
     late[700, 1] = np.nan
     np.savez_compressed(tmp_path / "packed.npz", **rows())
     np.savez(tmp_path / "columns.npz", **rows() | {"logits": np.asfortranarray(rows()["logits"])})
-    mixed = write(place({}), "parquet", rows())
     other = place({})
     part = rows(10) | {"client": np.full(10, 99)}
     np.savez(other / "rows-9.npz", **{k: v for k, v in part.items() if k != "group"})
@@ -131,14 +120,10 @@ def test_what_cannot_be_read_in_blocks_is_one_line(tmp_path):
         (place({"client": rows()["client"] + 0.5}), "client: 0.5 at row 0; must be whole numbers"),
         (place({"labels": np.array(["a", "b", "c"])[rows()["labels"]]}), "labels are names"),
         (place({"labels": rows()["labels"] + 1}), "must be a class in"),
-        (
-            place({"split": np.array(["train"] * 900)}, "parquet"),
-            "split has no effect",
-        ),
-        (write(tmp_path / "nobody", "npz", without), "a column client is needed"),
+        (write(tmp_path / "nobody", without), "a column client is needed"),
         (tmp_path / "packed.npz", "is compressed"),
         (tmp_path / "columns.npz", "column by column"),
-        (mixed, "one kind of file"),
+        (tmp_path / "x.parquet", "are of .npz files .*; got x.parquet"),
         (other, "columns and classes in all"),
         (tmp_path / "gone.npz", "cannot be read"),
         (tmp_path / "empty-*.npz", "no file here"),

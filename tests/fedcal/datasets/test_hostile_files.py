@@ -100,7 +100,6 @@ def test_a_parquet_file_that_unpacks_too_far_is_refused(tmp_path):
     pq.write_table(pa.table(flat), tmp_path / "x.parquet", row_group_size=rows)
     assert (tmp_path / "x.parquet").stat().st_size < 2**20
     refused_soon("more than 256 MiB", datasets.load, tmp_path / "x.parquet")
-    refused_soon("more than 256 MiB", datasets.in_blocks, tmp_path / "x.parquet")
     wide = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(40_000_000)), 20_000)
     pq.write_table(
         pa.table({"label": np.zeros(len(wide), int), "logits": wide}), tmp_path / "y.parquet"

@@ -74,14 +74,3 @@ def test_the_positive_class_becomes_column_1(key, tmp_path):
     assert load(tmp_path / "x.npz", positive="no").class_names == ("yes", "no")
     with pytest.raises(InputError, match="unknown positive class 'maybe'; allowed: no, yes"):
         load(tmp_path / "x.npz", positive="maybe")
-
-
-def test_a_single_column_of_probabilities_is_of_class_1():
-    p = np.array([0.25, 0.5, 1.0])
-    for given in (p, p[:, None], p.tolist()):
-        np.testing.assert_array_equal(
-            from_arrays(probs=given, labels=[0, 1, 1]).scores, np.stack([1 - p, p], axis=1)
-        )
-    with pytest.raises(InputError, match=r"1\.5 at row 1; the probability of class 1"):
-        from_arrays(probs=[0.5, 1.5, 0.1], labels=[0, 1, 1])
-    refused("may be one row or two", from_arrays, probs=[0.25, 0.75], labels=[0, 1])

@@ -63,18 +63,6 @@ def test_scores_of_any_shape(scores, batch, tmp_path, monkeypatch):
     assert data.test_scores is None
 
 
-def test_split_and_row_groups(tmp_path):
-    split = pa.array(["train", "test", "test", "train"]).dictionary_encode()
-    own = {"client": list("abca"), "subject": [7, 8, 9, 7]}
-    columns = SCORES["list"] | {"label": Y, "split": split, **own}
-    data = load(write(tmp_path, columns, row_group_size=1, compression="zstd"))
-    np.testing.assert_array_equal(data.scores, Z[[0, 3]])
-    np.testing.assert_array_equal(data.test_scores, Z[[1, 2]])
-    np.testing.assert_array_equal(data.test_labels, [2, 1])
-    assert data.client_names == ("a",)
-    assert len(data.subject) == len(data.labels)
-
-
 HOLED = pa.array([[1.0, 2.0], [1.0, None], [0.0, 1.0], [0.0, 1.0]])
 RAGGED = [[1.0, 2.0], [1.0, 2.0], [0.0], [0.0, 1.0]]
 L = SCORES["list"]
@@ -86,7 +74,7 @@ BAD: list[Any] = [
     (L | {"label": Y, "weight": Y}, "unknown column 'weight'; allowed"),
     ({"label": Y, "logit_0": Y, "logit_2": Y}, "column 'logit_1' is missing"),
     (L | {"label": Y, "logit_0": Y}, "logit and logits columns together"),
-    ({"label": Y, "logits": RAGGED}, "numbers in column 'logits' at row 2, .* must be 2, got 1"),
+    ({"label": Y, "logits": RAGGED}, "column 'logits' .*row 2"),
     ({"label": Y, "logits": HOLED}, "column 'logits' holds null at row 1"),
     ({"label": Y, "score": [0.5, None, 0.5, 1]}, "column 'score' holds null at row 1"),
     (L | {"label": [0, 1, None, 1]}, "column 'label' holds null at row 2"),
@@ -115,13 +103,6 @@ def test_bad_columns_are_refused_in_one_line(batch, tmp_path, monkeypatch):
     each_is_refused(BAD, lambda columns: load(write(tmp_path, columns)), start=start)
 
 
-def test_a_column_that_is_there_twice(tmp_path):
-    table = pa.table([pa.array(Y), pa.array(Y), L["logits"]], names=["label", "label", "logits"])
-    pq.write_table(table, tmp_path / "x.parquet")
-    with pytest.raises(InputError, match="column 'label' appears twice"):
-        load(tmp_path / "x.parquet")
-
-
 def test_files_that_hold_too_much(tmp_path, monkeypatch):
     path = write(tmp_path, {"label": Y} | SCORES["columns"])
     monkeypatch.setattr(_parquet, "room", lambda _: 4 * 3 * 8 + 4 * 8)
@@ -129,12 +110,6 @@ def test_files_that_hold_too_much(tmp_path, monkeypatch):
     monkeypatch.setattr(_parquet, "room", lambda _: 4 * 3 * 8 - 1)
     with pytest.raises(InputError, match="more than 0 KiB of numbers"):
         load(path)
-
-
-def test_what_is_no_parquet_file(tmp_path):
-    for content in (b"", b"PAR1", b"label,score\n0,1\n" * 9, b"PAR1" * 9):
-        (tmp_path / "x.parquet").write_bytes(content)
-        each_is_refused([(tmp_path / "x.parquet", r"is not an intact \.parquet file")], load)
 
 
 @pytest.mark.parametrize("compression", ["none", "snappy"])

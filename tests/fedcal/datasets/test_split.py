@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from fedcal.datasets import load
 
@@ -11,19 +10,6 @@ from fedcal.datasets import load
 def write(path: Path, *lines: str) -> Path:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
-
-
-@pytest.mark.parametrize("fit", ["train", "fit", "calibration", "validation"])
-def test_rows_of_test_are_the_test_part(fit, tmp_path):
-    head = "label,split,client,logit_0,logit_1"
-    rows = [f"0,{fit},a,1,2", "1,test,b,3,4", f"1, {fit} ,c,5,6", "0,test,a,7,8"]
-    data = load(write(tmp_path / "x.csv", head, *rows))
-    np.testing.assert_array_equal(data.scores, [[1, 2], [5, 6]])
-    np.testing.assert_array_equal(data.labels, [0, 1])
-    assert data.client_names == ("a", "c")
-    np.testing.assert_array_equal(data.test_scores, [[3, 4], [7, 8]])
-    np.testing.assert_array_equal(data.test_labels, [1, 0])
-    assert data.split(0) is data
 
 
 def test_rows_that_are_calibrated_keep_their_order(tmp_path):

@@ -32,26 +32,6 @@ def test_means_are_covered_by_their_own_interval():
     assert high - low == pytest.approx(2 * 1.96 * error, rel=0.2)
 
 
-def test_a_gross_error_is_covered_as_by_the_normal_approximation():
-    rng = np.random.default_rng(2)
-    probs = np.full((4000, 2), (0.95, 0.05))  # one bin: ECE = |0.95 - share of class 0|
-    labels = (rng.random(4000) > 0.7).astype(int)
-    low, high = metric_intervals(probs, probs, labels)["before"]["ece"]
-    gap, error = 0.95 - np.mean(labels == 0), np.sqrt(0.7 * 0.3 / 4000)
-    assert (low, high) == pytest.approx((gap - 1.96 * error, gap + 1.96 * error), abs=0.5 * error)
-
-
-def test_noise_is_what_calibrated_probabilities_show():
-    rng = np.random.default_rng(3)
-    true, _, labels = sample(rng, 3000, 6)
-    found = metric_intervals(true, true, labels)["noise"]["after"]
-    again = []
-    for _ in range(40):
-        p, _, y = sample(rng, 3000, 6)
-        again.append(summary(p, y)["ece"])
-    assert found["ece"] == pytest.approx(np.mean(again), rel=0.25)
-
-
 def test_a_difference_is_after_less_before():
     """From always wrong to always right, at .9: every replicate is the same."""
     labels = np.arange(400) % 2
@@ -62,20 +42,6 @@ def test_a_difference_is_after_less_before():
     for metric, change in changes.items():
         assert better[metric] == pytest.approx([change, change], abs=1e-5)
         assert worse[metric] == pytest.approx([-change, -change], abs=1e-5)
-
-
-@pytest.mark.parametrize("rows", [1, 40])
-def test_rows_that_are_right_with_probability_1_leave_no_gap(rows):
-    labels = np.arange(rows) % 3
-    perfect = np.eye(3)[labels]
-    other = np.full((rows, 3), 1 / 3)
-    for before, after in ((perfect, perfect), (other, perfect), (perfect, other)):
-        found = metric_intervals(before, after, labels)
-        part = "after" if after is perfect else "before"
-        for metric in ("ece", "classwise_ece"):
-            assert found[part][metric] == [0.0, 0.0]
-            assert found["noise"][part][metric] == 0.0
-            assert np.isfinite(found["difference"][metric]).all()
 
 
 def test_bad_input_is_refused():
@@ -106,7 +72,7 @@ def truth(classes: int, sharper: float) -> dict[str, tuple[float, float]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("classes", "sharper"), [(2, 1.0), (5, 1.1), (5, 1.6), (20, 1.3)])
+@pytest.mark.parametrize(("classes", "sharper"), [(2, 1.0), (5, 1.6)])
 def test_intervals_cover_the_truth(classes, sharper):
     rng, runs = np.random.default_rng(7), 120
     known = truth(classes, sharper)

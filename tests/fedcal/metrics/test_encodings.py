@@ -32,9 +32,3 @@ def test_largest_noise_of_a_prefix_sum():
     # under pure epsilon few levels are best: a row counts once on each
     assert largest("tree", 1024, 3, 1) < 0.35 * largest("flat", 1024, 1, 1)
     assert score_table.prefix_std("tree", 1024, 3, 1) < score_table.prefix_std("tree", 1024, 10, 1)
-
-
-def test_noise_is_what_the_decoder_says():
-    variances = np.square(score_table.decoder_of("tree", 20, 2).cumsum(axis=0)).sum(axis=1)
-    want = score_table.column_norm("tree", 20, 2, 2) * np.sqrt(variances.mean())
-    assert score_table.prefix_std("tree", 20, 2, 2) == pytest.approx(want)

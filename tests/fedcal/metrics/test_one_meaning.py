@@ -28,17 +28,6 @@ def softmax(z: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
-@pytest.mark.parametrize("classes", [2, 3, 7])
-def test_summary_and_scikit_learn_agree(classes):
-    z, y = rows_of(classes)
-    p = softmax(z)
-    found, columns = summary(p, y), range(classes)
-    assert found["nll"] == pytest.approx(sk.log_loss(y, p, labels=columns), rel=0, abs=1e-12)
-    brier = sk.brier_score_loss(y, p[:, 1] if classes == 2 else p, labels=columns)
-    assert found["brier"] == pytest.approx(brier, rel=0, abs=1e-12)
-    assert found["accuracy"] == pytest.approx(sk.accuracy_score(y, p.argmax(axis=1)), abs=1e-12)
-
-
 @pytest.mark.parametrize("classes", [2, 4])
 def test_commands_results_and_estimators_agree(classes, tmp_path, capsys):
     z, y = rows_of(classes)

@@ -23,12 +23,3 @@ def test_neighbouring_ids_and_other_keys_are_independent():
     drawn = np.array([held_out(np.arange(4000), key, 0.5) for key in range(8)]).astype(float)
     assert np.abs(np.corrcoef(drawn) - np.eye(8)).max() < 0.08  # 5 / sqrt(4000)
     assert abs(np.corrcoef(drawn[0, :-1], drawn[0, 1:])[0, 1]) < 0.08
-
-
-def test_all_rows_of_a_user_are_in_one_part():
-    users = np.array(["anna", "ben", "carla", "dora"])[np.arange(40) % 4]
-    drawn = held_out(users, "a key", 0.5)
-    assert all(len(set(drawn[users == name])) == 1 for name in set(users))
-    nested = held_out(users, "a key", 0.9)
-    assert (nested >= drawn).all()  # a larger share holds out more of the same
-    assert held_out(np.array([], int), 0, 0.1).shape == (0,)

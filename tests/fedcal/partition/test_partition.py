@@ -44,12 +44,6 @@ def test_iid_sizes_differ_by_at_most_one(clients):
     assert sizes.max() - sizes.min() <= 1
 
 
-def test_rows_of_a_class_are_shuffled_before_the_split():
-    alike = np.zeros(1000, np.int64)
-    for owner in (dirichlet(alike, 2, 5.0, generator()), label_shards(alike, 2, 1, generator())):
-        assert (np.diff(owner) != 0).sum() > 100
-
-
 @pytest.mark.parametrize("beta", [0.05, 0.5, 1.0, 10.0])
 @pytest.mark.parametrize("split", [dirichlet, quantity])
 def test_skew_is_that_of_beta(split, beta):
@@ -72,34 +66,6 @@ def test_skew_is_that_of_beta(split, beta):
     assert agrees(beta)
     assert not agrees(beta / 2)
     assert not agrees(beta * 2)
-
-
-def test_each_class_is_split_by_its_own_draw_and_no_client_is_favoured():
-    labels = np.repeat(np.arange(600), 100)
-    owner = dirichlet(labels, 5, 0.05, generator(4))
-    counts = np.bincount(labels * 5 + owner, minlength=3000).reshape(600, 5)
-    favourites = np.bincount(counts.argmax(axis=1), minlength=5)
-    assert np.abs(favourites - 120).max() < 6 * math.sqrt(600 * 0.2 * 0.8)
-
-
-def test_iid_and_quantity_skew_leave_labels_iid_within_a_shard():
-    labels = np.repeat(np.arange(4), 5000)  # sorted: a split by position would be extreme
-    for owner in (iid(labels, 4, generator()), quantity(labels, 4, 1.0, generator(2))):
-        counts = np.bincount(owner * 4 + labels, minlength=16).reshape(4, 4)
-        sizes = counts.sum(axis=1, keepdims=True)
-        assert (np.abs(counts - sizes / 4) <= 6 * np.sqrt(sizes * 0.25 * 0.75)).all()
-    assert sizes.max() > 2 * sizes.min()
-
-
-@pytest.mark.parametrize("shards", [1, 2, 5])
-def test_where_the_classes_divide_a_client_has_a_label_for_each_shard(shards):
-    labels, clients = balanced(10, 100), 20  # 20, 40, 100 shards of 50, 25, 10 rows
-    owner = label_shards(labels, clients, shards, generator())
-    assert set(np.bincount(owner, minlength=clients)) == {50}
-    kinds = [len(set(labels[owner == k])) for k in range(clients)]
-    assert max(kinds) <= shards
-    assert max(kinds) > shards / 2
-    assert shards == 1 or len(set(kinds)) > 1  # the holders are drawn, not dealt in turn
 
 
 @pytest.mark.parametrize(("rows", "clients", "shards"), [(1003, 7, 3), (50, 7, 7), (9, 4, 2)])

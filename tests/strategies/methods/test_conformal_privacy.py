@@ -13,7 +13,7 @@ from fedcal.clients.questions.conformal import SetCounts, SetGaps
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
-from fedcal.experiments.research.studies.prediction_sets.laws import Setup, law_of, thresholds_of
+from fedcal.experiments.research.studies.rows import release_of
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.noise_plan import Federation
 from fedcal.privacy.query import Query
@@ -120,23 +120,48 @@ def test_sums_of_rows_have_the_bits_of_rows(kind, monkeypatch):
         assert quick.any()
 
 
+def covered(strategy: FedConformal, scores: Floats, runs: int, rng: np.random.Generator) -> Floats:
+    """How often a threshold covers equally likely scores, exactly, in each run, (runs,).
+
+    Rows are drawn anew in each run, and the noise of all clients at once.
+    """
+    plan, query = strategy.plan, strategy.query(1)
+    assert plan.bound is not None
+    assert isinstance(query, SetGaps)
+    place = np.searchsorted(query.thresholds, scores)
+    shares = np.bincount(place, minlength=len(query.thresholds)) / len(scores)
+    clip = max(plan.bound.norms) if plan.bound.per == "client" else math.inf
+    rows, found = round(strategy.rows_per_client), np.empty(runs)
+    for run in range(runs):
+        counts = rng.multinomial(rows, shares, size=plan.clients)
+        gaps = np.cumsum(counts, axis=1) - query.need * counts.sum(axis=1, keepdims=True)
+        total = np.clip(gaps, -clip, clip).sum(axis=0)
+        strategy.update(release_of(plan, 1, query, total, plan.clients, rng))
+        found[run] = float(strategy.result().thresholds[0])
+    return np.searchsorted(scores, found, side="right") / len(scores)
+
+
+SMOOTH = (np.arange(5_000) + 0.5) / 5_000
+
+
 @pytest.mark.parametrize("unit", ["example", "user"])
 def test_a_drawn_threshold_covers(unit):
-    setup = Setup("crossing", unit=unit, rows=10 if unit == "example" else 50)
-    for name in ("smooth", "edges"):
-        found = thresholds_of(setup, name, 300, np.random.default_rng(4))
-        query = setup.strategy().query(1)
-        covered = law_of(name, query.thresholds).covered(found)
-        error = covered.std() / math.sqrt(len(found))
-        assert 0.9 - 3.5 * error <= covered.mean() < 0.93
+    rows = 10 if unit == "example" else 50
+    facts = Federation(100, 10, epsilon=1.0, unit=unit, trust="central")
+    for edges in (False, True):
+        strategy = FedConformal(facts, quantile="crossing", rows_per_client=float(rows))
+        scores = np.asarray(strategy.query(1).thresholds) if edges else SMOOTH
+        often = covered(strategy, scores, 300, np.random.default_rng(4))
+        error = often.std() / math.sqrt(len(often))
+        assert 0.9 - 3.5 * error <= often.mean() < 0.93
 
 
 def test_noisy_gaps_cover():
-    setup = Setup("gaps", unit="user", trust="distributed", clients=300, rows=50, epsilon=4.0)
-    found = thresholds_of(setup, "smooth", 200, np.random.default_rng(3))
-    covered = law_of("smooth", found).covered(found)
-    error = covered.std() / math.sqrt(len(found))
-    assert 0.9 - 3.5 * error <= covered.mean() < 0.95
+    facts = Federation(300, 10, epsilon=4.0, unit="user", trust="distributed")
+    strategy = FedConformal(facts, quantile="gaps", rows_per_client=50.0)
+    often = covered(strategy, SMOOTH, 200, np.random.default_rng(3))
+    error = often.std() / math.sqrt(len(often))
+    assert 0.9 - 3.5 * error <= often.mean() < 0.95
 
 
 def test_a_draw_without_slack_is_noticed():
@@ -176,18 +201,33 @@ def test_without_privacy_the_rank_is_exact_whatever_the_clients():
         FedConformal(replace(facts, sampling_rate=0.5))
 
 
+def ranks(seed: int = 0, **settings: Any) -> FedConformal:
+    facts: dict[str, Any] = {"epsilon": 1.0, "unit": "example"}
+    facts |= {k: settings.pop(k) for k in ("unit", "epsilon", "trust") if k in settings}
+    known: Any = {"rows_per_client": 50.0, "rows_known": True, "quantile": "exponential"}
+    return FedConformal(Federation(20, 2, seed=seed, **facts), **(known | settings))
+
+
+def ranked(rule: FedConformal, scores: Floats) -> float:
+    """The threshold of 20 clients with 50 rows each."""
+    sets: Any = run_inline(rule, shards_of(scores, np.repeat(np.arange(20), 50), 20))
+    return float(sets.thresholds[0])
+
+
+def test_a_user_counts_with_one_row():
+    rule = ranks(unit="user", epsilon=1000.0, rows_known=False, bins=1000)
+    assert "number of clients, all of which have a row, 20" in " ".join(rule.result().guarantee)
+    scores = np.repeat(np.linspace(0.01, 0.99, 20), 50)
+    assert ranked(rule, scores) == pytest.approx(0.94, abs=0.002)
+
+
 def test_who_may_not_ask():
     table: list[tuple[dict[str, Any], str]] = [
+        ({"rows_known": False}, "must be public"),
+        ({"unit": "subject", "rows_known": False}, "how many subjects there are is not"),
         ({"unit": "subject"}, "another unit than one of subjects"),
-        ({"by": "class"}, "all parts together"),
-        ({"trust": "distributed", "quantile": "crossing"}, "does not have the exact sums"),
-        ({"by": "class", "quantile": "crossing"}, "one threshold"),
+        ({"by": "class", "quantile": "prefix"}, "all parts together"),
+        ({"trust": "distributed"}, "does not have the exact sums"),
+        ({"by": "class"}, "one threshold"),
     ]
-
-    def ask(settings: dict[str, Any]) -> FedConformal:
-        facts = {"epsilon": 1.0, "unit": "example"}
-        facts |= {k: settings.pop(k) for k in ("unit", "trust") if k in settings}
-        known: Any = {"rows_per_client": 50.0, "rows_known": True, "quantile": "prefix"}
-        return FedConformal(Federation(20, 2, **facts), **(known | settings))  # type: ignore[arg-type]
-
-    assert_refused(table, ask)
+    assert_refused(table, lambda settings: ranks(**settings))

@@ -9,7 +9,7 @@ from statistics import median, stdev
 
 import numpy as np
 
-from fedcal.experiments.research.studies.angelopoulos.algorithms import best_bins, thresholds
+from fedcal.conformal.angelopoulos import best_bins, thresholds
 from fedcal.experiments.research.studies.angelopoulos.splits import (
     ALPHA,
     EXACT,

@@ -16,8 +16,7 @@ import numpy as np
 
 from fedcal import datasets
 from fedcal.conformal import Conformity
-from fedcal.core.numerics import Floats, Integers
-from fedcal.experiments.research.studies.angelopoulos.algorithms import (
+from fedcal.conformal.angelopoulos import (
     best_bins,
     best_gamma,
     binned,
@@ -25,6 +24,7 @@ from fedcal.experiments.research.studies.angelopoulos.algorithms import (
     private_quantile,
     thresholds,
 )
+from fedcal.core.numerics import Floats, Integers
 from fedcal.experiments.research.studies.spec import Record
 
 ALPHA = 0.1

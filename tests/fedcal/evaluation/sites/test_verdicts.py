@@ -9,13 +9,11 @@ import pytest
 from scipy.special import expit
 
 from fedcal.clients.questions.scores import ScoreCounts
-from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import edges_of
 from fedcal.evaluation.sites.verdicts import (
     ALL,
     detectable,
-    misread,
     verdicts_of,
 )
 from fedcal.mechanisms import NoiseLaw
@@ -125,13 +123,3 @@ def test_rows_of_a_subject_may_all_be_alike():
     gaps = [verdicts_of(of, {}, level=0.01)["sites"]["a"]["gap"] for of in (one, four)]
     narrow, wide = (gap["high"] - gap["low"] for gap in gaps)
     assert 1.9 * narrow < wide < 2 * narrow
-
-
-def test_a_site_sees_what_buckets_misread_of_its_rows():
-    p, subjects = np.repeat([0.25, 0.45], 300), np.arange(600) // 2
-    for score, of in ((p, -0.04), (expit(RNG.normal(-1, 1.5, 6000)), 0.0)):
-        logits = np.log(np.stack([1 - score, score], axis=1))
-        about = subjects if score is p else np.arange(6000)
-        rows = Shards.from_owner(logits, score < 0.3, 0 * about, 1, subjects=about)
-        off = misread(rows, "positive", edges_of("positive"), 1)
-        assert off == pytest.approx(of, abs=0.005)

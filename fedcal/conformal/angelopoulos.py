@@ -22,6 +22,7 @@ import numpy as np
 
 from fedcal.core.checks import fraction
 from fedcal.core.numerics import Floats, Integers, Purpose, stream
+from fedcal.metrics.conformity import quantile_costs
 
 LEAST_GAMMA = 1e-12
 """Candidate of equation (10) that remains if both roots lie outside (0, 1)."""
@@ -132,28 +133,3 @@ def private_quantile(
     drawn = rng.random(len(upto)) * upto[:, -1]
     bins = [np.searchsorted(row, at, side="right") for row, at in zip(upto, drawn, strict=True)]
     return np.asarray(np.minimum(np.array(bins, np.int64), upto.shape[-1] - 1))
-
-
-def quantile_costs(counts: Floats | Integers, q: float) -> Floats:
-    """Return the exponential mechanism's cost of each bin as the q-quantile.
-
-    Parameters
-    ----------
-    counts
-        (..., m) rows in each bin
-    q
-        level in [0, 1]
-
-    Returns
-    -------
-    Floats
-        (..., m): max{(1-q)/q #<, #>} for q >= 1/2, else max{#<, q/(1-q) #>}, where #< and #> are
-        the rows in bins below and above. An added row raises each cost by 0 to 1.
-    """
-    upto = np.cumsum(counts, axis=-1, dtype=np.float64)
-    below, above = upto - counts, upto[..., -1:] - upto
-    if q >= 0.5:
-        below *= (1 - q) / q
-    else:
-        above *= q / (1 - q)
-    return np.asarray(np.maximum(below, above, out=below))

@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 
+from fedcal.conformal import angelopoulos as paper
 from fedcal.core.checks import InputError
-from fedcal.experiments.research.studies.angelopoulos import algorithms as paper
 from fedcal.experiments.research.studies.angelopoulos import splits as draws
 
 
