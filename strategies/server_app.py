@@ -27,7 +27,7 @@ from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies import base, register, settings, warnings
 from fedcal.strategies.server import collector, participation, run_folder, transport
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.server.outcome import RELEASED, Outcome
+from fedcal.strategies.server.outcome import Outcome
 from fedcal.trust import TRUSTS
 
 WITHOUT_UNREADY = "without-unready"
@@ -103,9 +103,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
             sites = driven[0].took_part.to_result(names, secret=secret)
             artifact = outcome.artifact.of_sites(sites)
             outcome = replace(outcome, sites=sites, artifact=artifact)
-        if out is None:
-            _show(job, outcome)
-        else:
+        if out is not None:  # else Flower's log has what was learned
             outcome.save(out)
         if checks.read(fields, "deliver", bool):
             called = {node: names[site] for node, site in driven[0].roster.items()}
@@ -277,18 +275,3 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: participation.NodeIn
     why = "a deployment must choose this public number without looking"
     log.info("fedcal: rows_per_client %g is rows / clients of the simulated data; %s", rows, why)
     return replace(job, settings={**job.settings, "rows_per_client": rows})
-
-
-def _show(job: Job, outcome: Outcome) -> None:
-    """Log how it came out; no sum, which would be exact without privacy."""
-    plan = job.plan
-    log.info("fedcal: %s, clients %d, rounds %d", job.method, plan.clients, plan.rounds)
-    for record in outcome.records:
-        known = "".join(
-            f", {key} {value:.6g}" if isinstance(value, float) else f", {key} {value}"
-            for key, value in record.items()
-            if key not in RELEASED
-        )
-        log.info("fedcal: round %d (%s)%s", record["round"], record["query"], known)
-    took = "" if outcome.seconds is None else f", {outcome.seconds:.3f} s"
-    log.info("fedcal: seed %d%s", plan.federation.seed, took)

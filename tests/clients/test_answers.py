@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from laws import ADDITIVE, prefer
+from laws import ADDITIVE
 
 from fedcal.clients import answers
 from fedcal.clients.answers import answer, contribute
-from fedcal.clients.questions.histograms import BinOutcomes, OutcomeCell
 from fedcal.clients.questions.search import AccuracyGap, ClippedNLL
 from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards
@@ -94,38 +93,6 @@ def test_a_real_client_takes_no_seed_from_a_message(mechanism, trust, seeded):
     simulated = [contribute(shards, request, everybody) for _ in range(2)]
     assert (simulated[0] != simulated[1]).any() == (not seeded)
     assert (real[0] != simulated[0]).mean() > least
-
-
-@trusted
-def test_noise_of_the_operating_system_has_the_plans_std(mechanism, trust):
-    plan = plan_of(500, mechanism=mechanism, trust=trust, noise_source="system")
-    request, shards = asked_of(plan), some_shards(rows=0)
-    total = contribute(shards, request, everybody).sum(axis=0, dtype=np.uint64)
-    noise = plan.ring.decode(total)
-    np.testing.assert_allclose(noise.std(), plan.std_of_sum(CLIENTS)[0], rtol=0.25)
-
-
-@pytest.mark.parametrize("source", ["seeded", "system"])
-def test_coins_leave_rows_out_at_the_rate(source):
-    """The sum's mean is the rate times the sum; everybody answers, whatever its coin."""
-    clients, rate = 3000, 0.3
-    plan = plan_of(1, clients=clients, sampling_rate=rate, trust="distributed", noise_source=source)
-    request = replace(asked_of(plan), noise=None)  # the coins alone
-    shards = some_shards(clients, 6000)
-    answered = answer(shards, request)
-    sent = contribute(shards, request, np.arange(clients))
-    assert sent.shape == answered.shape
-    there = answered[:, 0] != 0
-    heads = sent[there, 0] != 0
-    np.testing.assert_array_equal(sent[there][heads], answered[there][heads])
-    n = int(there.sum())
-    assert abs(int(heads.sum()) - rate * n) < 5 * math.sqrt(n * rate * (1 - rate))
-    values = request.ring.decode(answered)[:, 0]
-    got = request.ring.decode(sent.sum(axis=0, dtype=np.uint64))[0]
-    error = math.sqrt(rate * (1 - rate) * (values**2).sum())
-    assert abs(got - rate * values.sum()) < 5 * error
-    again = contribute(shards, request, np.arange(clients))
-    assert (sent[:, 0] != again[:, 0]).any() == (source == "system")
 
 
 def test_coins_are_tossed_afresh_by_each_site_in_each_round():
@@ -237,19 +204,3 @@ def test_rows_are_clipped_one_by_one_and_added_in_any_piece(kind, monkeypatch):
     for numbers in (1, 50):
         monkeypatch.setattr(answers, "ROW_NUMBERS", numbers)
         np.testing.assert_array_equal(answer(shards, request), whole)
-
-
-def test_a_unary_answer_is_bits():
-    bound, prefers = Bound((8,), (2.0,)), prefer("unary")
-    federation = Federation(clients=CLIENTS, classes=4, epsilon=1.0, trust="local")
-    plan = make_plan(federation, rounds=1, bound=bound, prefers=prefers)
-    request, shards = Curator(plan).open(1, OutcomeCell(4, 1)).request, some_shards()
-    plain = request.ring.decode(answer(shards, request))
-    assert plain.sum(axis=1).tolist() == [1.0] * (CLIENTS - 1) + [0.0]  # no 1 is cut to a 0
-    sent = contribute(shards, request, everybody)
-    assert set(np.unique(sent)) == {0, 1}
-    assert (sent != plain.astype(np.uint64)).any()
-    assert sent[CLIENTS - 1].any()  # who has no rows sends noise all the same
-    several = replace(request, query=BinOutcomes(4, "correct_wrong"))
-    with pytest.raises(InputError, match="at most one 1"):
-        contribute(shards, several, everybody)

@@ -15,7 +15,6 @@ from fedcal import (
     RoundFailed,
     add_answers,
     datasets,
-    simulate,
 )
 from fedcal.clients.any_app import logits_of
 from fedcal.partition import deal
@@ -37,14 +36,6 @@ def grid_of(scores, **changed):
     app = ClientApp()
     add_answers(app, scores=scores)
     return InProcessGrid(app, range(1, 5))
-
-
-def test_it_calibrates_the_model_that_was_sent():
-    after = AfterTraining("fednewton").start(grid_of(scaled), MODEL)
-    alone = simulate("resnet110-cifar10", method="fednewton", clients=4, partition="iid")
-    assert after.calibrator.temperature == pytest.approx(2 * alone.calibrator.temperature, rel=1e-3)
-    assert after.privacy["epsilon"] is None
-    assert after.test is None
 
 
 def test_probabilities_columns_and_test_rows():
@@ -200,29 +191,3 @@ def test_one_client_does_not_say_how_many_classes_the_others_have():
 
     with pytest.raises(InputError, match=r"must be .* of 2 classes., got .logits of 10 classes"):
         AfterTraining("evaluate", epsilon=8.0, unit="example").start(grid_of(lies), MODEL)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"method": "fedavg"}, "trains a model"),
-        ({"partition": "iid"}, "partition has no effect here: the clients of a Flower app"),
-        ({"test": (np.eye(3) * 9, [0, 1, 2]), "class_names": "a,b"}, "one for each of 3 classes"),
-        ({"trust": "distributed", "epsilon": 1.0}, "central or local"),
-        ({"method": "fedoneshot", "epsilon": 1.0}, "rows_per_client"),
-        ({"unknown": 1}, "unknown"),
-    ],
-)
-def test_what_is_not_of_an_app_is_refused_before_the_training(given, said):
-    with pytest.raises(InputError, match=said):
-        AfterTraining(**given)
-
-
-def test_it_needs_the_model_and_one_way_to_score(tmp_path):
-    with pytest.raises(InputError, match=r"start\(grid, result.arrays\)"):
-        AfterTraining().start(grid_of(scaled), ArrayRecord())
-    for given in ({}, {"model": Net}, {"scores": scaled, "model": Net}):
-        with pytest.raises(InputError, match="model and rows, or scores"):
-            add_answers(ClientApp(), **given)
-    with pytest.raises(InputError, match="such as its class, not a module"):
-        add_answers(ClientApp(), Net(), rows=scaled)

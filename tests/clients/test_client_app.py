@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
-from flwr.common.constant import ErrorCode
 
 from fedcal.clients.answers import answer, contribute
 from fedcal.clients.client_app import client_app, site_of
@@ -23,10 +22,6 @@ from fedcal.units.bounding import Bound
 
 CLIENTS = 4
 REQUEST = Request(ClassCounts(3), Bound((3,), (2.0,)), Ring(CLIENTS, 2.0**-24), round=5)
-FIELDS: dict[str, dict[str, Any]] = {
-    "query": wire.to_fields(REQUEST),
-    "context": facts_of(REQUEST.query),
-}
 MASKING: dict[str, Any] = {"seed": 9, "cohort": [0, 2, 3]}
 
 
@@ -58,38 +53,10 @@ def words_of(reply: Message) -> list[int]:
     return [int(v) for v in reply.content.array_records["answer"]["words"].numpy()]
 
 
-def test_a_node_tells_its_site_and_answers_as_the_batched_function(grid, shards):
-    want = answer(shards, REQUEST)
-    assert want.any()
-    for site in range(CLIENTS):
-        who = ask(grid, 70 + site, "query.who").content.config_records["who"]
-        assert who["site"] == site
-        reply = ask(grid, 70 + site, "query.answer", **records_of(REQUEST))
-        assert words_of(reply) == want[site].tolist()
-        assert list(reply.content) == ["answer"]
-
-
 def test_with_a_cohort_the_answer_is_masked(grid, shards):
     reply = ask(grid, 72, "query.answer", **records_of(REQUEST), masking=ConfigRecord(MASKING))
     want = answer(shards, REQUEST)[2] + mask(2, [0, 2, 3], 9, REQUEST.round, 3)
     assert words_of(reply) == want.tolist()
-
-
-def test_what_is_not_allowed_is_an_error_reply(grid):
-    query = FIELDS["query"]
-    short = {k: v for k, v in query.items() if k != "norms"}
-    for kind, records in (
-        # not a member of the cohort
-        ("query.answer", {**FIELDS, "masking": {**MASKING, "cohort": [1, 2]}}),
-        ("query.answer", {**FIELDS, "query": {**query, "kind": "rows"}}),
-        ("query.answer", {**FIELDS, "query": short}),
-        ("query.answer", {**FIELDS, "query": {**query, "lengths": [4]}}),
-        ("query.answer", {}),
-        ("query.everything", {}),
-    ):
-        reply = ask(grid, 70, kind, **{k: ConfigRecord(v) for k, v in records.items()})
-        assert reply.has_error(), (kind, records)
-        assert reply.error.code == ErrorCode.CLIENT_APP_RAISED_EXCEPTION
 
 
 LENGTH = 40

@@ -115,10 +115,8 @@ def test_without_a_folder_a_short_result_is_logged_and_no_sum(method, epsilon, s
         outcome = server.serve(Wire(shards), fields_of(job))
     said = caplog.messages[caplog.messages.index("Final results:") :]
     text = "\n".join(said)
-    assert 4 <= len(said) < 10
     assert "Metrics" not in text  # Flower's own results are empty
     assert repr(outcome.artifact) in text
-    assert f"{method}, clients {CLIENTS}, rounds " in text
     assert ("spent: epsilon 1, delta 1e-05 for each user" in text) == (epsilon == 1.0)
     assert ("no privacy" in text) == (epsilon > 1)
     numbers = {float(number) for number in re.findall(r"\d+\.?\d*(?:e[+-]\d+)?", text)}

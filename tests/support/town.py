@@ -132,9 +132,11 @@ class Town:
     def spent(self, site: str) -> list[dict]:
         """Epsilon, rounds that were answered, and state of a site's jobs."""
         with records_in(self.folder / f"sepsis-kits/{site}/state") as records:
+            of, rounds = records.booked(), "SELECT round FROM answers WHERE job = ? ORDER BY round"
+            known = [records.rows(rounds, (job.job,)) for job in of]
             return [
-                {"epsilon": job.epsilon, "answered": job.answered, "closed": job.closed}
-                for job in records.booked()
+                {"epsilon": j.epsilon, "answered": tuple(n for (n,) in own), "closed": j.closed}
+                for j, own in zip(of, known, strict=True)
             ]
 
     def charged(self) -> list[tuple[int, ...]]:

@@ -2,16 +2,14 @@
 
 What a worker sends is the sum of its clients' contributions, integers mod 2**64, so that the bits
 are those of `run_inline` however the clients are spread. Rows are sent once, or read by the worker
-that holds them, and stay with it. Flower's own simulation, in which each client is a message, is
-`fedcal.experiments.runs.engines.ray`.
+that holds them, and stay with it. In Flower's own simulation, `run_flower`, each client is a
+message.
 """
 
 import importlib.util
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,8 +25,8 @@ from fedcal.datasets import Population
 from fedcal.experiments.runs.engines import inline, superlink
 from fedcal.experiments.runs.engines.tls import read_address
 from fedcal.partition import DEALT
-from fedcal.privacy import curator, query, wire
-from fedcal.privacy.request import Request, facts_of
+from fedcal.privacy import curator
+from fedcal.privacy.request import Request
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome, Progress
 from fedcal.strategies.server_app import FRESH
@@ -37,41 +35,13 @@ RESTARTS = 3
 """How often a worker is started again that died, in a run."""
 
 
-@dataclass
-class Share:
-    """Work of one worker in a run.
-
-    Attributes
-    ----------
-    clients, rows
-        that it holds
-    rounds
-        in which it answered
-    seconds
-        of its work, without messages
-    bytes_in, bytes_out
-        payload of questions and answers; the rows themselves are not counted
-    processes
-        that did the work: more than one if it was started again
-    """
-
-    clients: int
-    rows: int
-    rounds: int = 0
-    seconds: float = 0.0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    processes: list[int] = field(default_factory=list)
-
-
 def run_ray(
     job: Job,
     shards: Population,
     *,
     ray_address: str | None = None,
-    workers: int | None = None,
     progress: Progress | None = None,
-    shares: list[Share] | None = None,
+    processes: list[list[int]] | None = None,
     **kept: Any,
 ) -> Outcome:
     """Run a job over simulated clients whose rows are spread over the workers of a Ray cluster.
@@ -87,12 +57,11 @@ def run_ray(
         HOST:PORT of the head of a cluster, each node of which needs this version of fedcal (for one
         on the loopback alone, see `run_flower`); None = a Ray of its own, ended afterwards. A Ray
         that this process is connected to already is used as it is
-    workers
-        how many hold the clients; None = one for each core of the cluster
     progress
         called after each round
-    shares
-        gains what each worker did
+    processes
+        gains a list for each worker, which has one for each core of the cluster: who answered in
+        each round, another process than before where one was started again
     **kept
         the checkpoint: see `Job.run`
 
@@ -113,9 +82,9 @@ def run_ray(
     """
     job.plan  # noqa: B018  # refuses settings before Ray starts
     with cluster(None, ray_address) as ray:
-        spread = Workers(ray, shards, workers)
-        if shares is not None:
-            shares += spread.shares
+        spread = Workers(ray, shards)
+        if processes is not None:
+            processes += spread.processes
         drive = partial(
             inline.run_inline, shards=shards, unavailable=job.unavailable, sum_of=spread.sum_of
         )
@@ -134,42 +103,30 @@ class Workers:
         the package, connected
     shards
         rows of all clients
-    many
-        number of actors; None = one for each core
     """
 
-    def __init__(self, ray: Any, shards: Population, many: int | None) -> None:
+    def __init__(self, ray: Any, shards: Population) -> None:
         self._ray = ray
-        cores = int(ray.cluster_resources().get("CPU", 1))
-        parts = shards.parts(max(1, many or cores))
+        parts = shards.parts(max(1, int(ray.cluster_resources().get("CPU", 1))))
         actor = ray.remote(num_cpus=1, max_restarts=RESTARTS, max_task_retries=RESTARTS)(_Holder)
         self._rows = [ray.put(part) for _, part in parts]
         self._actors = [actor.remote(first) for first, _ in parts]
         self._edges = np.array([first for first, _ in parts] + [shards.clients])
-        self.shares = [Share(part.clients, part.size) for _, part in parts]
+        self.processes: list[list[int]] = [[] for _ in parts]
         self._get([one.ready.remote([r]) for one, r in zip(self._actors, self._rows, strict=True)])
 
     def sum_of(self, asked: curator.OpenRound, alive: numerics.Integers) -> numerics.Words:
         """Return the sum of the contributions, (length,): one message to and from each worker."""
-        request = asked.request
-        question = (type(request.query), wire.to_fields(request), facts_of(request.query))
-        cuts = np.searchsorted(alive, self._edges)
-        waiting, at = [], []
-        for k, one in enumerate(self._actors):
-            ids = alive[cuts[k] : cuts[k + 1]]
-            if len(ids):
-                message = None if len(ids) == self.shares[k].clients else ids.tobytes()
-                waiting.append(one.sum_of.remote([self._rows[k]], question, message))
-                at.append(k)
-                self.shares[k].bytes_in += wire.payload_bytes(request) + len(message or b"")
+        request, cuts = asked.request, np.searchsorted(alive, self._edges)
+        at = [k for k in range(len(self._actors)) if cuts[k] < cuts[k + 1]]
+        waiting = [
+            self._actors[k].sum_of.remote([self._rows[k]], request, alive[cuts[k] : cuts[k + 1]])
+            for k in at
+        ]
         total = np.zeros(request.bound.length, np.uint64)
-        for k, (words, seconds, process) in zip(at, self._get(waiting), strict=True):
+        for k, (words, process) in zip(at, self._get(waiting), strict=True):
             total += np.frombuffer(words, np.uint64)
-            share = self.shares[k]
-            share.rounds, share.seconds = share.rounds + 1, share.seconds + seconds
-            share.bytes_out += len(words)
-            if process not in share.processes:
-                share.processes.append(process)
+            self.processes[k].append(process)
         return total
 
     def _get(self, waiting: list[Any]) -> list[Any]:
@@ -196,35 +153,25 @@ class _Holder:
 
     def __init__(self, first: int) -> None:
         self._first = first
-        self._held: tuple[int, Callable[[Request, numerics.Integers], numerics.Words]] | None = None
+        self._add_up: Callable[[Request, numerics.Integers], numerics.Words] | None = None
 
-    def hold(
-        self, rows: list[Any]
-    ) -> tuple[int, Callable[[Request, numerics.Integers], numerics.Words]]:
-        """Return the number of clients and what adds up for them; rows are where Ray keeps them."""
-        if self._held is None:
+    def _held(self, rows: list[Any]) -> Callable[[Request, numerics.Integers], numerics.Words]:
+        """Return what adds up for the clients; the rows are where Ray keeps them."""
+        if self._add_up is None:
             import ray
 
-            held: Population = ray.get(rows[0])
-            self._held = held.clients, inline.local_sums(held, first=self._first, threads=1)
-        return self._held
+            self._add_up = inline.local_sums(ray.get(rows[0]), first=self._first, threads=1)
+        return self._add_up
 
     def ready(self, rows: list[Any]) -> None:
         """Answer when the rows are there."""
-        self.hold(rows)
+        self._held(rows)
 
     def sum_of(
-        self, rows: list[Any], question: tuple[type[query.Query], Any, Any], ids: bytes | None
-    ) -> tuple[bytes, float, int]:
-        """Return the clients' sum, the seconds that it took, and the process."""
-        start = time.perf_counter()
-        clients, add_up = self.hold(rows)
-        everybody = np.arange(clients)
-        places = everybody if ids is None else np.frombuffer(ids, np.int64) - self._first
-        kind, *records = question
-        query.register(kind)  # a class of another package, which nobody imported here
-        words = add_up(wire.from_fields(*records), places)
-        return words.tobytes(), time.perf_counter() - start, os.getpid()
+        self, rows: list[Any], request: Request, ids: numerics.Integers
+    ) -> tuple[bytes, int]:
+        """Return the sum of these clients, and the process."""
+        return self._held(rows)(request, ids - self._first).tobytes(), os.getpid()
 
 
 @contextmanager

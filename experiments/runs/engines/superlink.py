@@ -120,7 +120,8 @@ class FlowerRun:
         self._log = folder / "log"
         self._log.touch()
         self._home.mkdir()
-        env = {**environment(folder, self._home, programs), **extra}
+        path = os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)])
+        env = {**quiet_environment(self._home), MARK: str(folder), "PATH": path, **extra}
         self._started = partial(ProcessTree, folder=folder, env=env, log=self._log)
         self._tree: ProcessTree | None = None
 
@@ -293,15 +294,6 @@ def complaint(text: str) -> str:
     errors = [line.partition("ERROR")[2].strip(" :") for line in lines if "ERROR" in line]
     errors = [line for line in errors if line and not line.startswith("Traceback")]
     return (errors or lines[-1:] or ["its log is empty"])[0][:300]
-
-
-def environment(folder: Path, home: Path, programs: Path) -> dict[str, str]:
-    """Return the environment for a run in `folder`, based on this process's."""
-    return {
-        **quiet_environment(home),
-        MARK: str(folder),
-        "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)]),
-    }
 
 
 def _folder(module: str) -> str:

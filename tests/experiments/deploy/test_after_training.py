@@ -114,12 +114,6 @@ def test_earlier_results_stay_until_new_ones_are_whole(run, tmp_path):
     earlier_results_stay("AfterTraining", run, tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "AfterTraining"])
-def test_earlier_results_of_commands_stay_until_new_ones_are_whole(name, run, tmp_path):
-    earlier_results_stay(name, run, tmp_path)
-
-
 def earlier_results_stay(name, run, tmp_path):
     text, out = COMMANDS[name], tmp_path / "out"
     code, said = run(text, out, overwrite=False, seed=0)

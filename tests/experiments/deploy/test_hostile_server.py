@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from superlink import SuperLink
 
 from fedcal.clients.site.prepared import prepared
 from fedcal.clients.site.preparing import prepare
-from fedcal.clients.site.store import records_of
+from fedcal.clients.site.store import RECORDS, records_of
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower_app import app_toml
 from fedcal.experiments.runs.engines.supernode import supernode
@@ -88,7 +90,9 @@ def test_each_thing_that_was_not_agreed_is_refused(link, tmp_path):
     assert not mark.exists()
     with records_of(prepared(site)) as records:
         (booked,) = records.booked()
-    assert (booked.epsilon, booked.answered) == (1.0, (1,))
+    with closing(sqlite3.connect(site / RECORDS)) as known:
+        answered = known.execute("SELECT job, round FROM answers").fetchall()
+    assert (booked.epsilon, answered) == (1.0, [(booked.job, 1)])
     lines = (site / "site.log").read_text("utf-8").splitlines()
     said = [re.sub(r"^[\d-]+ [\d:]+ ", "", line) for line in lines]
     assert sum(line.startswith("refused to answer: ") for line in said) == len(heard) + 4

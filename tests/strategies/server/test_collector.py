@@ -130,12 +130,6 @@ def test_a_damaged_opening_is_no_opening(world):
         refused("too few members", to.total, spoilt, error=RoundFailed)
 
 
-def test_a_member_that_comes_while_a_server_restarts_leaves_nobody_out(world):
-    """Sites answer once: some sealed their seeds for two members, and the others for three."""
-    to = gathered(world, answers(world, (0, 1), (0, 1)) | answers(world, sites=(2, 3, 4)))
-    assert np.array_equal(to.total(openings(world, to, (0, 1))), everybody(world))
-
-
 @pytest.mark.parametrize("of_site_1", [(0, 1), (0, 1, 2)])
 def test_without_enough_members_in_common_the_sum_is_that_of_the_most(of_site_1, world):
     """Not those with the same members: sites 2 to 4 may have two in common with site 1."""

@@ -2,16 +2,13 @@
 
 import math
 import tomllib
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import tomli_w
-from refusals import refused
 from strategy_checks import assert_refused
 
-from fedcal.core.checks import BudgetExceeded
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.noise_plan import Federation
@@ -77,24 +74,6 @@ def test_fields_that_are_not_allowed_or_missing():
     assert_refused(
         missing, lambda key: Job.from_fields({k: v for k, v in fields.items() if k != key})
     )
-
-
-def test_a_delta_above_a_new_ledger_s_cap_makes_no_file(shards, tmp_path):
-    public, file = (
-        Federation(CLIENTS, CLASSES, rounds=1, epsilon=1.0, delta=0.01),
-        tmp_path / "l.db",
-    )
-    job = Job("fedtemp", public, ledger=str(file), cap=2.0)
-    with pytest.raises(BudgetExceeded, match=r"new ledger .*: delta 0 of 0\.001 is spent"):
-        job.run(lambda s: run_inline(s, shards))
-    assert not file.exists()
-    replace(job, cap_delta=0.02).run(lambda s: run_inline(s, shards))
-    assert file.exists()
-
-
-def test_a_clip_that_the_grid_of_exact_sums_loses_is_refused(shards):
-    job = Job("fedtemp", Federation(CLIENTS, CLASSES, rounds=1), {"clip": 6e-5})
-    refused("or the grid of exact sums hides it", job.run, lambda s: run_inline(s, shards))
 
 
 @pytest.mark.parametrize(("epsilon", "kept"), [(1.0, 0), (math.inf, 3)])

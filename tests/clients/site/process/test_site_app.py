@@ -236,17 +236,6 @@ def test_a_result_is_kept_and_judged_at_a_person_s_command(site, tmp_path, caplo
     assert not site.ask("result", **records).has_error()
 
 
-def test_a_result_that_cannot_be_used_is_told_at_home(site, tmp_path):
-    run = site.answered()
-    content = packed(w=np.zeros(2))["calibrator.npz"]
-    records = result(tmp_path / "server", run)
-    assert not site.ask(
-        "result", **{**records, "files": ConfigRecord({"calibrator.npz": content})}
-    ).has_error()
-    (said,) = kept.judge(site.folder)
-    assert said.startswith(f"run {run}: its result cannot be used: ")
-
-
 def test_no_message_reads_a_result_s_numbers(site, tmp_path, monkeypatch):
     def fails(*_: object, **__: object) -> None:
         raise ValueError("row 7 of Mrs Smith is not finite")

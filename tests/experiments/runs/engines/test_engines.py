@@ -3,7 +3,6 @@
 What only the Flower engine can meet (malformed or lying clients) stands in `test_flower_grid`.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +10,6 @@ import numpy as np
 import pytest
 from refusals import refused
 
-import fedcal.experiments.runs.engines.flower as flower_engine
-import fedcal.experiments.runs.engines.inline as inline_engine
 from fedcal.clients.questions.temperature import TemperatureNewton
 from fedcal.core import checks
 from fedcal.core.shards import Shards
@@ -94,44 +91,6 @@ def test_a_run_is_charged_release_by_release_and_no_more_than_planned(run, shard
         run(strategy, shards)  # the same object again
     assert strategy.releases[-1] is last
     assert ledger.entries() == (entry,)
-
-
-@engines
-def test_a_run_over_the_cap_is_refused_before_anything_is_asked(run, shards, tmp_path, monkeypatch):
-    path = tmp_path / "ledger.sqlite"
-    with Ledger(path, 1.5) as first:
-        run(newton(ledger=first), shards)
-    asked: list[object] = []
-
-    def tell(*arguments: object) -> None:
-        asked.append(arguments)
-        raise AssertionError("a client was asked")
-
-    monkeypatch.setattr(inline_engine, "contribute", tell)
-    monkeypatch.setattr(flower_engine.InProcessGrid, "_deliver", tell)
-    with Ledger(path) as second:
-        strategy = newton(ledger=second)
-        with pytest.raises(checks.BudgetExceeded, match=r"epsilon 1 of 1\.5 is spent") as caught:
-            run(strategy, shards)
-        assert len(second.entries()) == 1
-    assert caught.value.exit_code == 2
-    assert "\n" not in str(caught.value)
-    assert (asked, strategy.releases) == ([], [])
-
-
-@engines
-def test_a_contribution_that_leaves_the_ring_is_refused_without_privacy_too(run, shards):
-    shards.logits[5] = [1e30, -1e30, 0.0]
-    shards.labels[5] = 1
-    strategy = newton(math.inf)
-    with pytest.raises(checks.FedcalError, match="leaves the ring's range") as caught:
-        run(strategy, shards)
-    assert strategy.releases == []
-    assert "e+30" not in str(caught.value)  # the message leaves the client, the value must not
-    assert "\n" not in str(caught.value)
-    assert isinstance(
-        caught.value, checks.ContributionRefused if run is run_inline else checks.RoundFailed
-    )
 
 
 @engines

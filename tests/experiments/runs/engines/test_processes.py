@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from procfs import descendants, processes, until
+from procfs import processes, until
 
 from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.engines.superlink import FlowerRun
@@ -117,14 +117,3 @@ def test_a_superlink_is_waited_for_until_it_listens(folder):
     with FlowerRun(folder, folder.parent, {}).superlink(list) as address:
         host, _, port = address.partition(":")
         socket.create_connection((host, int(port)), 1.0).close()
-
-
-def test_a_killed_guard_leaves_its_own_session_dead(folder):
-    command = [sys.executable, "-c", "import time; time.sleep(600)"]
-    env = dict(os.environ)
-    with ProcessTree(command, folder=folder, env=env, log=folder.parent / "log") as tree:
-        guard = tree._guard.pid
-        assert until(lambda: descendants(guard))
-        kids = descendants(guard)
-        os.kill(guard, signal.SIGKILL)
-    assert until(lambda: not any(map(runs, kids)))

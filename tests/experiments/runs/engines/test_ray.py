@@ -16,7 +16,7 @@ from fedcal import datasets, partition, simulate
 from fedcal.core.checks import FedcalError, InputError
 from fedcal.experiments.runs.engines import ray as engine
 from fedcal.experiments.runs.engines import run
-from fedcal.experiments.runs.engines.ray import Share, cluster, run_ray
+from fedcal.experiments.runs.engines.ray import cluster, run_ray
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies.server.job import Job
 
@@ -75,26 +75,22 @@ class HereRay(types.ModuleType):
 ERRORS = ("RayTaskError", "RayActorError", "WorkerCrashedError")
 
 
-def the_bits_are_inline_s(clients: int, method: str) -> float:
-    """Check it, and return the bytes that a worker sends in a round."""
+def the_bits_are_inline_s(clients: int, method: str) -> None:
     settings, options = ASKED[method]
     shards = partition.deal(datasets.load(DATA), "dirichlet:0.1", clients, 0)
-    shares: list[Share] = []
+    processes: list[list[int]] = []
     one = job(method, clients, settings, **options)
-    got = run_ray(one, shards, shares=shares)
+    got = run_ray(one, shards, processes=processes)
     assert got.records == run(one, shards).records
-    assert len(shares) == 4
-    assert [sum(s.clients for s in shares), sum(s.rows for s in shares)] == [clients, shards.size]
-    assert all(len(s.processes) == 1 for s in shares)
-    return shares[0].bytes_out / shares[0].rounds
+    assert len(processes) == 4
+    assert all(len(set(of)) == 1 for of in processes)
 
 
 @pytest.mark.parametrize("method", ASKED)
-def test_the_bits_are_inline_s_and_messages_do_not_grow_with_clients(method, monkeypatch):
+def test_the_bits_are_inline_s(method, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", here := HereRay())
-    few, many = (the_bits_are_inline_s(clients, method) for clients in (60, 600))
-    assert few == many
-    assert len(here.killed) == 8
+    the_bits_are_inline_s(60, method)
+    assert len(here.killed) == 4
 
 
 @pytest.mark.slow
@@ -117,19 +113,19 @@ def test_a_worker_that_is_killed_in_a_round_is_replaced_and_no_row_lost_or_count
     blocks = datasets.in_blocks(tmp_path / "rows.npz")
     for rows in (blocks, datasets.load(tmp_path / "rows.npz").shards(client, 8000)):
         one = job("fedtemp", 8000, rounds=4)  # of seconds each
-        shares: list[Share] = []
+        held: list[list[int]] = []
 
-        def progress(done: int, planned: int, shares: list[Share] = shares) -> None:
+        def progress(done: int, planned: int, held: list[list[int]] = held) -> None:
             if done == 2:
-                os.kill(shares[0].processes[0], signal.SIGKILL)  # before its next question
-                last = shares[-1].processes[0]
+                os.kill(held[0][0], signal.SIGKILL)  # before its next question
+                last = held[-1][0]
                 Timer(0.05, os.kill, (last, signal.SIGKILL)).start()  # and one at its work
 
-        got = run_ray(one, rows, progress=progress, shares=shares)
+        got = run_ray(one, rows, progress=progress, processes=held)
         assert got.records == run(one, rows).records
-        assert next(len(share.processes) for share in shares) == 2
-        assert sum(len(share.processes) for share in shares) == len(shares) + 2
-        assert {share.rounds for share in shares} == {4}
+        assert len(set(held[0])) == 2
+        assert sum(len(set(of)) for of in held) == len(held) + 2
+        assert {len(of) for of in held} == {4}
 
 
 @pytest.mark.slow
@@ -143,11 +139,11 @@ def test_a_model_and_rows_that_a_client_refuses(monkeypatch):
     with pytest.raises(InputError, match="column group"):
         run_ray(job("evaluate", 20, {"groups": '["a"]'}), shards)
     monkeypatch.setattr(engine, "RESTARTS", 0)
-    dead: list[Share] = []
+    dead: list[list[int]] = []
 
     def kill(done: int, planned: int) -> None:
-        for share in dead:
-            os.kill(share.processes[0], signal.SIGKILL)
+        for of in dead:
+            os.kill(of[0], signal.SIGKILL)
 
     with pytest.raises(FedcalError, match="a Ray worker died 1 times"):
-        run_ray(job("fedtemp", 20, rounds=3), shards, progress=kill, shares=dead)
+        run_ray(job("fedtemp", 20, rounds=3), shards, progress=kill, processes=dead)

@@ -113,19 +113,6 @@ def test_the_server_is_trusted_by_its_names_and_authority_and_by_no_other(made, 
             handshake(made / "ours", name, authority)
 
 
-def test_nothing_is_overwritten_and_nothing_half_written(tmp_path):
-    make_site_key(tmp_path, "b", "b")
-    before = (tmp_path / "b.key").read_bytes()
-    (tmp_path / "b.pub").unlink()
-    with pytest.raises(InputError, match=r"b\.key is there: it is not"):
-        make_site_key(tmp_path, "b", "b")
-    assert (tmp_path / "b.key").read_bytes() == before
-    (tmp_path / "server.key").touch()
-    with pytest.raises(InputError, match=r"server\.key is there: it is not"):
-        make_certificates(tmp_path, ["localhost"])
-    assert sorted(p.name for p in tmp_path.rglob("*.*")) == ["b.key", "server.key"]
-
-
 def test_the_server_s_certificate_is_renewed_under_the_same_authority(tmp_path):
     make_certificates(tmp_path, ["old.example.org"], 10)
     authority = x509.load_pem_x509_certificate((tmp_path / "ca.crt").read_bytes())
