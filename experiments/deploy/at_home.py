@@ -95,7 +95,7 @@ def recalibrate(
     source: Any = kind.read(path.parent, path.name.removesuffix(".npz"))
     asked, known = source.question, source.class_names
     checks.same("score that a prior is learnt from", asked.score, check_score("", asked.classes))
-    own_name = site if site in asked.group_names else ""
+    own_name = site if site and site in asked.group_names else ""
     if not source.known:
         raise InputError(f"{path} contains no counts: no site was asked")
     prior = site_priors(source, [own_name])[own_name]
@@ -129,7 +129,9 @@ def recalibrate(
     lines = [(k, gate[t["taken"]], *(_shown(t[n]) for n in _NUMBERS)) for k, t in tried.items()]
     views = {"before": here.shards.probs, "after, by the calibrator of other rows": after}
     facts, *curve = here.parts(here.numbers, views, *told["rows"])
-    table = pages.Table("Recalibration here", ("prior", "gate", *_NUMBERS), lines, *told["priors"])
+    table = pages.Table(
+        "Recalibration here", ("prior", "gate", *_NUMBERS), lines, "".join(told["priors"])
+    )
     return AtHome(record, made, (facts, table, *curve))
 
 
@@ -219,7 +221,9 @@ class _Rows:
         own: dict[str, Any] = {"rows": len(value)}
         if shards.subjects is not None:
             own["subjects"] = len(np.unique(shards.subjects))
-        events = int(outcome.sum()) if shards.subjects is None else round(weights @ outcome, 1)
+        events = (
+            int(outcome.sum()) if shards.subjects is None else round(float(weights @ outcome), 1)
+        )
         own["events" if shards.classes == 2 else "correct predictions"] = events
         own |= {"mean score": score, "rate of the outcome": score - gap, "score minus outcome": gap}
         own |= {"its standard error": error, "log loss": self.mean(self.losses(shards.probs))[0]}

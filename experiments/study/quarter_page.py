@@ -224,8 +224,8 @@ def parts(quarter: Told) -> Iterator[pages.Part]:
         f'{quarter["level"]:.3g} a site is named. Gaps of "seen from", rounded up, and more are '
         "found with a probability of 80 %."
     )
-    columns = ("site", *_COLUMNS, "intercept", "p-value", "seen from", "Brier score")
-    yield pages.Table("Calibration", columns, tuple(rows), note)
+    heads = ("site", *_COLUMNS, "intercept", "p-value", "seen from", "Brier score")
+    yield pages.Table("Calibration", heads, tuple(rows), note)
     for name, one in quarter["since"].items():
         tests = quarter["changes"].get(name, {}).items()
         rows = []

@@ -165,7 +165,7 @@ def _agreed(
         record = of_plan(plan, 1, job.secure_aggregation, Facts(tested=False, guarded=True))
         record["more"] += participation.sentences({**sites, "absent": list(facts.absent)})
         said: Any = {name: tuple(record[name]) for name in ("statement", "more")}
-        where = {"roster": sealed.roster.digest, "one_machine": sealed.one_machine}
+        where: Any = {"roster": sealed.roster.digest, "one_machine": sealed.one_machine}
         wanted = replace(wanted, dealt=False, ledger=line, **where, **said)
         own["data"] = ""
     yield from differences("", asdict(facts), asdict(wanted), 0.0)
