@@ -120,6 +120,7 @@ def _held(folder: Path, content: dict[str, Any], sealed: Sealed | None) -> list[
         for what, *values in _agreed(study, sealed, facts, release, since):
             if not np.array_equal(*values):
                 seen, agreed = (" ".join(repr(one).split())[:80] for one in values)
+                what = what.replace("_", " ")
                 raise InputError(f"{folder}: the {what} is {seen}; by the terms it is {agreed}")
         again = quarter_summary(study, release, facts, earlier)
         for where, old, new in differences("", content, again, 1e-6, 1e-9):

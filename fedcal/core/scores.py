@@ -405,8 +405,9 @@ def ids_of(what: str, ids: Any, row_name: Callable[[int], str] = "row {}".format
 def loose_ids(what: str, ids: Any) -> NDArray[Any]:
     """Return ids, (n,), as a reader sees them, where no row may make others invalid.
 
-    What is missing is one of `MISSING`.
+    What is missing is one of `MISSING`; characters that cannot be seen are left out.
     """
     entries = np.ravel(np.asarray(without_gradient(ids, what), object)).tolist()
-    whole = (int(x) if isinstance(x, float) and x.is_integer() else x for x in entries)
-    return np.array([one_form(str(entry)) for entry in whole], np.str_)
+    texts = (str(int(x) if isinstance(x, float) and x.is_integer() else x) for x in entries)
+    seen = ("".join(c for c in text if c.isprintable() or c.isspace()) for text in texts)
+    return np.array([one_form(text) for text in seen], np.str_)

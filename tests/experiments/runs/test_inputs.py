@@ -46,7 +46,7 @@ def test_a_pair_is_logits_and_labels_and_may_be_tensors():
     assert same(load_any((torch.tensor(LOGITS, requires_grad=True), torch.tensor(LABELS))))
     pair: Any = {"method": "fedtemp", "clients": 3, "seeds": 1, "epsilon": "inf", "jobs": 1}
     assert {cell["data"] for cell in compare((LOGITS, LABELS), **pair).cells} == {"arrays"}
-    named = ({"logits": LOGITS, "labels": LABELS}, frame())
+    named = [{"logits": LOGITS, "labels": LABELS}, frame()]
     assert {cell["data"] for cell in compare(named, **pair).cells} == {"arrays", "frame"}
 
 

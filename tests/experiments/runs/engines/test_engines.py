@@ -3,6 +3,7 @@
 What only the Flower engine can meet (malformed or lying clients) stands in `test_flower_grid`.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -91,6 +92,21 @@ def test_a_run_is_charged_release_by_release_and_no_more_than_planned(run, shard
         run(strategy, shards)  # the same object again
     assert strategy.releases[-1] is last
     assert ledger.entries() == (entry,)
+
+
+@engines
+def test_a_contribution_that_leaves_the_ring_is_refused_without_privacy_too(run, shards):
+    shards.logits[5] = [1e30, -1e30, 0.0]
+    shards.labels[5] = 1
+    strategy = newton(math.inf)
+    with pytest.raises(checks.FedcalError, match="leaves the ring's range") as caught:
+        run(strategy, shards)
+    assert strategy.releases == []
+    assert "e+30" not in str(caught.value)  # the message leaves the client, the value must not
+    assert "\n" not in str(caught.value)
+    assert isinstance(
+        caught.value, checks.ContributionRefused if run is run_inline else checks.RoundFailed
+    )
 
 
 @engines

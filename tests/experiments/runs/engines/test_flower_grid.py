@@ -14,7 +14,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from fedcal.clients.answers import answer
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.clients.questions.histograms import ClassHistograms
-from fedcal.core.checks import RoundFailed
+from fedcal.core.checks import InputError, RoundFailed
 from fedcal.core.numerics import Words
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
@@ -224,6 +224,15 @@ def replaced(kind: str, site: int, content: dict[str, Any]) -> Tamper:
     return tamper
 
 
+def test_a_node_that_lies_about_its_site_stops_the_run(shards):
+    for site in (3, -1, CLIENTS):
+        lie = replaced(WHO, 8, {"who": ConfigRecord({"site": site})})
+        stops(shards, lie, f"site {site}, which cannot be")
+    for who in ({}, {"site": "third"}, {"site": [3]}, {"name": 3}):
+        lie = replaced(WHO, 8, {"who": ConfigRecord(who)} if who else {})
+        stops(shards, lie, "does not say which site")
+
+
 WORDS: list[Any] = [
     *(np.zeros(2, dtype) for dtype in (np.int64, np.float64, ">u8")),
     *(np.zeros(shape, np.uint64) for shape in (3, 1, (1, 2), 0, ())),
@@ -241,6 +250,20 @@ CONTENTS = [
 def test_an_answer_without_words_of_its_dtype_and_shape_stops_the_run(shards):
     for k, content in enumerate(CONTENTS):
         stops(shards, replaced(ANSWER, 6, content), "site 6 sent", "masks" if k % 2 else "none")
+
+
+@pytest.mark.parametrize("masks", ["none", "masks"])
+def test_two_answers_from_one_site_stop_the_run(masks, shards):
+    def twice(wire: Wire, kind: str, replies: Replies) -> Replies:
+        return [*replies, of_site(replies, 2)] if kind == ANSWER else replies
+
+    def strange(wire: Wire, kind: str, replies: Replies) -> Replies:
+        if kind == ANSWER:
+            of_site(replies, 0).metadata.__dict__["_src_node_id"] = 5
+        return replies
+
+    stops(shards, twice, "site 2 answered out of turn", masks)
+    stops(shards, strange, "answered out of turn", masks)
 
 
 @pytest.mark.parametrize("masks", ["none", "masks"])
@@ -279,3 +302,34 @@ def test_a_client_that_raises_stops_the_run(masks, shards, caplog):
         assert "rows" not in line  # the client's own words stay in its log
         assert "cannot read" in caplog.text
         assert (strategy.releases, ledger.entries()) == ([], ())
+
+
+def test_another_number_of_rounds_is_refused_before_anything_is_asked(shards):
+    for other in (1, 3, 0, -2):
+        wire, strategy = Wire(shards), newton()
+        with pytest.raises(InputError, match=f"num_rounds.* must be 2, got {other}"):
+            strategy.start(wire, num_rounds=other)
+        assert (wire.sent, strategy.releases) == ([], [])
+    named, own = newton(), newton()
+    result = named.start(Wire(shards), num_rounds=2)
+    own.start(Wire(shards))
+    assert values(named) == values(own)
+    assert len(named.releases) == 2
+    arrays = {k: v.numpy() for k, v in result.arrays.items()}
+    assert arrays["temperature"] == named.result().arrays()["temperature"]
+    assert not result.evaluate_metrics_clientapp
+
+
+def test_a_site_comes_back_as_another_node(shards):
+    """Its old node is gone, so the new one is that site: same sums as if nothing had happened."""
+
+    class Restarting(Wire):
+        def get_node_ids(self) -> Iterable[int]:
+            if not self.first and IDS[4] in self._contexts:
+                self._contexts[5] = self._contexts.pop(IDS[4])
+            return super().get_node_ids()
+
+    strategy, want = newton(), newton()
+    strategy.start(Restarting(shards))
+    run_inline(want, shards)
+    assert values(strategy) == values(want)
