@@ -49,11 +49,11 @@ docs: $(VENV)/.dev
 	@echo "open docs/_build/index.html"
 
 bench: $(VENV)/.bench $(VENV)/.peers
-	$(BIN)/python -m fedcal.experiments.research.benchmarks --out bench-out
+	$(BIN)/python -m experiments.benchmarks --out bench-out
 
 bench-all: $(VENV)/.bench $(VENV)/.peers $(VENV)/.pfl
-	$(BIN)/python -m fedcal.experiments.research.benchmarks --out bench-out --all
-	$(BIN)/python -m fedcal.experiments.research.benchmarks.scale --out bench-out
+	$(BIN)/python -m experiments.benchmarks --out bench-out --all
+	$(BIN)/python -m experiments.benchmarks.scale --out bench-out
 
 # Try engines, guard and a deployment with another Flower: a row for docs/guide/engines.md. The other
 # packages are the newest that it allows, without our hashes.
@@ -104,10 +104,10 @@ $(VENV)/.pfl: $(BIN)/python locks/pfl.txt
 lock: $(VENV)/.run
 	printf 'pip\nsetuptools\n' | $(LOCK) - --output-file locks/build.txt
 	$(LOCK) --all-extras pyproject.toml --output-file locks/all.txt
-	printf '%s\n' $(PEERS) | $(LOCK) -c experiments/research/benchmarks/peers-constraints.txt - \
+	printf '%s\n' $(PEERS) | $(LOCK) -c experiments/benchmarks/peers-constraints.txt - \
 		--output-file locks/peers.txt
 	printf 'pfl\n' | $(filter-out -c constraints.txt,$(LOCK)) \
-		-c experiments/research/benchmarks/pfl-constraints.txt - --output-file locks/pfl.txt
+		-c experiments/benchmarks/pfl-constraints.txt - --output-file locks/pfl.txt
 
 sbom: $(VENV)/.run
 	$(BIN)/python docker/sbom.py --lock locks/all.txt --out sbom.json

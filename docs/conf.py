@@ -12,8 +12,8 @@ from commands import markdown
 from sphinx.application import Sphinx
 
 import fedcal
+from experiments.studies.texts import complete
 from fedcal import mechanisms, metrics, privacy
-from fedcal.experiments.research.studies.texts import complete
 
 project = "fedcal"
 author = "the fedcal authors"
@@ -73,7 +73,7 @@ nitpick_ignore_regex = [
     (r"py:class", r"fedcal\.core\.options\.(Call|Table)"),
     (r"py:class", r"fedcal\.metrics\.gap_change\.Name"),
     (r"py:class", r"fedcal\.clients\.site\.party\.Party"),
-    (r"py:class", r"fedcal\.experiments\.runs\.engines\.ray\.NamedData"),
+    (r"py:class", r"fedcal\.run\.engines\.ray\.NamedData"),
 ]
 
 html_theme = "furo"

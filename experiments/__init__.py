@@ -9,15 +9,15 @@ if __name__ != "fedcal.experiments":  # a second copy of every class and registr
     raise ImportError(f"import fedcal.experiments, not {__name__}")
 
 if TYPE_CHECKING:
-    from fedcal.experiments.deploy.after_training import AfterTraining
-    from fedcal.experiments.runs.comparison import Comparison, compare
-    from fedcal.experiments.runs.engines.flower import InProcessGrid
-    from fedcal.experiments.runs.engines.inline import run_inline
-    from fedcal.experiments.runs.estimator import CalibratedModel, FederatedCalibrator
-    from fedcal.experiments.runs.plan import plan
-    from fedcal.experiments.runs.result import SimulationResult
-    from fedcal.experiments.runs.simulation import evaluate, prediction_sets, simulate
-    from fedcal.experiments.training.run import train
+    from fedcal.run.after_training import AfterTraining
+    from fedcal.run.comparison import Comparison, compare
+    from fedcal.run.engines.flower import InProcessGrid
+    from fedcal.run.engines.inline import run_inline
+    from fedcal.run.estimator import CalibratedModel, FederatedCalibrator
+    from fedcal.run.plan import plan
+    from fedcal.run.result import SimulationResult
+    from fedcal.run.simulation import evaluate, prediction_sets, simulate
+    from fedcal.run.training import train
 
 __all__ = [
     "AfterTraining",
@@ -36,19 +36,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AfterTraining": "fedcal.experiments.deploy.after_training",
-    "CalibratedModel": "fedcal.experiments.runs.estimator",
-    "FederatedCalibrator": "fedcal.experiments.runs.estimator",
-    "InProcessGrid": "fedcal.experiments.runs.engines.flower",
-    "Comparison": "fedcal.experiments.runs.comparison",
-    "SimulationResult": "fedcal.experiments.runs.result",
-    "compare": "fedcal.experiments.runs.comparison",
-    "evaluate": "fedcal.experiments.runs.simulation",
-    "plan": "fedcal.experiments.runs.plan",
-    "prediction_sets": "fedcal.experiments.runs.simulation",
-    "run_inline": "fedcal.experiments.runs.engines.inline",
-    "simulate": "fedcal.experiments.runs.simulation",
-    "train": "fedcal.experiments.training.run",
+    "AfterTraining": "fedcal.run.after_training",
+    "CalibratedModel": "fedcal.run.estimator",
+    "FederatedCalibrator": "fedcal.run.estimator",
+    "InProcessGrid": "fedcal.run.engines.flower",
+    "Comparison": "fedcal.run.comparison",
+    "SimulationResult": "fedcal.run.result",
+    "compare": "fedcal.run.comparison",
+    "evaluate": "fedcal.run.simulation",
+    "plan": "fedcal.run.plan",
+    "prediction_sets": "fedcal.run.simulation",
+    "run_inline": "fedcal.run.engines.inline",
+    "simulate": "fedcal.run.simulation",
+    "train": "fedcal.run.training",
 }
 
 

@@ -14,13 +14,13 @@ from typing import Any
 
 from rich.console import Console
 
+from fedcal.cli import compare as compare_command
 from fedcal.core.checks import TooLittle
-from fedcal.experiments.cli import compare as compare_command
-from fedcal.experiments.report.figures.diagrams import reliability_sheet
-from fedcal.experiments.report.figures.drawing import draw, save_figure
-from fedcal.experiments.report.terminal import progress, show
-from fedcal.experiments.runs.comparison import Comparison, compare
-from fedcal.experiments.runs.simulation import simulate
+from fedcal.results.figures.diagrams import reliability_sheet
+from fedcal.results.figures.drawing import draw, save_figure
+from fedcal.results.terminal import progress, show
+from fedcal.run.comparison import Comparison, compare
+from fedcal.run.simulation import simulate
 
 DATA = "resnet110-cifar10"
 SEEDS = 5

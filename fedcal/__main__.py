@@ -10,7 +10,7 @@ def main() -> None:
     `python -W error` the end of every command.
     """
     warnings.filterwarnings("ignore", r"'click\..*' is deprecated", DeprecationWarning)
-    from fedcal.experiments.cli.main import main as run
+    from fedcal.cli.main import main as run
 
     run()
 

@@ -1,7 +1,7 @@
 """Trust models, by name: which party adds the noise, and whom it protects against.
 
 A trust model is a `Trust` in `TRUSTS`; a missing fact raises an error at import. Its words are in
-`fedcal.experiments.runs.statement`, and follow from `noise_by` and `shared`.
+`fedcal.results.statement`, and follow from `noise_by` and `shared`.
 """
 
 import math

@@ -55,7 +55,7 @@ def quick_figures():
 
     For modules about files, commands and numbers; test_figures.py and test_report.py draw.
     """
-    from fedcal.experiments.report.figures import drawing
+    from fedcal.results.figures import drawing
 
     def save_sheets(
         sheets: Mapping[str, Any], folder: Path, suffixes: Sequence[str] = (".png", ".svg")
@@ -82,4 +82,4 @@ def quick_figures():
 @pytest.fixture(autouse=True)
 def no_lines_of_progress(monkeypatch):
     """Lines come after three seconds: how fast a busy machine is decides no test."""
-    monkeypatch.setattr("fedcal.experiments.report.terminal._QUIET_SECONDS", 3600.0)
+    monkeypatch.setattr("fedcal.results.terminal._QUIET_SECONDS", 3600.0)

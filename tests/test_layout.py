@@ -19,8 +19,8 @@ CONTRACTS = [  # files, what they never import (in functions neither), files tha
     (r"clients/", "flwr", r"_app|replies|process/runtime"),
     (r"strategies/", r"fedcal\.(clients(?!\.questions)|experiments)", "$^"),
     (r"strategies/", "flwr", r"server"),
-    (r"(?!experiments/research/)", FLOWER, "flower_internals"),
-    (r"(?!experiments/research/)", r"fedcal\.experiments\.research", r"cli/reproduce"),
+    (r"(?!experiments/)", FLOWER, "flower_internals"),
+    (r"(?!experiments/)", r"experiments", r"cli/reproduce"),
     ("", rf"\.+|{'|'.join(UPPER)}|pickle|marshal|shelve|joblib|dill|cloudpickle|random", "$^"),
 ]
 NEVER = r"allow_pickle=(?!False)|default_rng\(\)"
@@ -29,10 +29,10 @@ fedcal/x.py from fedcal import clients
 clients/x.py from ..strategies import base
 clients/x.py from fedcal.evaluation import drift
 strategies/x.py from fedcal.clients import answers
-strategies/x.py app = 'fedcal.experiments.cli.main:main'
+strategies/x.py app = 'fedcal.cli.main:main'
 strategies/server/x.py from flwr.server import client_manager
 experiments/x.py np.load(f, allow_pickle=True)
-experiments/cli/x.py from fedcal.experiments.research import shift"""
+fedcal/cli/x.py from experiments import shift"""
 HEAVY = "torch opacus ray pyarrow sklearn torchmetrics onnx onnxruntime pandas matplotlib jinja2"
 WITH_THEM = r"estimator|torch_|row_gradients|figures|research|__main__"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fedcal.experiments.cli.main import COMMANDS, load_command
+from fedcal.cli.main import COMMANDS, load_command
 
 
 def markdown() -> Iterator[str]:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from fedcal import calibrators
-from fedcal.experiments.cli.parameters import Json
-from fedcal.experiments.report import terminal
+from fedcal.cli.parameters import Json
+from fedcal.results import terminal
 
 
 def command(file: Path, json: Json = False) -> None:

@@ -1,7 +1,7 @@
 """Units of privacy, whose presence in the data a guarantee hides: client, subject, row.
 
 A unit is a class with everything that other modules need from it, and an entry in `UNITS`. What is
-said of it (`fedcal.experiments.runs.statement`) follows from `neighbours` and `per`.
+said of it (`fedcal.results.statement`) follows from `neighbours` and `per`.
 """
 
 from collections.abc import Mapping

@@ -133,7 +133,7 @@ FIRST, FIRST_L1, RESIDUAL = 0.5, 0.6, 2.2
 norm), of the residual in roots of m and of what the first look is off by. A residual clip of 0.88
 would have half of the error; 2.2 cuts so little off that intervals hold what they say, also where
 labels are dealt by Dirichlet(1). Chosen by looking at imdb-binary, 100 and 1,000 clients; measured
-by `fedcal reproduce evaluation-intervals`."""
+by `python -m experiments evaluation-intervals`."""
 
 OFF = 0.3
 """Part of the first look's squared error that is expected in a client's residual."""

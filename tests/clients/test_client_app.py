@@ -12,10 +12,10 @@ from fedcal.clients.client_app import client_app, site_of
 from fedcal.clients.questions.histograms import ClassCounts
 from fedcal.clients.questions.temperature import TemperatureScores
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.privacy import Federation, make_plan, wire
 from fedcal.privacy.curator import Curator
 from fedcal.privacy.request import Request, facts_of
+from fedcal.run.engines.flower import InProcessGrid
 from fedcal.secure_aggregation import Ring
 from fedcal.secure_aggregation.masking import mask
 from fedcal.units.bounding import Bound

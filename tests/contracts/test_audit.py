@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 from laws import prefer
 
+from experiments import audit as attacks
+from experiments.audit import Finding, audit, epsilon_lower_bound
+from experiments.studies.own import audits as benchmark
+from experiments.studies.own.audits import CANDIDATES, Attacked, attacked
 from fedcal.clients.answers import contribute
 from fedcal.core.numerics import Purpose, stream
 from fedcal.core.shards import Shards
-from fedcal.experiments.research import audit as attacks
-from fedcal.experiments.research.audit import Finding, audit, epsilon_lower_bound
-from fedcal.experiments.research.studies.own import audits as benchmark
-from fedcal.experiments.research.studies.own.audits import CANDIDATES, Attacked, attacked
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Laplace, choice
 from fedcal.privacy import Federation, make_plan
+from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.histograms import DPHistogram
 from fedcal.trust import NOISY
 from fedcal.units.bounding import Bound

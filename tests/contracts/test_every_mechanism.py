@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.audit import audit
 from fedcal.core.numerics import Purpose, stream
-from fedcal.experiments.research.audit import audit
 from fedcal.mechanisms import PRIVATE, Mechanism, Target
 from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.trust import NOISY, Trust

@@ -12,8 +12,8 @@ from strategy_checks import BUDGETED
 from fedcal.clients.answers import answer
 from fedcal.core.numerics import LARGEST_LOGIT
 from fedcal.core.shards import Shards, numbered
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
+from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import settings_of
 

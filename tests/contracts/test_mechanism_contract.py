@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.benchmarks.in_process import run_in_process
 from fedcal.calibrators import Calibrator, Identity
 from fedcal.clients.answers import answer
 from fedcal.clients.questions.temperature import TemperatureScores
 from fedcal.core.checks import RoundFailed
 from fedcal.core.shards import Shards
-from fedcal.experiments.research.benchmarks.in_process import run_in_process
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import PRIVATE
 from fedcal.privacy import Federation, Ledger, make_plan
 from fedcal.privacy.curator import Curator, Release
 from fedcal.privacy.noise_plan import Plan
+from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import FederatedStrategy
 from fedcal.trust import NOISY
 from fedcal.units import UNITS
@@ -127,9 +127,7 @@ def test_an_undersized_round_stops_before_its_sum_is_unmasked(mechanism, engine,
     """15 of 20 must answer. With 14 no mask is taken off, and nothing is charged."""
     told: list[Any] = []
     monkeypatch.setattr("fedcal.strategies.server.transport.unmask", lambda *a: told.append(a))
-    monkeypatch.setattr(
-        "fedcal.experiments.runs.engines.inline.contribute", lambda *a: told.append(a)
-    )
+    monkeypatch.setattr("fedcal.run.engines.inline.contribute", lambda *a: told.append(a))
     with Ledger(None, 1.0) as ledger:
         strategy = sums_of(mechanism, "distributed", ledger=ledger, **MASKED)
         with pytest.raises(RoundFailed, match=r"14 of 20 clients answered.*at least 15") as error:

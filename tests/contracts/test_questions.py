@@ -16,10 +16,10 @@ from refusals import refused
 
 from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards, numbered
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.declared import Question, check_question
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.query import QUERIES, Query
+from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.settings import settings_of
 from fedcal.trust import NOISY, TRUSTS

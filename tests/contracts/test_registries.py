@@ -18,7 +18,7 @@ from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
-HOMES = ("fedcal/mechanisms/", "fedcal/trust.py", "fedcal/units/", "experiments/research/")
+HOMES = ("fedcal/mechanisms/", "fedcal/trust.py", "fedcal/units/", "experiments/")
 MODULES = sorted(
     path
     for room in ("fedcal", "clients", "strategies", "experiments")
@@ -28,16 +28,16 @@ CLASSES = {law.__name__ for law in (*MECHANISMS.values(), *UNITS.values())}
 CLASSES |= {name for name, one in vars(trust).items() if isinstance(one, trust.Trust)}
 NAMES = {*PRIVATE, *TRUSTS, *UNITS}
 COLUMN = (
-    *("experiments/training/data.py", "experiments/research/shipped/hospitals.py"),
-    *("experiments/research/shipped/mmlu.py", "fedcal/datasets/_arrays.py"),
-    *("fedcal/datasets/_dataset.py", "experiments/cli/apply.py", "experiments/deploy/rows.py"),
-    *("experiments/study/joining.py", "experiments/study/quarter_page.py"),
+    *("fedcal/run/training_data.py", "experiments/shipped/hospitals.py"),
+    *("experiments/shipped/mmlu.py", "fedcal/datasets/_arrays.py"),
+    *("fedcal/datasets/_dataset.py", "fedcal/cli/apply.py", "fedcal/sites/rows.py"),
+    *("fedcal/sites/joining.py", "fedcal/sites/quarter_page.py"),
 )
 OTHERS = {
     ("strategies/methods/search.py", "exponential"): "a search of that name",
     ("strategies/methods/quantiles.py", "exponential"): "a quantile rule of that name",
-    ("experiments/research/studies/luo/methods.py", "exponential"): "a search of that name",
-    ("experiments/runs/engines/ray.py", "local"): "an address of Ray",
+    ("experiments/studies/luo/methods.py", "exponential"): "a search of that name",
+    ("fedcal/run/engines/ray.py", "local"): "an address of Ray",
     ("clients/site/guard.py", "subject"): "a part of a client, which that unit protects",
     ("fedcal/units/bounding.py", "subject"): "a part of a client, which that unit protects",
     **{(file, "subject"): "a column of data" for file in COLUMN},

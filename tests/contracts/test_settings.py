@@ -12,8 +12,8 @@ import pytest
 
 from fedcal.core.checks import InputError, NoEffect
 from fedcal.core.shards import Shards, numbered
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
+from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import settings_of

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcal.cli.main import exit_code_of
 from fedcal.clients.questions.temperature import TemperatureNewton
-from fedcal.experiments.cli.main import _run
 from fedcal.privacy.ledger import Ledger
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -57,7 +57,7 @@ def refused(folder, capsys):
     def run(*arguments: str, code: int = 2, says: Sequence[str] = ()) -> None:
         before = disk(folder)
         capsys.readouterr()
-        returned = _run(list(arguments))
+        returned = exit_code_of(list(arguments))
         out, err = capsys.readouterr()
         assert disk(folder) == before, arguments
         assert (returned, out) == (code, ""), arguments
@@ -118,7 +118,7 @@ def with_a_nan(path: Path) -> None:
 @pytest.fixture
 def applied(folder, refused):
     """Apply a calibrator of three classes, fitted on logits, and be refused."""
-    assert _run([*RUN, "--out", "run", "--quiet"]) == 0
+    assert exit_code_of([*RUN, "--out", "run", "--quiet"]) == 0
 
     def apply(data: str, says: Sequence[str], out: str = "p.npy") -> None:
         refused("apply", "--calibrator", FITTED, "--data", data, "--out", out, says=says)
@@ -144,16 +144,16 @@ def test_apply_refuses_probabilities_for_logits(applied):
     for out in ("p.npy", "p.npz", "p.csv"):
         applied("probs.npz", ["probs.npz, as", "must be 'logits', got 'probs'"], out)
     again = ["simulate", "--data", "probs.npz", "--out", "run", "--overwrite", "--quiet"]
-    assert _run(again) == 0
+    assert exit_code_of(again) == 0
     applied("data.npz", ["data.npz, as", "must be 'probs', got 'logits'"])
 
 
 def test_a_charge_that_the_ledger_refuses(folder, capsys):
     private = [*RUN, "--ledger", "l.db", "--epsilon", "1", "--quiet"]
-    assert _run([*private, "--cap", "1.5"]) == 0
+    assert exit_code_of([*private, "--cap", "1.5"]) == 0
     out, err = capsys.readouterr()
     assert (out, without_too_little(err)) == ("", [])
-    assert _run([*private, "--out", "run"]) == 2
+    assert exit_code_of([*private, "--out", "run"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     (line,) = without_too_little(err)
@@ -162,8 +162,8 @@ def test_a_charge_that_the_ledger_refuses(folder, capsys):
     with Ledger("l.db") as ledger:
         assert ledger.spent() == (1.0, 1e-5)
         assert len(ledger.entries()) == 1
-    assert _run([*private, "--epsilon", "0.5"]) == 0  # what is left can still be spent
-    assert _run([*private, "--cap", "2.0"]) == 2
+    assert exit_code_of([*private, "--epsilon", "0.5"]) == 0  # what is left can still be spent
+    assert exit_code_of([*private, "--cap", "2.0"]) == 2
     (line,) = without_too_little(capsys.readouterr().err)
     assert line == "fedcal: error: the cap of ledger l.db must be 1.5, got 2.0"
 
@@ -180,7 +180,10 @@ def test_when_everybody_drops_out_nothing_is_left(refused):
 @pytest.fixture
 def earlier(folder, capsys):
     """What a successful run left in `run`."""
-    assert _run(["simulate", "--data", "data.npz", "--seed", "1", "--out", "run", "--quiet"]) == 0
+    assert (
+        exit_code_of(["simulate", "--data", "data.npz", "--seed", "1", "--out", "run", "--quiet"])
+        == 0
+    )
     return disk(folder)
 
 
@@ -210,7 +213,7 @@ def test_an_interrupt_leaves_nothing(folder, earlier, monkeypatch, capsys, last,
     monkeypatch.setattr(TemperatureNewton, "sums", lambda *arguments: sums(*arguments))
     out_folder = "deep/new" if fresh else "run"
     arguments = [*RUN, "--out", out_folder, "--overwrite"]
-    assert _run([*arguments, "--ledger", "l.db", "--cap", "1", "--epsilon", "1"]) == 130
+    assert exit_code_of([*arguments, "--ledger", "l.db", "--cap", "1", "--epsilon", "1"]) == 130
     assert sums.calls == last
     out, err = capsys.readouterr()
     assert out == ""
@@ -265,17 +268,17 @@ def test_a_full_disk_leaves_everything_as_it_was(refused, earlier, monkeypatch, 
 def test_a_disk_that_is_full_later_has_what_was_paid_for(
     folder, earlier, monkeypatch, out, moved, more
 ):
-    assert _run([*full_at(out, 3 + moved + more, monkeypatch)]) == 1
+    assert exit_code_of([*full_at(out, 3 + moved + more, monkeypatch)]) == 1
     kept = {"calibrator.npz", "config.toml", "outcome.json", "round-1.npz"}
     assert set(os.listdir(out)) == kept
-    assert _run(["report", out]) == 0
+    assert exit_code_of(["report", out]) == 0
     assert len(os.listdir(out)) == FILES
 
 
 def test_these_are_all_the_moves(earlier, monkeypatch):
     for out, gone in (("deep/new", 0), ("run", FILES)):
         arguments = full_at(out, -1, monkeypatch)
-        assert _run([*arguments, "--quiet"]) == 0
+        assert exit_code_of([*arguments, "--quiet"]) == 0
         assert len(os.listdir(out)) == FILES
         # the calibrator's and the report's own are two
         assert os.replace.calls == 3 + gone + KEPT + 2 + KEPT + FILES

@@ -14,15 +14,15 @@ import pytest
 from flwr.app import Message
 from protocol_sums import SecureSums
 
+from experiments.benchmarks.in_process import run_in_process
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Integers
 from fedcal.core.shards import Shards, numbered
-from fedcal.experiments.research.benchmarks.in_process import run_in_process
-from fedcal.experiments.runs.engines.flower import InProcessGrid
-from fedcal.experiments.runs.engines.inline import Unavailable, run_inline
 from fedcal.privacy.noise_plan import Federation
+from fedcal.run.engines.flower import InProcessGrid
+from fedcal.run.engines.inline import Unavailable, run_inline
 from fedcal.secure_aggregation.masking import COMPLETE_UP_TO
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies import STRATEGIES, FederatedStrategy

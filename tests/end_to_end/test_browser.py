@@ -21,9 +21,9 @@ import pytest
 from compared import cell
 from made_up import halves
 
-from fedcal.experiments import evaluate, simulate
-from fedcal.experiments.report.comparison import card_of
-from fedcal.experiments.runs.folders import write_report
+from fedcal import evaluate, simulate
+from fedcal.results.comparison import card_of
+from fedcal.run.folders import write_report
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from published import strict
 
-from fedcal.experiments.cli.main import COMMANDS, _run, load_command
+from fedcal.cli.main import COMMANDS, exit_code_of, load_command
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -31,7 +31,7 @@ def rows(n: int = 240, classes: int = 3, seed: int = 5) -> dict[str, Any]:
 @pytest.fixture
 def fedcal_says(capsys):
     def run(*arguments: str) -> Run:
-        code = _run(list(arguments))
+        code = exit_code_of(list(arguments))
         out, err = capsys.readouterr()
         lines = err.splitlines(keepends=True)  # the rows here are few, which is said, see below
         return code, out, "".join(line for line in lines if TOO_LITTLE not in line)

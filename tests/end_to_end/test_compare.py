@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 from published import CLASS_ROWS, numbers_in
 
-from fedcal import datasets
-from fedcal.experiments import compare
-from fedcal.experiments.runs.sweep import digest_of
+from fedcal import compare, datasets
 from fedcal.partition import deal
+from fedcal.run.sweep import digest_of
 from fedcal.strategies import FederatedStrategy
 
 pytestmark = pytest.mark.usefixtures("quick_figures")

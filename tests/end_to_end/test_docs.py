@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal import plan
-from fedcal.experiments import simulate
+from fedcal import plan, simulate
 from fedcal.strategies import STRATEGIES
 
 ROOT = Path(__file__).parents[2]

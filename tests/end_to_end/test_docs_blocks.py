@@ -29,8 +29,8 @@ import numpy as np
 import pytest
 import typer.main
 
-from fedcal.experiments.cli import main as cli
-from fedcal.experiments.runs import sweep
+from fedcal.cli import main as cli
+from fedcal.run import sweep
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -43,7 +43,7 @@ README = ROOT / "README.md"
 ALONE = [*sorted(ROOT.glob("*.md")), ROOT / "fedcal" / "datasets" / "README.md"]
 
 MARKS = ("not run", "slow", "needs", "fails")
-GENERATED = "generated"  # tests/experiments/research/studies/test_documents.py
+GENERATED = "generated"  # tests/experiments/studies/test_documents.py
 SHELLS = {"bash", "sh", "shell", "zsh", "shell-session", "sh-session"}
 
 

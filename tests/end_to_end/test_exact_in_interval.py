@@ -26,12 +26,12 @@ from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.experiments.runs.rereading import check_comparable, read_release
 from fedcal.metrics import bin_index
 from fedcal.metrics.binning import fine_tails
 from fedcal.metrics.names import heading
 from fedcal.privacy import Federation
+from fedcal.run.engines.inline import run_inline
+from fedcal.run.rereading import check_comparable, read_release
 from fedcal.strategies.methods.evaluate import FedEvaluate
 
 FLOOR = 1e-12

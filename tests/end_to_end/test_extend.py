@@ -19,8 +19,8 @@ import pytest
 from extending import ROOT, copied, follow, git, keep, recipes
 
 from fedcal import simulate
+from fedcal.cli.main import exit_code_of
 from fedcal.core.checks import InputError
-from fedcal.experiments.cli.main import _run
 from fedcal.privacy import Federation
 from fedcal.privacy.query import QUERIES
 from fedcal.strategies import STRATEGIES
@@ -70,12 +70,12 @@ def copy(tmp_path_factory):
 SCRIPT = """
 import json, shlex, sys, warnings
 warnings.simplefilter("ignore")
-from fedcal.experiments.cli.main import _run
+from fedcal.cli.main import exit_code_of
 import fedcal
 assert fedcal.__file__.startswith(sys.argv[1]), fedcal.__file__
 for command in json.loads(sys.argv[2]):
     print("$", command, flush=True)
-    code = _run(shlex.split(command)[1:])
+    code = exit_code_of(shlex.split(command)[1:])
     assert code == 0, (command, code)
 """
 
@@ -154,17 +154,17 @@ def test_a_method_of_another_package_needs_no_change(tmp_path, monkeypatch, caps
     monkeypatch.setitem(STRATEGIES, "mine:FedGap", None)  # gone afterwards
     del STRATEGIES["mine:FedGap"]
     options = "--epsilon 8 --clients 20 --quiet"
-    assert _run(f"simulate --method mine:FedGap --out run {options}".split()) == 0
+    assert exit_code_of(f"simulate --method mine:FedGap --out run {options}".split()) == 0
     result = json.loads((tmp_path / "run/result.json").read_text("utf-8"))
     assert result["method"] == "mine:FedGap"
     mine = importlib.import_module("mine").FedGap
     by_class = simulate("resnet110-cifar10", method=mine, epsilon=8.0, clients=20)
     assert by_class.after == pytest.approx(result["after"])
-    assert _run(["simulate", "--config", "run/config.toml", "--quiet"]) == 0
+    assert exit_code_of(["simulate", "--config", "run/config.toml", "--quiet"]) == 0
     capsys.readouterr()
     refused = {"mine:Nobody": "no attribute", "mine:TemperatureScaling": "is not a method"}
     for name, said in {**refused, "nowhere:FedGap": "No module named"}.items():
-        assert _run(f"simulate --method {name} {options}".split()) == 2
+        assert exit_code_of(f"simulate --method {name} {options}".split()) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert said in line
     fields = Job("acct", Federation(5, 3, epsilon=1.0)).to_fields() | {"method": "elsewhere:FedGap"}

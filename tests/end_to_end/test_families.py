@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from made_up import scored
 
+from fedcal import compare, simulate
+from fedcal.cli.main import exit_code_of
 from fedcal.core.checks import FedcalError, InputError
-from fedcal.experiments import compare, simulate
-from fedcal.experiments.cli.main import _run
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 ASKED: dict[str, Any] = {"method": "evaluate", "clients": 8, "set": {"bins": 6}}
@@ -32,7 +32,7 @@ def test_one_folder_for_runs_of_two_families(data, tmp_path):
     simulate(data, out=out, overwrite=True, **ASKED)
     assert {p.name for p in out.iterdir()} == own | {"mine.npz"}
     page = (out / "report.html").read_text("utf-8")
-    assert _run(["report", str(out), "--quiet"]) == 0
+    assert exit_code_of(["report", str(out), "--quiet"]) == 0
     assert (out / "report.html").read_text("utf-8") == page
     simulate(data, out=out, clients=8, overwrite=True)
     there = {p.name for p in out.iterdir()}
@@ -43,7 +43,7 @@ def test_one_folder_for_runs_of_two_families(data, tmp_path):
 def test_what_is_no_calibrator_is_not_applied(data, tmp_path, capsys):
     result = simulate(data, out=tmp_path, **ASKED)
     command = ["apply", "--calibrator", str(tmp_path / "release.npz"), "--data", str(data)]
-    assert _run([*command, "--out", str(tmp_path / "probs.npy")]) == 2
+    assert exit_code_of([*command, "--out", str(tmp_path / "probs.npy")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "release.npz': is not a fedcal calibrator" in line
     for name in ("calibrator", "before", "after", "intervals", "reliability", "test_probs"):

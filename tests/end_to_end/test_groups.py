@@ -8,7 +8,7 @@ import numpy as np
 from fedcal import datasets, simulate
 from fedcal.clients.site.prepared import prepared
 from fedcal.clients.site.preparing import prepare
-from fedcal.experiments.deploy.rows import SiteRows, read_rows, shards_of
+from fedcal.sites.rows import SiteRows, read_rows, shards_of
 
 ROWS, CLIENTS = 240, 3
 ASKED: dict[str, Any] = {

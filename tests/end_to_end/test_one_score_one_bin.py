@@ -9,9 +9,9 @@ from sklearn.metrics import accuracy_score
 
 from fedcal import evaluate, simulate
 from fedcal.calibrators import BBQ, HistogramBinning, TopLabelBinning, load
+from fedcal.cli import main as cli
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.datasets import from_arrays
-from fedcal.experiments.cli import main as cli
 from fedcal.metrics import bin_index, classwise_ece, ece, metric_intervals
 
 STEPS = (20, 10, 15, 128)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedcal import simulate
-from fedcal.experiments.training.run import train
+from fedcal.run.training import train
 
 engines = pytest.mark.parametrize("engine", ["ray", "flower", "grpc"])
 

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal import datasets, partition
+from fedcal import datasets, partition, simulate
 from fedcal.calibrators import TemperatureScaling
 from fedcal.core.checks import TooLittle
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset, catalogue
-from fedcal.experiments import simulate
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.noise_plan import Federation
+from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.methods.histograms import FedBin
 from fedcal.strategies.methods.newton import FedNewton

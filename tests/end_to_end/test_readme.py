@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fedcal import datasets
-from fedcal.experiments import compare, demo
-from fedcal.experiments.report.tables import plain
-from fedcal.experiments.runs.comparison.table import as_table
+from experiments import demo
+from fedcal import compare, datasets
+from fedcal.results.tables import plain
+from fedcal.run.comparison.table import as_table
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 

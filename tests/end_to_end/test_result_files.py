@@ -14,16 +14,15 @@ from made_up import scored
 from published import CLASS_ROWS, numbers_in, strict
 from strategy_checks import BUDGETED
 
-from fedcal import calibrators, datasets
+from fedcal import calibrators, datasets, simulate
+from fedcal.cli.main import exit_code_of
 from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards, numbered
-from fedcal.experiments import simulate
-from fedcal.experiments.cli.main import _run
-from fedcal.experiments.runs.config import POOLED
-from fedcal.experiments.runs.jobs import evaluates
 from fedcal.metrics import Reliability, classwise_ece, ece, nll
 from fedcal.partition import deal
 from fedcal.privacy.curator import OpenRound
+from fedcal.run.config import POOLED
+from fedcal.run.jobs import evaluates
 from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.settings import calibrating, settings_of
 
@@ -197,7 +196,7 @@ def test_the_config_of_a_run_gives_the_same_bits(run, tmp_path, method, epsilon)
 
 
 def ran(out: Path, *options: str) -> Path:
-    assert _run(["simulate", *options, "--out", str(out), "--quiet"]) == 0
+    assert exit_code_of(["simulate", *options, "--out", str(out), "--quiet"]) == 0
     return out
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal import datasets
+from fedcal import datasets, simulate
 from fedcal.conformal import PredictionSets
-from fedcal.experiments import simulate
 from fedcal.metrics.conformity import uniform_of
 
 ALPHA = 0.1

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from fedcal.calibrators import load
+from fedcal.cli.main import exit_code_of
 from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.store import records_in
 from fedcal.conformal.sets import load as load_sets
 from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.experiments.cli.main import _run
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Ledger
+from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.server.job import Job
 
 STORED = Path(__file__).with_name("stored")
@@ -72,4 +72,4 @@ def test_site_knows_what_it_answered(stored):
             records.answer(job, 1, "q", lambda: b"words")
     (stored / "kit").mkdir()
     site.rename(stored / "kit/state")
-    assert _run(["site", "restored", str(stored / "kit"), "--spent", "nothing"]) == 0
+    assert exit_code_of(["site", "restored", str(stored / "kit"), "--spent", "nothing"]) == 0

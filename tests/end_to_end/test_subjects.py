@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal import datasets, simulate
+from fedcal import compare, datasets, simulate
 from fedcal.core.checks import InputError
-from fedcal.experiments import compare
-from fedcal.experiments.runs.sweep import digest_of
+from fedcal.run.sweep import digest_of
 
 CLIENTS, CLASSES, ROWS = 8, 3, 160
 PRIVATE: dict[str, Any] = {"epsilon": 1.0, "unit": "subject", "seed": 3}

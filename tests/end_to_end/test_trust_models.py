@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 from strategy_checks import BUDGETED
 
-from fedcal import datasets
+from fedcal import datasets, simulate
+from fedcal.cli.main import exit_code_of
 from fedcal.core.checks import RoundFailed
 from fedcal.core.shards import Shards
-from fedcal.experiments import simulate
-from fedcal.experiments.cli.main import _run
-from fedcal.experiments.runs.config import merge
-from fedcal.experiments.runs.jobs import job_of
-from fedcal.experiments.runs.result import SimulationResult
 from fedcal.partition import deal
+from fedcal.run.config import merge
+from fedcal.run.jobs import job_of
+from fedcal.run.result import SimulationResult
 from fedcal.strategies.settings import calibrating, settings_of
 from fedcal.units import UNITS
 
@@ -103,7 +102,7 @@ def data_file(tmp_path_factory):
 def test_a_round_below_the_quorum_fails_and_writes_nothing(data_file, tmp_path, capfd):
     out = tmp_path / "out"
     asked = ["--clients", "10", "--trust", "distributed", "--epsilon", "1", "--dropout", "0.6"]
-    code = _run(["simulate", "--data", str(data_file), *asked, "--out", str(out)])
+    code = exit_code_of(["simulate", "--data", str(data_file), *asked, "--out", str(out)])
     (line,) = capfd.readouterr().err.strip().splitlines()
     assert code == 1
     assert "of 10 clients answered, the noise was planned for at least 9" in line

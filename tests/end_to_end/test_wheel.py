@@ -87,7 +87,7 @@ def test_the_wheel_holds_one_package_and_nothing_else(wheel):
         assert [n for n in read if n.startswith(f"fedcal/experiments/{kind}")] != []
     assert read <= set(names)
     beside = {"fedcal/core/removed.toml", "fedcal/secure_aggregation/words.txt"}
-    beside |= {"fedcal/experiments/report/figures/fedcal.mplstyle"}
+    beside |= {"fedcal/fedcal/results/figures/fedcal.mplstyle"}
     assert {"fedcal/py.typed", *beside} <= set(names)
     assert {n for n in names if n.endswith(".py")} == modules
     assert {n for n in names if n.endswith(".npz")} == data
@@ -121,8 +121,8 @@ def test_the_commands_run_from_the_wheel(installed, tmp_path):
     code = (
         "import fedcal.clients, fedcal.strategies\n"
         "print(fedcal.__file__, fedcal.clients.__file__, fedcal.strategies.__file__, sep='\\n')\n"
-        "from fedcal.experiments.cli.main import _run\n"
-        f"for line in {commands}: print(_run(line.split()), end='@')"
+        "from fedcal.cli.main import exit_code_of\n"
+        f"for line in {commands}: print(exit_code_of(line.split()), end='@')"
     )
     done = run(sys.executable, "-P", "-c", code, cwd=tmp_path, PYTHONPATH=str(installed))
     assert (done.returncode, without_progress(done.stderr)) == (0, "")

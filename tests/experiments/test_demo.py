@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedcal.experiments import demo
+from experiments import demo
 
 LABELS = ("FedNewton", "FedOneShot", "FedBBQ (weighting=all)")
 IDEALS = ("uncalibrated", "pooled temperature", "pooled BBQ")

@@ -11,15 +11,15 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 import fedcal.strategies.server_app as server
+from fedcal import simulate
 from fedcal.clients.client_app import app as site_app
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.core.checks import BudgetExceeded, FedcalError, InputError, RoundFailed
 from fedcal.core.shards import Shards
-from fedcal.experiments import simulate
-from fedcal.experiments.runs.engines.flower import InProcessGrid
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
+from fedcal.run.engines.flower import InProcessGrid
+from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.server.checkpoint import Checkpoint
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome

@@ -11,9 +11,9 @@ from strategy_checks import BUDGETED, nobody
 from fedcal import simulate
 from fedcal.core.checks import TooLittle
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.config import merge
-from fedcal.experiments.runs.jobs import job_of
 from fedcal.privacy.federation import Federation
+from fedcal.run.config import merge
+from fedcal.run.jobs import job_of
 from fedcal.strategies.methods.conformal import QUANTILES, FedConformal
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.warnings import LIMITS, Limits, noise_ratio, underpowered

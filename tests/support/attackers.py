@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from hospitals import SITES, table, write_rows
 
-from fedcal.experiments.cli.main import main
+from fedcal.cli.main import main
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 
 HOMES = ("HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "FEDCAL_HOME")

@@ -8,8 +8,8 @@ import sys
 import time
 from importlib.metadata import version
 
-ENGINES = "tests/experiments/runs/engines"
-DEPLOY = "tests/experiments/deploy"
+ENGINES = "tests/fedcal/run/engines"
+DEPLOY = "tests/fedcal/sites"
 CELLS = {
     "inline": [f"{ENGINES}/test_engines.py", "-k", "inline"],
     "Flower's loop in process": [f"{ENGINES}/test_flower_grid.py"],

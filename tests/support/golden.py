@@ -22,7 +22,7 @@ from unittest import mock
 
 import numpy as np
 
-from fedcal.experiments.report.figures import drawing
+from fedcal.results.figures import drawing
 from fedcal.secure_aggregation import roster
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -64,11 +64,11 @@ def plain(value: Any) -> Any:
 
 def fedcal(line: str, code: int = 0) -> str:
     """Type a command; return what it prints, on both streams."""
-    from fedcal.experiments.cli.main import _run
+    from fedcal.cli.main import exit_code_of
 
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        returned = _run(line.split())
+        returned = exit_code_of(line.split())
     if returned != code:
         raise RuntimeError(f"fedcal {line}: exit code {returned}\n{out.getvalue()}")
     return f"$ fedcal {line}\n{out.getvalue()}"

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from studies import study
 
-from fedcal.experiments.study.joining import Offer, join, own_folder
-from fedcal.experiments.study.kits import make_kits, seal
-from fedcal.experiments.study.sealed import Sealed
+from fedcal.sites.joining import Offer, join, own_folder
+from fedcal.sites.kits import make_kits, seal
+from fedcal.sites.sealed import Sealed
 from fedcal.storage.atomic import write_whole
 
 SITES = ("alder", "birch", "cedar")

@@ -32,7 +32,7 @@ if __name__ == "__main__":
         os.open = open_no_folder
     sys.modules |= dict.fromkeys(sys.argv[1:] or MODULES)
 
-    from fedcal.experiments.cli.main import _run
+    from fedcal.cli.main import exit_code_of
 
     for line in sys.stdin.read().splitlines():
-        print("->", _run(line.split()), flush=True)
+        print("->", exit_code_of(line.split()), flush=True)

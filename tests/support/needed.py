@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Iterator
 
-from fedcal.experiments.cli.doctor import packages
+from fedcal.cli.doctor import packages
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 

@@ -18,8 +18,8 @@ from fedcal.clients.site.store import SiteRecords
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Integers, Words
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines.grpc import simulated_roster
 from fedcal.privacy.curator import OpenRound
+from fedcal.run.engines.grpc import simulated_roster
 from fedcal.secure_aggregation.keys import SigningKey, digest
 from fedcal.strategies.method import Method
 from fedcal.strategies.server.collector import Collector, enrolled

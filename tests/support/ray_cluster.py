@@ -10,8 +10,8 @@ from pathlib import Path
 
 from procfs import until
 
-from fedcal.experiments.runs.engines.processes import ProcessTree
-from fedcal.experiments.runs.engines.superlink import free_port
+from fedcal.run.engines.processes import ProcessTree
+from fedcal.run.engines.superlink import free_port
 
 
 @contextmanager

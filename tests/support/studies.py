@@ -2,7 +2,7 @@
 
 import datetime
 
-from fedcal.experiments.study.study_file import Model, Study, StudyQuestion, sites_of
+from fedcal.sites.study_file import Model, Study, StudyQuestion, sites_of
 
 TODAY = datetime.datetime.now(datetime.UTC).date()
 

@@ -1,6 +1,6 @@
 """A row of a study as its runs leave it."""
 
-from fedcal.experiments.research.studies.spec import Record
+from experiments.studies.spec import Record
 
 CELL: Record = {
     "network": "net",

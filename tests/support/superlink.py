@@ -14,11 +14,11 @@ from typing import Any
 
 import tomli_w
 
-from fedcal.experiments.runs.engines import superlink
-from fedcal.experiments.runs.engines.processes import ProcessTree
-from fedcal.experiments.runs.engines.ray import ray_environment
-from fedcal.experiments.runs.engines.superlink import free_port as free_port  # also found here
-from fedcal.experiments.runs.engines.tls import make_certificates, make_site_key
+from fedcal.run.engines import superlink
+from fedcal.run.engines.processes import ProcessTree
+from fedcal.run.engines.ray import ray_environment
+from fedcal.run.engines.superlink import free_port as free_port  # also found here
+from fedcal.run.engines.tls import make_certificates, make_site_key
 
 BIN = Path(sys.executable).parent
 CONNECTION = "test"

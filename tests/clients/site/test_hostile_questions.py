@@ -1,6 +1,6 @@
 """What `hostile_server` asks of a site: refused in one line, nothing sent, nothing booked.
 
-`tests/experiments/deploy/test_hostile_server.py` asks the same through a real SuperLink.
+`tests/fedcal/sites/test_hostile_server.py` asks the same through a real SuperLink.
 """
 
 import logging
@@ -20,7 +20,7 @@ from fedcal.clients.site.process.site_app import site_app
 from fedcal.clients.site.site_log import LOGGER
 from fedcal.clients.site.store import records_of
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines.flower import InProcessGrid
+from fedcal.run.engines.flower import InProcessGrid
 from fedcal.strategies.server.job import Job
 
 NODE, RUN = 70, "0123456789abcdef"

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from fedcal.clients.site import site_log
-from fedcal.experiments.deploy.site import Echo
+from fedcal.sites.site import Echo
 
 
 @pytest.fixture

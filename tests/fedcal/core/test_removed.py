@@ -8,10 +8,10 @@ from extending import ROOT
 from refusals import each_is_refused
 
 import fedcal
+from fedcal.cli.main import COMMANDS, exit_code_of
 from fedcal.core.checks import REMOVED
-from fedcal.experiments.cli.main import COMMANDS, _run
 
-STUDIES = [name for name in REMOVED if name.startswith("fedcal reproduce ")]
+STUDIES = [name for name in REMOVED if name.startswith("python -m experiments ")]
 ALONE = [name for name in REMOVED if name.startswith("fedcal ") and name not in STUDIES]
 TYPED = [*product(ALONE, ("", "--help", "stages.toml --out stages")), *product(STUDIES, [""])]
 
@@ -19,7 +19,7 @@ TYPED = [*product(ALONE, ("", "--help", "stages.toml --out stages")), *product(S
 @pytest.mark.parametrize(("name", "more"), TYPED)
 def test_a_command_that_was_removed_says_what_to_use(name, more, capsys):
     words = name.split()[1:]
-    assert _run([*words, *more.split()]) == 2
+    assert exit_code_of([*words, *more.split()]) == 2
     said = capsys.readouterr()
     line = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
     assert (said.out, said.err) == ("", line)
@@ -61,6 +61,6 @@ LINES = [
 
 @pytest.mark.parametrize(("line", "name"), LINES)
 def test_what_was_removed_of_a_command_says_what_to_use(line, name, capsys):
-    assert _run(line.split()) == 2
+    assert exit_code_of(line.split()) == 2
     said = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
     assert capsys.readouterr() == ("", said)

@@ -12,8 +12,8 @@ from refusals import each_is_refused
 from fedcal import datasets
 from fedcal.core.checks import InputError
 from fedcal.datasets import _blocks, in_blocks
-from fedcal.experiments.runs.engines import inline, run
 from fedcal.privacy.noise_plan import Federation
+from fedcal.run.engines import inline, run
 from fedcal.strategies.server.job import Job
 
 CLIENTS, CLASSES = 40, 3

@@ -10,9 +10,9 @@ import pytest
 from fedcal import datasets
 from fedcal.clients.site.policy import Policy
 from fedcal.core.checks import InputError
-from fedcal.experiments.runs.config import load_config, parse_setting
-from fedcal.experiments.study.study_file import Study
+from fedcal.run.config import load_config, parse_setting
 from fedcal.secure_aggregation.roster import Roster
+from fedcal.sites.study_file import Study
 from fedcal.storage import npz
 
 PARTS = 20_000

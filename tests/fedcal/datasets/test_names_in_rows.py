@@ -12,11 +12,11 @@ from sklearn.linear_model import LogisticRegression
 
 from fedcal import FederatedCalibrator, InputError, metrics
 from fedcal.calibrators import TemperatureScaling
+from fedcal.cli.main import exit_code_of
 from fedcal.conformal import PredictionSets
 from fedcal.datasets import from_arrays, from_frame, from_model, in_blocks, load
-from fedcal.experiments.cli.main import _run
-from fedcal.experiments.deploy.rows import SiteRows, read_rows, shards_of
 from fedcal.metrics.conformity import Conformity
+from fedcal.sites.rows import SiteRows, read_rows, shards_of
 
 N = 100
 P = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.2, 0.7]] * N)[:N]
@@ -133,9 +133,12 @@ def test_a_site_without_the_highest_grade_is_read_as_the_others_are(tmp_path, ca
     rows, _ = read_rows("site.csv", None)
     site_rows = SiteRows(rows, shards_of(rows), ("0", "1", "2"))
     refused("Do the labels count from 1. Then name the classes", site_rows.doubts)
-    assert _run(["evaluate", "--data", "site.csv", "--out", "run", "--class-names", "1,2,3"]) == 0
+    assert (
+        exit_code_of(["evaluate", "--data", "site.csv", "--out", "run", "--class-names", "1,2,3"])
+        == 0
+    )
     assert "Right in 100" in capsys.readouterr().out
-    assert _run(["evaluate", "--data", "site.csv", "--out", "other"]) == 2
+    assert exit_code_of(["evaluate", "--data", "site.csv", "--out", "other"]) == 2
     assert not Path("other").exists()
 
 
@@ -280,7 +283,7 @@ def test_a_control_character_is_refused_before_anything_is_spent(tmp_path, capsy
     columns(bell).to_csv("names.csv", index=False)
     for words in ([strange], ["names.csv"], ["names.csv", "--class-names", "a\x07,b,c"]):
         budget = ["--epsilon", "1", "--ledger", "l", "--cap", "2", "--out", "run"]
-        assert _run(["evaluate", "--data", *words, *budget]) == 2
+        assert exit_code_of(["evaluate", "--data", *words, *budget]) == 2
         assert "has a control or invisible character" in capsys.readouterr().err
     assert not Path("l").exists()
     assert not Path("run").exists()

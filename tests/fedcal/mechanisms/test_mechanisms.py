@@ -9,9 +9,9 @@ from laws import noise as noise_of
 from refusals import each_is_refused
 from scipy import stats
 
+from experiments.studies.rows import draw_sum
 from fedcal import accounting
 from fedcal.core.numerics import Purpose, stream
-from fedcal.experiments.research.studies.rows import draw_sum
 from fedcal.mechanisms import Gaussian, Laplace, Noise, Source, Sum, Unary
 from fedcal.mechanisms.additive import SMOOTHING
 from fedcal.mechanisms.choice import draw_index, unary_flip

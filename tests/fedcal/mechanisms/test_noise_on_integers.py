@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from experiments.studies.rows import draw_sum
 from fedcal.clients.questions.conformal import SetCounts
 from fedcal.clients.questions.histograms import BinOutcomes, ClassHistograms, PooledHistograms
 from fedcal.clients.questions.scores import ScoreCounts
@@ -16,7 +17,6 @@ from fedcal.conformal.levels import Noise as SumNoise
 from fedcal.core.checks import PrivacyError
 from fedcal.evaluation.estimators.metrics import Accuracy, Precision
 from fedcal.evaluation.histogram import Histogram
-from fedcal.experiments.research.studies.rows import draw_sum
 from fedcal.mechanisms import Laplace, NoiseLaw
 from fedcal.privacy.curator import Curator
 from fedcal.privacy.federation import Federation

@@ -9,10 +9,10 @@ import sklearn.metrics as sk
 from numpy.typing import NDArray
 
 from fedcal import evaluation, simulate
+from fedcal.cli.main import exit_code_of
 from fedcal.core.numerics import FLOOR
-from fedcal.experiments.cli.main import _run
-from fedcal.experiments.runs.estimator import FederatedCalibrator
 from fedcal.metrics import below_floor, names, summary
+from fedcal.run.estimator import FederatedCalibrator
 
 BUCKETS = 240
 
@@ -41,7 +41,7 @@ def test_commands_results_and_estimators_agree(classes, tmp_path, capsys):
     capsys.readouterr()
     calibrator, out = tmp_path / "run/calibrator.npz", tmp_path / "o.npz"
     apply = f"apply --json --calibrator {calibrator} --data {data} --out {out}"
-    assert _run(apply.split()) == 0
+    assert exit_code_of(apply.split()) == 0
     applied = json.loads(capsys.readouterr().out)
     stored = json.loads((tmp_path / "run" / "result.json").read_text("utf-8"))
     for told in (run.judged, applied, stored):

@@ -14,9 +14,9 @@ from fedcal.calibrators import TopLabelBinning
 from fedcal.clients.answers import answer
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms.choice import unary_flip
 from fedcal.privacy.noise_plan import Federation
+from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.histograms import DPHistogram
 
 CLIENTS, CLASSES = 12, 4

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from strategy_checks import assert_refused
 
+from experiments.studies.rows import release_of
 from fedcal.clients.answers import answer
 from fedcal.clients.questions.conformal import SetCounts, SetGaps
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
-from fedcal.experiments.research.studies.rows import release_of
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.noise_plan import Federation
 from fedcal.privacy.query import Query
 from fedcal.privacy.request import Request
+from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.conformal import FedConformal
 
 CLIENTS, ROWS, EPSILON = 60, 20, 1.0

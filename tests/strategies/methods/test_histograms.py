@@ -11,9 +11,9 @@ from fedcal.accounting.gaussian import zcdp_multiplier, zcdp_rho
 from fedcal.calibrators import BBQ, WeightedBinning
 from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
+from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import FederatedStrategy
 from fedcal.strategies.methods.histograms import FedBBQ, FedBin
 

@@ -10,9 +10,9 @@ from strategy_checks import assert_refused
 
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
+from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.newton import FedNewtonEntropy, FedNewtonVector, symmetric
 from fedcal.units import UNITS
 

@@ -12,11 +12,11 @@ from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.shards import Shards, numbered
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Gaussian, Laplace, Target
 from fedcal.metrics.score_table import decoder_of, names_text
 from fedcal.personal.prior import site_priors
 from fedcal.privacy.federation import Federation
+from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.prior import HEIGHT, FedPrior
 from fedcal.units.bounding import Bound
 

@@ -19,10 +19,10 @@ from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.core.shards import Shards, numbered
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.privacy.request import Request
+from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.settings import settings_of
 from fedcal.training.networks import TrainedModel

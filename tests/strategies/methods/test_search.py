@@ -11,9 +11,9 @@ from strategy_checks import algorithm_1, assert_refused, some_shards
 from fedcal.calibrators import TemperatureScaling
 from fedcal.core.numerics import Floats, Integers, log_grid, softmax
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics import accuracy
 from fedcal.privacy.noise_plan import Federation
+from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import FederatedStrategy
 from fedcal.strategies.methods.search import ECET, NLLT, AccT
 

@@ -9,9 +9,9 @@ import pytest
 
 from fedcal.clients.questions.temperature import TemperatureNewton
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
+from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import FederatedStrategy
 from fedcal.strategies.methods.averaging import FedTemp
 from fedcal.strategies.methods.newton import FedNewton

@@ -12,10 +12,10 @@ from fedcal.clients.answers import answer, contribute
 from fedcal.clients.questions.training import Gradients
 from fedcal.core.checks import ContributionRefused
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
 from fedcal.privacy.curator import OpenRound, Release
 from fedcal.privacy.request import Request
+from fedcal.run.engines.inline import run_inline
 from fedcal.secure_aggregation import Ring
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.training.networks import NETWORKS

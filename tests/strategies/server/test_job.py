@@ -10,8 +10,8 @@ import tomli_w
 from strategy_checks import assert_refused
 
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.noise_plan import Federation
+from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.server.job import Job
 
 CLIENTS, CLASSES = 6, 3

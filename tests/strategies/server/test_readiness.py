@@ -21,9 +21,9 @@ from fedcal.clients.site.process import site_app
 from fedcal.clients.site.store import RECORDS, SiteRecords, records_of
 from fedcal.core.checks import FedcalError, InputError, RoundFailed
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
+from fedcal.run.engines.flower import InProcessGrid
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import make_key
 from fedcal.secure_aggregation.roster import Member, Roster

@@ -24,11 +24,11 @@ from fedcal.clients.site.store import RECORDS, SiteRecords
 from fedcal.core.checks import FedcalError, InputError, RoundFailed
 from fedcal.core.naming import digest_of
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines.flower import InProcessGrid
-from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.experiments.study.kept import METRICS, judge
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
+from fedcal.run.engines.flower import InProcessGrid
+from fedcal.run.engines.inline import run_inline
+from fedcal.sites.kept import METRICS, judge
 from fedcal.strategies.server import run_folder
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job

@@ -3,7 +3,7 @@
 import os
 import sys
 
-if "fedcal.experiments.runs.engines.node" in sys.orig_argv and os.environ.get("FEDCAL_HALF"):
+if "fedcal.run.engines.node" in sys.orig_argv and os.environ.get("FEDCAL_HALF"):
     from flwr.supernode import start_client_internal as node
 
     _push, _left = node._push_messages, [os.environ["FEDCAL_HALF"]]

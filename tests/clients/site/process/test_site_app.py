@@ -24,11 +24,11 @@ from fedcal.clients.site.store import RECORDS
 from fedcal.core.checks import ContributionRefused
 from fedcal.core.naming import digest_of
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines.flower import InProcessGrid
-from fedcal.experiments.study import kept
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import key_of_job
 from fedcal.privacy.request import Asked, Request
+from fedcal.run.engines.flower import InProcessGrid
+from fedcal.sites import kept
 from fedcal.strategies.server.job import Job
 
 ROWS = 4321

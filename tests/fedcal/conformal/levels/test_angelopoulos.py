@@ -6,9 +6,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from experiments.studies.angelopoulos import splits as draws
 from fedcal.conformal import angelopoulos as paper
 from fedcal.core.checks import InputError
-from fedcal.experiments.research.studies.angelopoulos import splits as draws
 
 
 def test_level_is_equation_3_by_hand():

@@ -1,0 +1,122 @@
+"""Up to a million clients, with rows in blocks: time and memory.
+
+`python -m experiments.benchmarks.scale --out DIR` measures all of it; with
+`--write FOLDER --clients N` it only makes the rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from fedcal import datasets
+from fedcal.core.pages import Table
+from fedcal.privacy.noise_plan import Federation
+from fedcal.results.tables import markdown
+from fedcal.run.engines import run
+from fedcal.run.sweep import Row
+from fedcal.strategies.server.job import Job
+
+ROWS, CLASSES = 50, 10
+METHODS = ("fednewton", "fedoneshot", "fedbbq", "evaluate", "conformal")
+SIZES = (10_000, 100_000, 1_000_000)
+_FILE_CLIENTS = 20_000
+
+
+def write_rows(folder: Path, clients: int, seed: int = 0) -> None:
+    """Write rows of an overconfident model into files of up to 20,000 clients each.
+
+    Each client has 50 rows of 10 classes in single precision; 30 % of the labels are drawn at
+    random. A file is drawn from the seed and its number, and is all that is in memory.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, first in enumerate(range(0, clients, _FILE_CLIENTS)):
+        some = min(_FILE_CLIENTS, clients - first)
+        rng = np.random.default_rng([seed, number])
+        logits = 3 * rng.standard_normal((some * ROWS, CLASSES), dtype=np.float32)
+        labels = logits.argmax(axis=1).astype(np.int32)
+        wrong = rng.random(len(labels)) < 0.3
+        labels[wrong] = rng.integers(0, CLASSES, int(wrong.sum()))
+        client = np.repeat(np.arange(first, first + some, dtype=np.int32), ROWS)
+        np.savez(folder / f"rows-{number:05d}.npz", logits=logits, labels=labels, client=client)
+
+
+def peak_mib() -> float:
+    """Most memory that this process ever held, in MiB (Linux).
+
+    `getrusage` would tell also what the parent held when it started us.
+    """
+    status = Path("/proc/self/status").read_text("ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def in_blocks(method: str, folder: Path) -> Row:
+    """Run a method over rows in blocks, in this process: seconds, and memory above what it held."""
+    before, since = peak_mib(), time.perf_counter()
+    shards = datasets.in_blocks(folder)
+    settings: dict[str, Any] = {} if method == "fedbbq" else {"rows_per_client": ROWS}
+    federation = Federation(shards.clients, CLASSES, epsilon=1.0, delta=1e-8)
+    outcome = run(Job(method, federation, settings, secure_aggregation="none"), shards)
+    seconds = time.perf_counter() - since
+    return {
+        "work": f"{method}, rows in blocks",
+        "clients": shards.clients,
+        "rounds": len(outcome.records),
+        "seconds": seconds,
+        "ns/row": seconds / shards.size * 1e9,
+        "MiB above the interpreter": peak_mib() - before,
+    }
+
+
+def rows(quick: bool = False) -> Iterator[Row]:
+    """Measure everything; each run over rows in blocks in a process of its own."""
+    sizes = (500, 1_000) if quick else SIZES
+    with TemporaryDirectory() as root:
+        folders = [Path(root, str(clients)) for clients in sizes]
+        for folder, clients in zip(folders, sizes, strict=True):
+            write_rows(folder, clients)
+        for method in METHODS:
+            for folder in folders:
+                command = [sys.executable, "-m", __name__, "--one", method, "--write", str(folder)]
+                done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+                yield json.loads(done.stdout)
+
+
+def main() -> None:
+    """Measure, and write `scale.md`; or make rows; or run one method on rows that are there."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("bench-out"))
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", type=Path, metavar="FOLDER")
+    parser.add_argument("--clients", type=int, default=SIZES[0])
+    parser.add_argument("--one", metavar="METHOD", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        print(json.dumps(in_blocks(given.one, given.write)))
+        return
+    if given.write:
+        write_rows(given.write, given.clients)
+        return
+    found = list(rows(given.quick))
+    heads = list(dict.fromkeys(key for row in found for key in row))
+    shown = [
+        [f"{v:.4g}" if isinstance(v, float) else str(v) for v in (row.get(h, "") for h in heads)]
+        for row in found
+    ]
+    page = markdown(Table("", tuple(heads), shown, left=(0,)))
+    given.out.mkdir(parents=True, exist_ok=True)
+    (given.out / "scale.md").write_text(page, "utf-8")
+    print(page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""The stopwatch: warm up, take turns, keep every repetition.
+
+Peers whose packages clash with ours or are heavy are timed by an interpreter of their own: `make
+bench` makes that environment. Arrays go over as `.npy` files, once; afterwards every turn is a line
+out and a line back, with the seconds that passed inside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.benchmarks import peers
+from fedcal.run.sweep import THREADS, Row
+
+VARIABLE = "FEDCAL_PEERS"
+"""Environment variable that names the peers' interpreter."""
+
+APART = ("netcal", "probmetrics", "mapie", "torchcp")
+"""The packages in its environment; the names of their functions in `peers` begin so."""
+
+PFL = "pfl"
+"""The package with an environment of its own."""
+
+_SETTINGS = {
+    **peers.HUGE_PAGES,
+    "TQDM_DISABLE": "1",
+    "PYTHONWARNINGS": "ignore",
+    **dict.fromkeys(THREADS, "1"),
+}
+
+SLOW = 1.0
+"""Seconds from which a repetition counts as slow: its warm-up run is kept as a measurement."""
+
+_SLOW_REPETITIONS, _MOST_REPETITIONS = 3, 51  # a median of three does not see a cold start
+
+Prepare = Callable[[], Callable[[], Any]]
+"""Makes, outside the clock, what is timed; ImportError if something is not there."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One way to do the work.
+
+    Attributes
+    ----------
+    name
+        as shown
+    prepare
+        or what gives it when it is entered, and is left when everybody has been timed
+    values
+        what a result is worth, so that speed is not bought by a worse one
+    """
+
+    name: str
+    prepare: Prepare | AbstractContextManager[Prepare]
+    values: Callable[[Any], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One piece of work: its title, the seconds that our median should stay below, and who does it.
+
+    The first of the contestants is ours.
+    """
+
+    title: str
+    target: float | None
+    contestants: Sequence[Contestant]
+
+
+@dataclass(frozen=True)
+class Inside:
+    """A result that was timed by itself: in another process, or as a share of a run."""
+
+    seconds: float
+    result: Any
+
+
+def named(key: str) -> Callable[[Any], dict[str, float]]:
+    """Return a function that names a result which is a number itself."""
+    return lambda result: {key: result}
+
+
+def checksum(values: NDArray[Any]) -> int:
+    """Return a checksum: equal numbers mean equal bits."""
+    return zlib.crc32(values.tobytes())
+
+
+def compare(contestants: Sequence[Contestant], repetitions: int) -> list[Row]:
+    """Time contestants in turns, so that all of them see the same weather.
+
+    Parameters
+    ----------
+    repetitions
+        at least so many for each; more (up to 51) for what takes little time, three
+        for what takes more than a second (also if only a part of it counts)
+
+    Returns
+    -------
+    list[Row]
+        For each its `name`, `median` and `min` (seconds), `repetitions` and `values`; or its name
+        and why it is `skipped`.
+    """
+    rows: list[Row] = [{"name": c.name} for c in contestants]
+    with ExitStack() as stack:
+        turns = [
+            stack.enter_context(closing(_turns(c, repetitions, row)))
+            for c, row in zip(contestants, rows, strict=True)
+        ]
+        for _ in zip_longest(*turns):
+            pass
+    return rows
+
+
+def _turns(contestant: Contestant, repetitions: int, row: Row) -> Generator[None]:
+    """Run it once a turn; `row` is complete after the last one."""
+    prepare = contestant.prepare
+    try:
+        with prepare if isinstance(prepare, AbstractContextManager) else nullcontext(prepare) as p:
+            first, result, longest = _clock(p)
+            values = contestant.values(result)
+            if longest > SLOW:
+                taken, wanted = [first], min(repetitions, _SLOW_REPETITIONS)
+            else:
+                more = min(_MOST_REPETITIONS, int(SLOW / longest)) if repetitions > 2 else 0
+                taken, wanted = [], max(repetitions, more)
+            while len(taken) < wanted:
+                yield
+                taken.append(_clock(p)[0])
+    except ImportError as why:
+        row["skipped"] = f"{why.name} is not installed" if why.name else str(why)
+        return
+    row |= {"median": statistics.median(taken), "min": min(taken)}
+    row |= {"repetitions": len(taken), "values": values}
+
+
+def _clock(prepare: Prepare) -> tuple[float, Any, float]:
+    """Return the seconds that count, the result, and the most seconds of both kinds."""
+    run = prepare()
+    start = time.perf_counter()
+    result = run()
+    passed = time.perf_counter() - start
+    if isinstance(result, Inside):
+        return result.seconds, result.result, max(passed, result.seconds)
+    return passed, result, passed
+
+
+# -- peers --------------------------------------------------------------------------------------
+
+
+def peer(
+    name: str,
+    values: Callable[[Any], dict[str, float]],
+    function: str,
+    arrays: Mapping[str, NDArray[Any]],
+    **options: Any,
+) -> Contestant:
+    """Return a function of `peers`, here or in its own environment, which takes these arrays."""
+    if function.startswith((*APART, PFL)):
+        return Contestant(name, apart(function, arrays, **options), values)
+    return Contestant(name, partial(getattr(peers, function), **arrays, **options), values)
+
+
+@contextmanager
+def apart(function: str, arrays: Mapping[str, NDArray[Any]], **options: Any) -> Iterator[Prepare]:
+    """Start a process for one peer; it ends when the block is left.
+
+    Its interpreter is `FEDCAL_PEERS`, or that of `peers/` (or `pfl/`) inside our own environment.
+
+    Raises
+    ------
+    ImportError
+        There is no environment, the peer is not in it, or it failed.
+    """
+    where = PFL if function.startswith(PFL) else "peers"
+    python = Path(os.environ.get(VARIABLE) or Path(sys.prefix) / where / "bin" / "python")
+    if not python.is_file():
+        raise ImportError(f"no environment for {', '.join((*APART, PFL))}: `make bench-all`")
+    with ExitStack() as stack:
+        with TemporaryDirectory(prefix="fedcal-peer-") as folder:
+            for name, array in arrays.items():
+                np.save(Path(folder, f"{name}.npy"), array)
+            asked = json.dumps({"peer": function, "folder": folder, "options": options})
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [str(python), "-P", peers.__file__, asked],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env=os.environ | _SETTINGS,
+                    encoding="utf-8",
+                    start_new_session=True,  # Ctrl-C is for us; we end it
+                )
+            )
+            _repetition(process)  # on few rows, once it has read all of them
+        yield lambda: partial(_repetition, process)
+
+
+def _repetition(process: subprocess.Popen[str]) -> Inside:
+    """Ask for one repetition: a line to the process, and one back."""
+    asked: Any = process.stdin
+    told: Any = process.stdout
+    with contextlib.suppress(BrokenPipeError):  # it has ended, and so have its answers
+        print("null", file=asked, flush=True)
+    line = told.readline()
+    if not line.endswith("\n"):
+        raise ImportError("its process has ended")
+    answer = json.loads(line)
+    if "failed" in answer:
+        raise ImportError(answer["failed"])
+    return Inside(**answer)

@@ -1,5 +1,0 @@
-"""Many methods, budgets, partitions and seeds in one table."""
-
-from fedcal.experiments.runs.comparison.run import Comparison, compare
-
-__all__ = ["Comparison", "compare"]

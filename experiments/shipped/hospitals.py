@@ -1,0 +1,133 @@
+"""Make the shipped set `heart-disease` from UCI's files of four hospitals.
+
+A logistic regression learns from half of Cleveland's patients whether a heart is diseased. Kept are
+its logits on the other half, and on the patients of the other three hospitals: what it is like to
+get a model from elsewhere. (Detrano et al. 1989 took their discriminant function from Cleveland to
+these hospitals in just this way, and found that it overestimates disease.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from experiments.shipped.making import Arrays, logistic, make
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats, Integers, Purpose, stream
+
+HOSPITALS = {
+    "cleveland": "processed.cleveland.data",
+    "hungary": "processed.hungarian.data",
+    "longbeach": "processed.va.data",
+    "switzerland": "processed.switzerland.data",
+}
+"""Hospital -> its file in UCI's archive: a patient a line, 13 features and `num`; ? is missing."""
+
+FEATURES = (
+    *("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak"),
+    *("slope", "ca", "thal"),
+)
+CODES: dict[str, tuple[int, ...]] = {
+    **{"sex": (0, 1), "cp": (4, 1, 2, 3), "fbs": (0, 1), "restecg": (0, 1, 2), "exang": (0, 1)},
+    **{"slope": (1, 2, 3), "thal": (3, 6, 7)},
+}
+"""Features that are codes -> the codes; the first is the reference. The others are numbers."""
+
+UNKNOWN: dict[str, int] = {"trestbps": 0, "chol": 0, "ca": 9}
+"""What stands for a missing number, beside ?: nobody alive has a blood pressure of 0."""
+
+
+def read_patients(folder: Path) -> tuple[Integers, Floats, Integers]:
+    """Read the rows of the four files of UCI's archive.
+
+    The place in `HOSPITALS` (n,); x (n, 13), with nan for missing values; y (n,), 1 = diseased
+    (UCI's `num` above 0).
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, or does not hold 14 numbers a line.
+    """
+    hospital, rows = list[int](), list[list[float]]()
+    for k, name in enumerate(HOSPITALS.values()):
+        try:
+            lines = (folder / name).read_text("utf-8").split()
+            found = [[float(v.replace("?", "nan")) for v in line.split(",")] for line in lines]
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot read {folder / name}: {error}") from None
+        if bad := [n for n, row in enumerate(found, 1) if len(row) != len(FEATURES) + 1]:
+            raise InputError(f"{folder / name}: line {bad[0]} must have {len(FEATURES) + 1} values")
+        hospital += [k] * len(found)
+        rows += found
+    table = np.array(rows)
+    x, num = table[:, :-1].copy(), table[:, -1]
+    for feature, code in UNKNOWN.items():
+        column = x[:, FEATURES.index(feature)]
+        column[column == code] = np.nan
+    return np.array(hospital), x, (num > 0).astype(np.int64)
+
+
+def halves(hospital: Integers) -> tuple[Integers, Integers, Integers]:
+    """Return the training, calibration and test rows, in the order of the files.
+
+    Half of Cleveland's rows train the model; each hospital's other rows are halved.
+    """
+    rng = stream(0, Purpose.SPLIT, what="hospitals")
+    train, fit, test = [], [], []
+    for k in range(len(HOSPITALS)):
+        rows = rng.permutation(np.flatnonzero(hospital == k))
+        if k == 0:
+            train.append(rows[: len(rows) // 2])
+            rows = rows[len(rows) // 2 :]
+        fit.append(rows[: len(rows) // 2])
+        test.append(rows[len(rows) // 2 :])
+    return tuple(np.sort(np.concatenate(part)) for part in (train, fit, test))  # type: ignore[return-value]
+
+
+def design(x: Floats, train: Integers) -> Floats:
+    """Columns of the regression, (n, 19): 1, numbers in standard units, codes one-hot.
+
+    A missing number becomes the median of the training rows, a missing code the most frequent one.
+    Indicators of missing values are left out: the training rows miss too few to learn from them.
+    """
+    columns = [np.ones(len(x))]
+    for feature, values in zip(FEATURES, x.T, strict=True):
+        known = values[train][~np.isnan(values[train])]
+        if codes := CODES.get(feature):
+            usual = max(codes, key=lambda code: int((known == code).sum()))
+            filled = np.where(np.isnan(values), usual, values)
+            columns += [(filled == code).astype(np.float64) for code in codes[1:]]
+        else:
+            middle, scale = np.median(known), known.std() or 1.0
+            columns.append((np.where(np.isnan(values), middle, values) - middle) / scale)
+    return np.stack(columns, axis=1)
+
+
+def shipped(folder: Path) -> Arrays:
+    """Make the arrays of the data file."""
+    hospital, values, y = read_patients(folder)
+    train, fit, test = halves(hospital)
+    x = design(values, train)
+    z = x @ logistic(x[train], y[train])
+    arrays: Arrays = {
+        "subject": fit.astype(np.uint16),
+        "client_names": np.array(list(HOSPITALS)),
+    }
+    for prefix, rows in (("", fit), ("test_", test)):
+        logits = np.stack([np.zeros(len(rows)), z[rows]], axis=1)
+        arrays[f"{prefix}logits"] = logits.astype(np.float16)
+        arrays[f"{prefix}labels"] = y[rows].astype(np.uint8)
+        arrays[f"{prefix}client"] = hospital[rows].astype(np.uint8)
+    return arrays
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train, and keep the logits."""
+    inputs = {"folder": "with processed.*.data of UCI"}
+    make("shipped.hospitals", str(__doc__), inputs, shipped, arguments)
+
+
+if __name__ == "__main__":
+    main()

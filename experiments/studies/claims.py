@@ -1,0 +1,206 @@
+"""Claims, computed and not asserted: predicates over rows, and what becomes of them.
+
+A claim about a grid is held against each network by itself, in the paper's own numbers and in
+ours. None = it says nothing about these rows (a method is not among them, or the paper prints no
+accuracy).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from experiments.studies.cells import place_of, whole
+from experiments.studies.spec import (
+    EVERYWHERE,
+    NO_DIFFERENCE,
+    NOT_TOLD,
+    Record,
+    Rows,
+    RowsClaim,
+    Told,
+)
+
+Found: TypeAlias = bool | None
+
+ERRORS = 3.5
+"""Standard errors of a mean that it may be beyond what is claimed."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence that may be true or not.
+
+    Attributes
+    ----------
+    text, where
+        the sentence; where in the paper it stands, or "ours"
+    holds
+        of the rows of one network; or of all rows, if over = "all"
+    over
+        "each": true if it holds on each network; "some": if on any; "all": of all at once
+    """
+
+    text: str
+    where: str
+    holds: Callable[[Rows], Found]
+    over: Literal["each", "some", "all"] = "each"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of testing a claim.
+
+    Attributes
+    ----------
+    key, text, where
+        of the claim; the key is its text, where it has no other
+    holds
+        as the claim is meant; None = nothing here to tell it by, or no difference
+    said, printed
+        where it holds and where not; the same in the paper's own numbers, "" where they do not tell
+    partly
+        it does not hold, but does on some network
+    places
+        line of the table -> whether it holds there (None: no difference); `EVERYWHERE` for a
+        verdict on all lines
+    """
+
+    key: str
+    text: str
+    where: str
+    holds: Found
+    said: str
+    printed: str = ""
+    partly: bool = False
+    places: Mapping[str, Found] = field(default_factory=dict)
+
+    @property
+    def word(self) -> str:
+        """The outcome, in a word or two."""
+        if self.holds is None:
+            return NO_DIFFERENCE if self.places else NOT_TOLD
+        return "holds" if self.holds else ("holds in part" if self.partly else "does not hold")
+
+    def __str__(self) -> str:
+        where = f" ({self.where})" if self.where else ""
+        own = f"; in the paper's own numbers {self.printed}" if self.printed else ""
+        return f"{self.word.capitalize()}: {self.text}{where} ({self.said}{own})"
+
+
+def judged(text: str, told: Told, said: str, printed: str = "") -> Verdict:
+    """Return the verdict of a function on its own claim: see `spec.RowsClaim`."""
+    holds = told if isinstance(told, bool) else None
+    places = {} if told is None else {EVERYWHERE: holds}
+    return Verdict(text, text, "", holds, said, printed, places=places)
+
+
+def larger(a: float, b: float, margin: float) -> Told:
+    """Test a > b; no difference if they are within a margin, as noise or too small to matter."""
+    return NO_DIFFERENCE if abs(a - b) <= margin else a > b
+
+
+def all_of(found: Iterable[Told]) -> Told:
+    """Return True if all hold; otherwise the first of False, None and no difference that occurs.
+
+    No verdicts at all give None.
+    """
+    every = list(found)
+    for told in (False, None, NO_DIFFERENCE):
+        if any(one is told for one in every):
+            return told
+    return True if every else None
+
+
+# -- claims about rows ---------------------------------------------------------------------------
+
+
+def listed(rows: Iterable[Record], key: str, by: str, form: str = ".4g") -> str:
+    """Tell a number of each row, after what the row is called."""
+    found = {str(r[by]): f"{r[by]} {r[key]:{form}}" for r in rows if r[key] is not None}
+    return ", ".join(found.values())
+
+
+def above(a: Record, b: Record, key: str, least: float = 0.0, factor: float = 1.0) -> Told:
+    """Test whether a number is larger in a than in b, so many times.
+
+    No difference: less than `least`, or than a standard deviation (`KEY std`) over seeds.
+    """
+    noise = math.hypot(a.get(f"{key} std", 0.0), factor * b.get(f"{key} std", 0.0))
+    return larger(a[key], factor * b[key], max(least, noise))
+
+
+def ordered(
+    text: str,
+    more: Rows,
+    less: Rows,
+    key: str,
+    by: str,
+    *,
+    least: float = 0.0,
+    factor: float = 1.0,
+    printed: str = "",
+) -> RowsClaim:
+    """Claim that a number is larger in each of some rows than in each of others, see `above`."""
+    told = all_of(above(a, b, key, least, factor) for a in more for b in less)
+    return text, told, listed([*more, *less], key, by), printed
+
+
+def between(
+    text: str, rows: Rows, key: str, by: str, low: float, high: float, errors: str = ""
+) -> RowsClaim:
+    """Claim that a number of each row lies in a range, but for 3.5 times its standard error.
+
+    A row without the number is outside.
+
+    Parameters
+    ----------
+    by
+        column that says which rows are outside
+    errors
+        column of the standard error; "" = none
+    """
+    slack = [ERRORS * r[errors] + 1e-9 if errors else 0.0 for r in rows]
+    out = [
+        r
+        for r, s in zip(rows, slack, strict=True)
+        if r[key] is None or not low - s <= r[key] <= high + s
+    ]
+    known = [r[key] for r in rows if r[key] is not None]
+    ends = " to ".join(f"{end(known):.4g}" for end in (min, max)) if known else "none"
+    return text, not out, ends + (f"; outside: {listed(out, key, by)}" if out else "")
+
+
+# -- claims about grids --------------------------------------------------------------------------
+
+
+def judge(key: str, claim: Claim, rows: Rows, printed: Rows) -> Verdict:
+    """Hold a claim against the rows of a grid, and against the paper's own.
+
+    Rows of which a run failed are left out.
+    """
+    here, own = _found(claim, whole(rows)), _found(claim, printed)
+    holds, said = None, "no cells to tell it by"
+    if here:
+        holds = any(here.values()) if claim.over == "some" else all(here.values())
+        said = "on average over all networks" if claim.over == "all" else where(here)
+    beside, partly = where(own) if own else "", any(here.values())
+    return Verdict(key, claim.text, claim.where, holds, said, beside, partly, here)
+
+
+def _found(claim: Claim, rows: Rows) -> dict[str, bool]:
+    """Line of the table -> whether the claim holds there, where it can be judged."""
+    by_place: dict[str, Rows] = {}
+    for row in rows:
+        by_place.setdefault(EVERYWHERE if claim.over == "all" else place_of(row), []).append(row)
+    found = {place: claim.holds(mine) for place, mine in by_place.items()}
+    return {place: holds for place, holds in found.items() if holds is not None}
+
+
+def where(found: Mapping[str, bool]) -> str:
+    """On how many lines or data a claim holds, and on which not."""
+    bad = [name for name, holds in found.items() if not holds]
+    said = f"on {len(found) - len(bad)} of {len(found)}"
+    return said + (f"; not on {', '.join(bad)}" if bad else "")

@@ -1,0 +1,289 @@
+"""How far from the rows' own metrics a private release is: Table 1 of Cormode & Markov, measured.
+
+The table bounds mean absolute errors for M clients of one row each, by three trust models: secure
+aggregation without noise (`secagg`), one noise in the sum (`distributed`, unit example), and each
+client's own (`local`, optimal unary encoding, unit user). Here the same errors are measured with
+`FedEvaluate` over M, buckets B and epsilon, and their log-log slopes are set beside the table's
+exponents. These are upper bounds: an error may fall faster.
+
+What each line of the table is taken to be:
+
+* P/R/A given: accuracy, precision and recall at one threshold, which is an edge of a bucket;
+* P/R/A varying: the same at thresholds that are chosen later, read at the nearest edge, mean over
+  them. The table's exponents are for flat counts and the B that balances bucket and noise,
+  M**(2/3) and M**(1/3); our own encoding has its noise of a prefix sum hardly grow with B;
+* ROC AUC: against that of the rows' own scores;
+* calibration: the paper's expected calibration error of scores that are calibrated by histogram
+  binning: mean over the population of |share of outcome 1 in the bucket as released - the rate at
+  the score itself|. Its exponents are for B = M**(1/3), and M**(1/4) under `local`.
+
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from experiments.studies.evaluation.worlds import (
+    EDGES,
+    SCORES,
+    World,
+    federation,
+    near,
+    released,
+    rows_of_rounds,
+    slope,
+    value_of,
+    world,
+)
+from experiments.studies.rows import counted, rng_of, where
+from experiments.studies.spec import Record, Rows, RowsClaim, study_file
+from fedcal.core.numerics import Floats, Integers
+from fedcal.evaluation import METRICS, Histogram
+from fedcal.metrics.score_table import FLAT
+from fedcal.strategies.methods.evaluate import FedEvaluate
+from fedcal.strategies.server.outcome import Progress
+from fedcal.trust import Local, SecAgg
+from fedcal.units import Example, User
+
+SIZES = (1_000, 10_000, 100_000, 200_000, 500_000, 1_000_000)
+"""Clients; slopes are of the last four."""
+LARGE = 100_000
+PREDICTIONS = ("accuracy", "precision", "recall")
+SLACK = 0.1
+"""By how much a slope may exceed the exponent of the bound and still be said to agree. Its upper
+95 % limit has to be below; a slope whose error is too large for that is not told."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The parameters of one measured release of a federation."""
+
+    trust: str
+    clients: int
+    bins: int
+    world: str = "beta"
+    epsilon: float = 1.0
+    encoding: str = "auto"
+    height: int = 0
+    edges: str = "equal-width"
+
+    def strategy(self) -> FedEvaluate:
+        """Return the strategy that makes this release."""
+        local, exact = self.trust == Local.name, self.trust == SecAgg.name
+        unit = User.name if local else Example.name
+        flat = local and self.encoding == FLAT  # unary encoding takes a tree: of one level
+        return FedEvaluate(
+            federation(self.trust, self.clients, unit, epsilon=self.epsilon),
+            bins=self.bins,
+            edges=self.edges,
+            height=1 if flat else self.height,
+            encoding="auto" if flat or exact else self.encoding,
+        )
+
+
+# -- errors of one release -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A release, and the rows that it is of."""
+
+    population: World
+    counts: Integers
+    histogram: Histogram
+
+
+def _given(seen: Seen) -> float:
+    """Mean over accuracy, precision and recall at 0.5."""
+    return fmean(
+        _off(METRICS[name]().value(seen.histogram), value_of(seen.counts, name))
+        for name in PREDICTIONS
+    )
+
+
+def _varying(seen: Seen) -> float:
+    """Return the mean error over thresholds from the 5 % to the 95 % quantile of scores."""
+    thresholds = _thresholds(seen.population.name)
+    cells = np.searchsorted(EDGES, thresholds)
+    at = near(thresholds, seen.histogram.edges)
+    buckets = np.searchsorted(seen.histogram.edges, at - 1e-12)
+    exact = _curves(seen.counts, cells)
+    return float(np.abs(np.clip(_curves(seen.histogram.counts, buckets), 0, 1) - exact).mean())
+
+
+def _curves(counts: Floats | Integers, at: Integers) -> Floats:
+    """Accuracy, precision, recall with thresholds at the lower edges of `at`, (3, thresholds)."""
+    below = np.concatenate([np.zeros((2, 1)), np.cumsum(counts, axis=1)], axis=1)
+    (n, p), (tn, fn) = below[:, -1], below[:, at]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = np.stack([(tn + p - fn) / (n + p), (p - fn) / (n + p - tn - fn), (p - fn) / p])
+    return np.asarray(np.nan_to_num(shares, nan=0.0))
+
+
+@cache
+def _thresholds(name: str) -> Floats:
+    """41 of them, quantiles of the population's scores, at edges of cells."""
+    below = np.cumsum(world(name).shares.sum(axis=0))
+    return EDGES[np.searchsorted(below, np.linspace(0.05, 0.95, 41))]
+
+
+def _auc(seen: Seen) -> float:
+    return _off(METRICS["roc_auc"]().value(seen.histogram), value_of(seen.counts, "roc_auc"))
+
+
+def _calibration(seen: Seen) -> float:
+    """Mean over the population of |calibrated score - rate at the score|."""
+    n, p = seen.histogram.counts
+    middle = seen.histogram.middles
+    with np.errstate(divide="ignore", invalid="ignore"):
+        binned = np.where(n + p > 0, np.clip(p / (n + p), 0.0, 1.0), middle)
+    shares = seen.population.shares.sum(axis=0)
+    place = np.searchsorted(seen.histogram.edges, SCORES, side="right") - 1
+    gap = np.abs(binned[place] - seen.population.rates)
+    return float(shares[shares > 0] @ gap[shares > 0])
+
+
+def _off(found: float, truth: float) -> float:
+    """Absolute error; what has no value is guessed to be 1/2."""
+    return abs((float(np.clip(found, 0.0, 1.0)) if math.isfinite(found) else 0.5) - truth)
+
+
+QUANTITIES: dict[str, Callable[[Seen], float]] = {
+    "P/R/A given": _given,
+    "P/R/A varying": _varying,
+    "ROC AUC": _auc,
+    "calibration": _calibration,
+}
+
+
+# -- what is run -----------------------------------------------------------------------------
+
+
+_ALONG: dict[str, tuple[str, Sequence[float], dict[str, Any]]] = {
+    "clients": ("clients", SIZES, {}),
+    "buckets": ("bins", (10, 20, 40, 80, 160, 320), {"clients": 1_000_000}),
+    "epsilon": ("epsilon", (0.25, 0.5, 1.0, 2.0), {"clients": LARGE, "bins": 240}),
+}
+"""Axis -> what of a `Setting` varies, its values, and what stays."""
+
+
+def settings_of(one: Mapping[str, Any]) -> list[Setting]:
+    """Return the settings along the axis of a series of `evaluation.toml`.
+
+    What has no name of its own there are facts of all settings; with `power` there are
+    `factor` clients**`power` buckets, an even number, so that 1/2 is an edge.
+    """
+    varied, values, fixed = _ALONG[one["axis"]]
+    known = ("axis", "label", "quantity", "theory", "power", "factor")
+    facts = fixed | {k: v for k, v in one.items() if k not in known}
+    each = [facts | {varied: value} for value in values]
+    if "power" in one:
+        power, factor = float(Fraction(one["power"])), one.get("factor", 1.0)
+        for of in each:
+            of["bins"] = max(2, 2 * round(factor * math.pow(of["clients"], power) / 2))
+    return [Setting(**of) for of in each]
+
+
+def rows(
+    progress: Progress | None = None, *, trials: int = 16, most_clients: int = SIZES[-1]
+) -> Rows:
+    """Mean absolute errors, and slopes.
+
+    Parameters
+    ----------
+    progress
+        called after each series
+    trials
+        releases of each setting, of rows drawn anew
+    most_clients
+        settings with more are left out
+
+    Returns
+    -------
+    list of dict
+        what = "error": `axis`, `label`, `quantity`, the setting's `trust`, `clients`, `buckets`,
+        `epsilon`, `height`, and the mean `error` with its standard error `error_std`;
+        what = "slope": `axis`, `label`, `quantity`, `trust`, `slope`, `theory` (None: the table
+        has none), and `slope_std`
+    """
+    found: Rows = []
+    for one in counted(study_file("evaluation")["shared"]["series"], progress):
+        known = {k: one[k] for k in ("axis", "label", "quantity", "trust")}
+        used: list[tuple[float, float, float]] = []
+        for setting in settings_of(one):
+            if setting.clients > most_clients:
+                continue
+            errors = _errors(setting, one["quantity"], trials)
+            error, std = float(np.mean(errors)), float(np.std(errors)) / math.sqrt(trials)
+            epsilon = "inf" if setting.trust == SecAgg.name else setting.epsilon
+            found.append(
+                {
+                    **{"what": "error", **known, "clients": setting.clients},
+                    **{"buckets": setting.bins, "epsilon": epsilon, "height": setting.height},
+                    **{"error": error, "error_std": std},
+                }
+            )
+            if one["axis"] != "clients" or setting.clients >= min(LARGE, most_clients):
+                used.append((getattr(setting, _ALONG[one["axis"]][0]), error, std))
+        theory = float(Fraction(one["theory"])) if "theory" in one else None
+        found.append(
+            {"what": "slope", **known, "theory": theory, **_slope(np.reshape(used, (-1, 3)))}
+        )
+    return found
+
+
+def _slope(points: Floats) -> Record:
+    """Slope of log error by log x and its standard error, from (points, 3): x, error, its std."""
+    x, y, std = points.T
+    if not y.all() or len(x) < 2:
+        return {"slope": None, "slope_std": None}
+    lever = np.log(x) - np.log(x).mean()
+    lever /= np.square(lever).sum()
+    spread = float(np.sqrt(np.square(lever * std / y).sum()))
+    return {"slope": slope(x.tolist(), y.tolist()), "slope_std": spread}
+
+
+@cache
+def _made(setting: Setting) -> FedEvaluate:
+    return setting.strategy()
+
+
+def _errors(setting: Setting, quantity: str, trials: int) -> Floats:
+    strategy, population = _made(setting), world(setting.world)
+    sizes, error = rows_of_rounds(strategy), QUANTITIES[quantity]
+    found = []
+    for trial in range(trials):
+        rng = rng_of("evaluation errors", trial, setting.trust, setting.clients, setting.bins)
+        drawn = [population.draw(size, rng) for size in sizes]
+        histogram = released(strategy, drawn, rng).histograms["model", "", ""]
+        found.append(error(Seen(population, np.asarray(sum(drawn)), histogram)))
+    return np.array(found)
+
+
+# -- claims ----------------------------------------------------------------------------------
+
+
+def claims(found: Rows) -> Iterator[RowsClaim]:
+    """Each exponent of the table against the measured slope; without noise P/R/A are exact."""
+    exact = where(found, what="error", trust=SecAgg.name, quantity="P/R/A given")
+    largest = max(r["error"] for r in exact)
+    yield "secagg: P/R/A given is exact", largest == 0.0, f"largest error {largest:.1g}"
+    for r in where(found, what="slope"):
+        if r["theory"] is None or r["slope"] is None:
+            continue
+        text = f"{r['trust']}, {r['label']}: the error of {r['quantity']} by {r['axis']}"
+        text += f" has a slope of at most {r['theory']:.2f}"
+        most, error = r["theory"] + SLACK, 2 * r["slope_std"]
+        holds = None if abs(r["slope"] - most) <= error else r["slope"] < most
+        shown = f"{r['slope']:.2f} +- {r['slope_std']:.2f}"
+        if holds is None:
+            shown += f": the 95 % limits are to either side of {most:.2f}"
+        yield text, holds, shown

@@ -1,0 +1,211 @@
+"""The results that ship: what `--check` expects, and what text in README and docs is made from.
+
+A file `expected/NAME.json` for each experiment: the numbers, and which commit made them. What the
+papers print and which claims are expected to hold are in the study files, kept by hand, which
+nothing here writes.
+
+`--check` says, a line each, where a result is not what ships, and a verdict not what is expected.
+The same seeds give the same numbers on one machine with one set of versions. Elsewhere the last
+digits may differ, so each number has a tolerance far below its spread over seeds. Values are kept
+by seed: a run with fewer seeds is checked by those that it has, and its verdicts are not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from experiments.studies.cells import METRICS, SETTINGS, SHIPPED, rows_of, spread
+from experiments.studies.cells import whole as complete
+from experiments.studies.result import Reproduction
+from experiments.studies.spec import (
+    EVERYWHERE,
+    NO_DIFFERENCE,
+    NOT_TOLD,
+    SEEDS,
+    WORDS,
+    Experiment,
+    Record,
+    Rows,
+    experiment,
+)
+from fedcal.core.checks import InputError
+from fedcal.results.files import in_json
+from fedcal.storage.atomic import whole_file
+
+FOLDER = Path(__file__).with_name("expected")
+
+Key: TypeAlias = tuple[str, ...]
+Values: TypeAlias = Mapping[str, tuple[Any, float]]
+"""Key of a row -> its value, or its values over seeds, and the tolerance."""
+
+
+def content(result: Reproduction) -> Rows:
+    """Return what ships: keys and values of a grid's rows, or the whole rows of all tables."""
+    if result.failures:
+        raise InputError(f"runs failed, the first with: {result.failures[0]}")
+    checked(result.experiment, result.rows)
+    if result.experiment.parts:
+        kept = ({k: row[k] for k in SHIPPED} for row in result.rows)
+        return [row | {"epsilon": in_json(row["epsilon"])} for row in kept]
+    return [
+        {k: float(f"{v:.8g}") if isinstance(v, float) else v for k, v in row.items()}
+        for row in result.rows
+        if any(table.has(row) for table in result.experiment.tables)
+    ]
+
+
+def shipped(name: str) -> Reproduction:
+    """Return the shipped results, as `reproduce` gave them; `NAME@WORD` for those on other data.
+
+    Raises
+    ------
+    InputError
+        There are none of that name.
+    """
+    found, items = experiment(name.partition("@")[0]), read(name)["results"]
+    return Reproduction(found, rows_of(found, items) if found.parts else items)
+
+
+def read(name: str) -> Record:
+    """Read a file's `commit` and `results`; InputError if there is none."""
+    path = FOLDER / f"{name}.json"
+    if not path.is_file():
+        raise InputError(f"there are no expected results of {name}")
+    found: Record = json.loads(path.read_text("utf-8"))
+    rows = [
+        dict(zip(table["columns"], row, strict=True))
+        for table in found["results"]
+        for row in table["rows"]
+    ]
+    return found | {"results": rows}
+
+
+def write(name: str, results: Rows, commit: str) -> None:
+    """Write a file, one result a line: rows with the same keys are a table of their values."""
+    tables = []
+    for keys, rows in groupby(results, key=list):
+        lines = ",\n".join(_compact(list(row.values())) for row in rows)
+        tables.append(f'{{"columns":{_compact(keys)},"rows":[\n{lines}\n]}}')
+    head = _compact({"schema": 4, "name": name, "commit": commit}).removesuffix("}")
+    with whole_file(FOLDER / f"{name}.json") as file:
+        file.write(f'{head},"results":[\n{",".join(tables)}\n]}}\n'.encode())
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))
+
+
+# -- the check -----------------------------------------------------------------------------------
+
+
+def check(result: Reproduction, expected: Reproduction) -> list[str]:
+    """List the deviations of a result, and of verdicts if it has the seeds for them."""
+    found, of = deviations(result, expected), result.experiment
+    seeds = (len(row["classwise_ece"]) for row in result.rows if of.parts)
+    return found + (wrong_verdicts(result) if max(seeds, default=0) >= of.seeds else [])
+
+
+def deviations(result: Reproduction, expected: Reproduction) -> list[str]:
+    """List each row of `expected` that is elsewhere or missing, and each row that is new.
+
+    Networks of the user's are not checked, nor those that were not run.
+    """
+    here, known = (checked(r.experiment, r.rows) for r in (result, expected))
+    if result.experiment.parts:
+        shared = set.intersection(*({row["network"] for row in r.rows} for r in (result, expected)))
+        here, known = ({k: v for k, v in of.items() if k[0] in shared} for of in (here, known))
+    lines = [
+        f"{_name(key)}: {line}"
+        for key, then in known.items()
+        for line in (_differs(here[key], then) if key in here else ["no result"])
+    ]
+    unknown = here.keys() - known.keys()
+    return lines + [f"{_name(key)}: not among the expected results" for key in unknown]
+
+
+def _name(key: Key) -> str:
+    return ", ".join(filter(None, key))
+
+
+def tolerance(metric: str, values: Sequence[float]) -> float:
+    """Return a tenth of the spread over seeds, plus a small share of the value itself."""
+    share = 0.01 if metric == "classwise_ece" else 0.001
+    return 0.1 * spread(values) + share * sum(values) / len(values)
+
+
+def checked(experiment: Experiment, rows: Rows) -> dict[Key, Values]:
+    """Return the checked values of each row of a grid, or of each row of each table.
+
+    Raises
+    ------
+    InputError
+        Nothing tells two rows of a table apart.
+    """
+    found: dict[Key, Values] = {}
+    for row in complete(rows) if experiment.parts else ():
+        place = ("network", "part", "title", *(() if row["baseline"] else SETTINGS))
+        key = tuple("" if row[k] is None else str(row[k]) for k in place)
+        found[key] = {metric: (row[metric], tolerance(metric, row[metric])) for metric in METRICS}
+    for table in experiment.tables:
+        names = [f.key for f in table.fields if f.digits is None and f.tolerance is None]
+        numbers = {f.key: f.tolerance for f in table.fields if f.tolerance is not None}
+        for row in filter(table.has, rows) if numbers and table.checked else ():
+            key = (table.title, *(str(row.get(k)) for k in names))
+            if key in found:
+                raise InputError(f"{experiment.name}: two rows are called {_name(key[1:])}")
+            found[key] = {k: (row.get(k), allowed) for k, allowed in numbers.items()}
+    return found
+
+
+def _differs(now: Values, then: Values) -> Iterator[str]:
+    for key, (was, allowed) in then.items():
+        value = now[key][0]
+        if isinstance(was, list):  # over seeds
+            seeds = min(len(was), len(value))
+            before, after = (100 * sum(values[:seeds]) / seeds for values in (was, value))
+            if not abs(after - before) <= 100 * allowed:
+                words = f"{METRICS[key]} {after:.3f} %, expected {before:.3f} %"
+                yield f"{words} (tolerance {100 * allowed:.3f})"
+        elif value != was and not (
+            all(type(v) in (int, float) for v in (value, was))
+            and abs(value - was) <= allowed * abs(was)
+        ):
+            yield f"{key} {value!r}, expected {was!r}"
+
+
+def wrong_verdicts(result: Reproduction) -> list[str]:
+    """List each verdict that is not as expected, and each that only one side has.
+
+    Networks of the user's are not checked, nor those that were not run.
+    """
+    found, claimed = result.experiment, [v.key for v in result.verdicts]
+    networks = {row.get("network") for row in result.rows} & {*found.networks}
+    lines = [
+        f"{key}: expected, but not claimed"
+        for key in sorted(found.expected)
+        if not any(fnmatchcase(claim, key) for claim in claimed)
+    ]
+    for verdict in result.verdicts:
+        words = expected_of(found, verdict.key)
+        if verdict.places and not words:
+            lines.append(f"{verdict.key}: no verdict is expected; its study file should say one")
+        for place in dict.fromkeys((*verdict.places, *words) if words else ()):
+            holds, word = verdict.places.get(place), words.get(place, words.get(EVERYWHERE))
+            everywhere = place in verdict.places or not found.parts
+            known = everywhere if place == EVERYWHERE else place.partition(",")[0] in networks
+            none = NO_DIFFERENCE if place in verdict.places else NOT_TOLD
+            allowed = (none if holds is None else WORDS[holds], SEEDS)
+            if known and word not in allowed:
+                lines.append(f"{place}: {allowed[0]}, expected: {word}. {verdict.text}")
+    return lines
+
+
+def expected_of(experiment: Experiment, claim: str) -> Mapping[str, str]:
+    """Line of the table -> what is expected of a claim there."""
+    patterns = (key for key in experiment.expected if fnmatchcase(claim, key))
+    return experiment.expected.get(next(patterns, ""), {})

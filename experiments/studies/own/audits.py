@@ -1,0 +1,190 @@
+"""Is a claimed epsilon refuted? Attacks on every mechanism, trust model and unit.
+
+One row for each mechanism, trust model and unit that go together, at epsilon = 1: a lower bound on
+the epsilon that it really spends, found by `experiments.audit`. All bounds hold
+together but for a probability of `ERROR`. A row above its claim is a bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from experiments.audit import Finding, audit
+from experiments.studies.rows import counted, span
+from experiments.studies.spec import Record, Rows, RowsClaim, Study
+from fedcal.mechanisms import (
+    MECHANISMS,
+    PRIVATE,
+    Exponential,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    Unary,
+)
+from fedcal.privacy.federation import Federation
+from fedcal.privacy.making import make_plan
+from fedcal.privacy.noise_plan import Plan
+from fedcal.strategies.server.outcome import Progress
+from fedcal.trust import NOISY, Central, Distributed, Local
+from fedcal.units import UNITS, Example, User
+from fedcal.units.bounding import Bound, Rule
+
+EPSILON, DELTA = 1.0, 1e-5
+ERROR = 1e-3
+TRIALS = 400_000
+CLIENTS = 10
+CANDIDATES = 40
+_SLOWER = 4  # where each trial is a call of its own: so many times fewer of them
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """The target of an attack: one row of the table.
+
+    Attributes
+    ----------
+    row_sums
+        whether a client's contribution is a sum over its rows
+    numbers
+        in a contribution, or candidates
+    """
+
+    mechanism: str
+    trust: str
+    unit: str
+    rounds: int = 1
+    sampling_rate: float = 1.0
+    row_sums: bool = True
+    numbers: int = 1
+    noise_source: str = "seeded"
+
+    @property
+    def note(self) -> str:
+        """Special features of this target, as text."""
+        notes = {
+            f"{self.rounds} rounds": self.rounds > 1,
+            f"sampling rate {self.sampling_rate:g}": self.sampling_rate < 1,
+            "no sum over rows": not self.row_sums,
+            f"{self.numbers} numbers": self.numbers > 1 and self.law.answers == "sum",
+            "OS noise": self.noise_source == "system",
+        }
+        return ", ".join(note for note, holds in notes.items() if holds)
+
+    def plan(self) -> Plan:
+        """Return the plan that is attacked."""
+        rule: Rule = "joint" if self.law.answers == "sum" else "per_value"
+        return make_plan(
+            Federation(
+                clients=CLIENTS,
+                classes=2,
+                epsilon=EPSILON,
+                delta=DELTA,
+                trust=self.trust,
+                unit=self.unit,
+                mechanism=self.mechanism,
+                sampling_rate=self.sampling_rate,
+                noise_source=self.noise_source,
+            ),
+            rounds=self.rounds,
+            bound=Bound((self.numbers,), (2.5,), rule),
+            prefers=(self.law,),
+            row_sums=self.row_sums,
+        )
+
+    @property
+    def law(self) -> type[Mechanism]:
+        """The mechanism under attack."""
+        return MECHANISMS[self.mechanism]
+
+
+_NUMBERS = {"sum": 1, "index": CANDIDATES, "onehot": 4}
+"""What a mechanism makes of answers -> numbers in one."""
+
+
+def attacks() -> list[Attacked]:
+    """All that go together, then some with more rounds, sampling and other neighbours."""
+    found = [
+        Attacked(law.name, trust.name, unit.name, numbers=_NUMBERS[law.answers])
+        for law, trust, unit in product(PRIVATE.values(), NOISY.values(), UNITS.values())
+        if trust.accepts(law) and law.part in (None, unit.per)
+    ]
+    central, shared, local = Central.name, Distributed.name, Local.name
+    user, row = User.name, Example.name
+    return [
+        *found,
+        Attacked(Laplace.name, central, user, sampling_rate=0.3),
+        Attacked(Gaussian.name, central, user, sampling_rate=0.3),
+        Attacked(Laplace.name, shared, user, sampling_rate=0.3),
+        Attacked(Exponential.name, central, user, sampling_rate=0.3, numbers=CANDIDATES),
+        Attacked(Laplace.name, central, user, rounds=4, numbers=2),
+        Attacked(Gaussian.name, central, user, rounds=4, numbers=2),
+        Attacked(Laplace.name, central, row, row_sums=False),
+        Attacked(Laplace.name, local, row, row_sums=False),
+        Attacked(Exponential.name, central, row, row_sums=False, numbers=CANDIDATES),
+        Attacked(Laplace.name, central, user, noise_source="system"),
+        Attacked(Gaussian.name, central, user, noise_source="system"),
+        Attacked(Laplace.name, shared, user, noise_source="system"),
+        Attacked(Unary.name, local, user, numbers=4, noise_source="system"),
+    ]
+
+
+def attacked(attack: Attacked, trials: int, error: float, seed: int = 0) -> Finding:
+    """Run an audit; `error` is that of all attacks together.
+
+    There are fewer trials if each is a call of its own.
+    """
+    if attack.law.answers != "sum":
+        trials //= _SLOWER
+    return audit(attack.plan(), trials, error=error / len(attacks()), seed=seed)
+
+
+def name_of(row: Record) -> str:
+    """Return the words that identify a row."""
+    return ", ".join(row[k] for k in ("mechanism", "trust", "unit", "note") if row[k])
+
+
+def _attacked(progress: Progress | None = None, *, trials: int = TRIALS) -> Rows:
+    """One row for each attack, of so many runs in each of two worlds.
+
+    Returns
+    -------
+    list of dict
+        `mechanism`, `trust`, `unit`, `neighbours`, `note`, `claimed` epsilon, `at_least` (the
+        bound that the attack proves), `of_it` (its share), `trials` (of this attack), `refuted`
+    """
+    found: Rows = []
+    for attack in counted(attacks(), progress):
+        finding = attacked(attack, trials, ERROR)
+        found.append(
+            {
+                "mechanism": attack.mechanism,
+                "trust": attack.trust,
+                "unit": attack.unit,
+                "neighbours": attack.plan().adjacency,
+                "note": attack.note,
+                "claimed": finding.claimed,
+                "at_least": finding.lower_bound,
+                "of_it": finding.lower_bound / finding.claimed,
+                "trials": finding.trials,
+                "refuted": finding.refuted,
+            }
+        )
+    return found
+
+
+def _attacked_claims(found: Rows) -> Iterator[RowsClaim]:
+    """No attack succeeds, and those on pure mechanisms are strong enough to say something."""
+    bad = [name_of(r) for r in found if r["refuted"]]
+    laplace = [r["of_it"] for r in found if r["mechanism"] == Laplace.name]
+    shown = f"refuted: {'; '.join(bad)}" if bad else f"{len(found)} attacks"
+    yield "No claimed epsilon is refuted", not bad, shown
+    yield (
+        "Attacks on Laplace noise prove at least three quarters of the claim",
+        min(laplace) >= 0.75,
+        span(laplace, ".0%").replace("%", " %"),
+    )
+
+
+noise = Study(_attacked, _attacked_claims)

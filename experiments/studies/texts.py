@@ -1,0 +1,333 @@
+"""Text about results in README and docs, made from the results that ship.
+
+A block of a page is what stands between two lines of its own,
+
+    <!-- generated: NAME -->
+    <!-- /generated -->
+
+and is what `BLOCKS[NAME]()` gives: so no page contradicts the data. A sentence that quotes a result
+belongs into a block, with the number computed there, or has no number.
+
+`python -m experiments.studies.texts [NAME ...]` runs experiments and comparisons,
+writes their results into the package, and fills all blocks; look at the difference before you keep
+it. `NAME@WORD.json` is what an experiment gave on data that do not ship, for pages alone:
+`expected.write` of `content(reproduce(NAME, data=[FILE]))`; `--check` has nothing to do with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from experiments import demo
+from experiments.studies.expected import FOLDER, content, read, shipped, write
+from experiments.studies.layout import pivot
+from experiments.studies.result import Reproduction
+from experiments.studies.rows import one, where
+from experiments.studies.run import reproduce
+from experiments.studies.spec import EXPERIMENTS, Record, Rows, study_file
+from fedcal.core.checks import TooLittle, one_of
+from fedcal.core.pages import Table
+from fedcal.results.files import in_json
+from fedcal.results.tables import markdown, plain
+from fedcal.run.comparison import compare
+from fedcal.run.comparison.table import Line, as_table
+from fedcal.storage.atomic import whole_file
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# -- comparisons that README and docs quote ------------------------------------------------------
+
+COMPARISONS: Mapping[str, Mapping[str, Any]] = {
+    "demo": demo.options(),
+    **study_file("own")["comparisons"],
+}
+"""Name of the file -> options of `compare`; they have no claims."""
+
+_FACTS = (
+    *("data", "method", "label", "settings", "clients", "partition", "epsilon", "delta", "unit"),
+    *("trust", "sampling_rate", "rounds", "seeds", "noise_std", "mechanism", "bytes_up"),
+    *("bytes_down", "baseline", "failures"),
+)
+_METRICS = ("accuracy", "ece", "classwise_ece", "nll")
+
+
+def measure(name: str, jobs: int | None = None) -> Rows:
+    """Run a comparison; its lines' facts, and mean and spread of the metrics, to six digits."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TooLittle)  # it is what these runs are to show
+        lines = compare(jobs=jobs, **COMPARISONS[name]).cells
+
+    def spread(of: Mapping[str, Any]) -> Record:
+        return {k: None if of[k] is None else float(f"{of[k]:.6g}") for k in ("mean", "std")}
+
+    return [
+        {k: line[k] for k in _FACTS}
+        | {"epsilon": in_json(line["epsilon"]), "seconds": spread(line["seconds"])}
+        | {"after": {metric: spread(line["after"][metric]) for metric in _METRICS}}
+        for line in lines
+    ]
+
+
+@cache
+def comparison(name: str) -> list[Line]:
+    """Return the shipped lines of a comparison."""
+    return [line | {"epsilon": float(line["epsilon"])} for line in read(name)["results"]]
+
+
+def command(name: str) -> str:
+    """Return the command line that runs a comparison, as a block of the page."""
+
+    def text(value: Any) -> str:
+        values = value if isinstance(value, (list, tuple)) else [value]
+        said = ",".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
+        return f'"{said}"' if "[" in said else said
+
+    options = " ".join(f"--{k} {text(v)}" for k, v in COMPARISONS[name].items())
+    line = f"$ fedcal compare {options} --out {name}"
+    return f"<!-- not run: hundreds of runs -->\n```console\n{line}\n```"
+
+
+def percent(line: Line, metric: str = "ece") -> str:
+    """Mean and, if it has any, spread of a metric, in %."""
+    mean, std = (100 * (line["after"][metric][k] or 0.0) for k in ("mean", "std"))
+    digits = 3 if metric == "classwise_ece" else 2
+    return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if std else "")
+
+
+def pivoted(name: str, heads: Sequence[str], column: str, **facts: Any) -> str:
+    """Return the ECE of a comparison's lines, with a column for each value of a fact."""
+    lines = where(comparison(name), baseline=False, **facts)
+
+    def line(of: Record) -> tuple[str, ...]:
+        return tuple(f"{of[k]:g}" if isinstance(of[k], float) else str(of[k]) for k in heads)
+
+    beside = "; ".join(
+        f"{line['method']} on {line['data']} {percent(line)}"
+        for line in where(comparison(name), baseline=True, **facts)
+    )
+    table = pivot("", lines, heads, line, column, percent)
+    return f"{markdown(table)}\nECE, %. Beside it: {beside}."
+
+
+# -- README and the demo -------------------------------------------------------------------------
+
+
+def demo_lines(columns: Sequence[str], wanted: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Return lines of the demo as its own table shows them; all without `wanted`."""
+    lines = comparison("demo")
+    table = as_table(lines)
+    chosen = [lines.index(one(lines, **facts)) for facts in wanted] or range(len(lines))
+    places = [table.columns.index(column) for column in columns]
+    body = [[plain(table.rows[k][j]) for j in places] for k in chosen]
+    return markdown(Table("", tuple(columns), body, left=(0,)))
+
+
+def demo_headline() -> str:
+    """Say what one command does."""
+    newton = one(comparison("demo"), method="fednewton", epsilon=1.0)
+    pooled = one(comparison("demo"), method="pooled-temperature")
+    ece, best = (line["after"]["classwise_ece"]["mean"] for line in (newton, pooled))
+    well = "as well as" if ece <= 1.02 * best else "nearly as well as"
+    return (
+        "**One line of shell, `fedcal simulate --epsilon 1 --out run`, makes this picture: 100 "
+        "label-skewed clients calibrate a real network at user-level epsilon = 1 "
+        f"{well} if all their rows lay in one place.** It is seed 0; over five seeds ECE is "
+        f"{percent(newton)} % and classwise ECE {100 * ece:.3f}, with all rows in one place "
+        f"{percent(pooled)} and {100 * best:.3f}. `make demo` compares all methods."
+    )
+
+
+def first_ece() -> str:
+    """Say what ECE is, and what it falls to."""
+    none, newton, pooled = (
+        percent(one(comparison("demo"), **facts))
+        for facts in (
+            {"method": "none"},
+            {"method": "fednewton", "epsilon": 1.0},
+            {"method": "pooled-temperature"},
+        )
+    )
+    return (
+        "ECE is the gap between what the model says and how often it is right: "
+        f"{none} % before, {newton} after, over five seeds. One temperature fitted on all 5,000 "
+        f"rows in one place gives {pooled}."
+    )
+
+
+# -- results -------------------------------------------------------------------------------------
+
+results: Callable[[str], Reproduction] = cache(shipped)
+"""The shipped results of an experiment, read once."""
+
+_NAMES = tuple(
+    path.stem
+    for name in EXPERIMENTS
+    for path in sorted(FOLDER.glob(f"{name}.json")) + sorted(FOLDER.glob(f"{name}@*.json"))
+)
+_PAPERS = ("maddock", "luo", "angelopoulos", "zhang", "evaluation")
+_OWN = ("five-hospitals", "audit")
+_PAGES = {
+    **{page: tuple(n for n in _NAMES if n.startswith(page)) for page in (*_PAPERS, *_OWN)},
+    "demo": ("demo",),
+    "trust-models": ("trust-models",),
+    "choosing": ("choosing-clients", "choosing-searches", "choosing-trust"),
+}
+_PAGES["maddock"] += ("private-temperature",)
+"""Page of docs/results/ -> the experiments whose results it shows."""
+
+
+def tables(name: str, some: slice = slice(None)) -> str:
+    """Return the tables of an experiment, or some of them, as in `NAME.md`."""
+    return "\n".join(map(markdown, results(name).tables[some]))
+
+
+def complete(page: str) -> str:
+    """Return every claim and table of a page, as Markdown."""
+    parts = []
+    for name in _PAGES[page]:
+        claims = "".join(f"* {verdict}\n" for verdict in results(name).verdicts)
+        parts.append(f"## `{name}`\n\n{claims}\n{tables(name)}")
+    return "\n\n".join(parts)
+
+
+def claims(page: str) -> str:
+    """Return how many claims of a page's experiments hold, and a list of those that do not."""
+    verdicts = {name: results(name).verdicts for name in _PAGES[page]}
+    counts = (
+        f"`{name}` {sum(v.word == 'holds' for v in of)} of {len(of)}"
+        for name, of in verdicts.items()
+        if of
+    )
+    failed: dict[str, list[tuple[str, str, str]]] = {}
+    for name, of in verdicts.items():
+        for v in of:
+            if v.word == "does not hold":
+                place, _, text = v.text.rpartition(": ")
+                at = name.removeprefix(f"{page}-")
+                failed.setdefault(text.rstrip("."), []).append((at, place, v.text.rstrip(".")))
+    lines = [
+        f"* {every[0][2]} ({every[0][0]})."
+        if len(every) == 1
+        else f"* {text} ({'; '.join(f'{at}: {place}' if place else at for at, place, _ in every)})."
+        for text, every in failed.items()
+    ]
+    head = f"Claims that hold everywhere: {', '.join(counts)}."
+    return "\n".join([head, *(["", "Claims that do not hold:", "", *lines] if lines else [])])
+
+
+def made_by(page: str) -> str:
+    """Say which commit made the numbers of a page."""
+    names: dict[str, list[str]] = {}
+    for name in _PAGES[page]:
+        names.setdefault(read(name)["commit"], []).append(f"`{name}`")
+    each = "; ".join(f"{', '.join(of)} by {commit}" for commit, of in names.items())
+    return f"Which commit made the numbers of results on this page: {each}."
+
+
+_SHORT = ("method", "epsilon", "accuracy %", "ECE %")
+BLOCKS: Mapping[str, Callable[[], str]] = {
+    "demo-headline": demo_headline,
+    "first-ece": first_ece,
+    "demo-short": partial(
+        demo_lines,
+        (*_SHORT, "cwECE %", "bytes up / down"),
+        (
+            *({"method": "none"}, {"method": "pooled-temperature"}),
+            {"method": "fednewton", "epsilon": float("inf")},
+            *({"method": m, "epsilon": 1.0} for m in ("fednewton", "fedoneshot", "fedtemp")),
+            {"method": "fedopvector", "epsilon": 1.0},
+            {"method": "fedbbq", "epsilon": 1.0, "settings": {"weighting": "all"}},
+        ),
+    ),
+    "demo-table": partial(demo_lines, _SHORT),
+    **{f"made-by-{page}": partial(made_by, page) for page in _PAGES},
+    **{f"{page}-claims": partial(claims, page) for page in (*_PAPERS, *_OWN)},
+    "zhang-main": partial(tables, "zhang-table1@cifar10", slice(1)),
+    "luo-main": partial(tables, "luo-table1", slice(1)),
+    "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
+    "five-hospitals-main": partial(tables, "five-hospitals", slice(1)),
+    **{
+        f"by-clients-{data}": partial(
+            pivoted, "choosing-clients", ("clients", "epsilon"), "method", data=data
+        )
+        for data in COMPARISONS["choosing-clients"]["data"]
+    },
+    "by-search": partial(pivoted, "choosing-searches", ("data", "clients", "epsilon"), "method"),
+    "by-trust": partial(pivoted, "choosing-trust", ("data", "unit", "trust"), "method"),
+    "trust-costs": partial(pivoted, "trust-models", ("unit", "trust"), "method"),
+    **{f"{name}-command": partial(command, name) for name in COMPARISONS},
+}
+"""By the name that a page gives."""
+
+_BEGIN = re.compile(r"^<!-- generated:", re.M)
+_BLOCK = re.compile(r"^<!-- generated: (\S+) -->\n(.*?)^<!-- /generated -->$", re.DOTALL | re.M)
+
+
+def pages() -> list[Path]:
+    """README and the pages under docs."""
+    docs = sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts)
+    return [ROOT / "README.md", *docs]
+
+
+def filled(text: str) -> str:
+    """Return a page with its generated blocks made anew.
+
+    Raises
+    ------
+    InputError
+        A block that `BLOCKS` does not have.
+    ValueError
+        A block that does not end.
+    """
+    if len(_BLOCK.findall(text)) != len(_BEGIN.findall(text)):
+        raise ValueError("a generated block has no end")
+
+    def fill(found: re.Match[str]) -> str:
+        name = one_of("block", found[1], BLOCKS)
+        return f"<!-- generated: {name} -->\n\n{BLOCKS[name]().strip()}\n\n<!-- /generated -->"
+
+    return _BLOCK.sub(fill, text)
+
+
+def _commit() -> str:
+    """Return the short commit of this code, with a "+" if the code has changed since."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(ROOT), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--", "*.py", "*.toml", "*.npz")
+    return git("rev-parse", "--short=7", "HEAD") + ("+" if changed else "")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run what is named and write its results; then fill the blocks of all pages."""
+    parser = argparse.ArgumentParser(description="Write results that ship, and pages about them.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of experiments and comparisons")
+    parser.add_argument("--jobs", type=int, help="processes (the usable cores)")
+    given = parser.parse_args(arguments)
+    commit = _commit()
+    for name in given.names:
+        if one_of("experiment", name, (*EXPERIMENTS, *COMPARISONS)) in COMPARISONS:
+            write(name, measure(name, given.jobs), commit)
+        else:
+            write(name, content(reproduce(name, jobs=given.jobs)), commit)
+        print(f"written: {name}", flush=True)
+    for page in pages():
+        old = page.read_text("utf-8")
+        new = filled(old)
+        if new != old:
+            with whole_file(page) as file:
+                file.write(new.encode())
+            print(f"written: {page.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

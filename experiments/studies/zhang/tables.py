@@ -1,0 +1,319 @@
+"""Tables 1, 2 and 7: all methods on test rows like those that were trained on; 3: on others.
+
+Table 2 has Adult in place of the paper's texts, Table 3 corrupted images in place of its other
+corpora; Tables 1 and 7 (epsilon = 8 and 3) are of images, on CIFAR-10 features by `--data`. Table 5
+has regularisers without privacy beside DP-SGD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise, product
+from statistics import fmean
+
+from experiments.studies.claims import all_of, larger, listed, ordered
+from experiments.studies.claims import where as on_how_many
+from experiments.studies.rows import counted, grouped, of_each, where
+from experiments.studies.spec import (
+    NO_DIFFERENCE,
+    Record,
+    Rows,
+    RowsClaim,
+    Study,
+    Told,
+    study_file,
+)
+from experiments.studies.zhang.models import EPSILON, PLAIN, Training
+from experiments.studies.zhang.scores import (
+    ALL_ROWS,
+    DP,
+    EXACT_TS,
+    GLOBAL,
+    MATTERS,
+    METHODS,
+    NON_PRIVATE,
+    PS,
+    SGLD,
+    TS,
+    above,
+    judged,
+    made,
+    paired,
+    spread,
+    study,
+)
+from experiments.studies.zhang.tasks import IMAGES, TABLE, tasks
+from fedcal.core.checks import InputError
+from fedcal.strategies.server.outcome import Progress
+
+ORDER = (PS, TS, GLOBAL, DP, SGLD)
+"""Least ECE first, in the paper's Table 1 on CIFAR-10 at both epsilons."""
+
+_NEIGHBOURS = tuple(pairwise(ORDER))
+PAIRS = (*_NEIGHBOURS, (NON_PRIVATE, DP), (TS, EXACT_TS), (TS, ALL_ROWS))
+
+REDUCTION, WORTH = 0.58, 0.03
+"""The paper's mean relative reduction of the ECE; and the least ECE that it is taken of."""
+
+POINT = 0.01
+AS_GOOD = 0.002
+"""By how much a (debiased) ECE may be larger and still be called as good."""
+
+Lines = Mapping[str, Sequence[float]]
+"""Method -> (accuracy, ECE), as the paper prints them of one of its data."""
+
+
+@cache
+def printed(table: str) -> Mapping[str, Lines]:
+    """Return a table of `zhang.toml`, by the paper's data."""
+    found: Mapping[str, Lines] = study_file("zhang")["printed"][table]
+    return found
+
+
+def printed_rows(table: str) -> Rows:
+    """Return a table as printed: what = "paper", a row a method, `DATA accuracy` and `DATA ece`."""
+    paper = printed(table)
+    methods = dict.fromkeys(title for lines in paper.values() for title in lines)
+    return [
+        {"what": "paper", "method": title}
+        | {
+            f"{name} {key}": value
+            for name, lines in paper.items()
+            for key, value in zip(("accuracy", "ece"), lines[title], strict=True)
+        }
+        for title in methods
+    ]
+
+
+def in_paper(table: str, holds: Callable[[Lines], bool]) -> str:
+    """On how many data of the paper's table a claim holds, and on which not."""
+    return on_how_many({name: holds(lines) for name, lines in printed(table).items()})
+
+
+def table(epsilon: float, shipped: str, beside: str) -> Study:
+    """Table 1, 2 or 7: data without `--data`, and the paper's table, whose data stand beside."""
+
+    def rows(
+        data: Sequence[str] | None = None, seeds: int = 10, progress: Progress | None = None
+    ) -> Rows:
+        """All methods on all data: what = "method"; differences over seeds: what = "pair".
+
+        Returns
+        -------
+        list of dict
+            `data`, `method`, see `scores.spread`; or `data`, `better`, `worse`, see
+            `scores.paired`: of the ECE; or see `printed_rows`
+        """
+        found: Rows = []
+        todo = [(task, title) for task in tasks(data, (shipped,)) for title in METHODS]
+        runs: dict[str, dict[str, list[dict[str, float]]]] = {}
+        for task, title in counted(todo, progress):
+            models = [made(task, title, epsilon, seed) for seed in range(seeds)]
+            mine = [judged(model, task.test_x, task.test_y) for model in models]
+            runs.setdefault(task.name, {})[title] = mine
+            what = {"data": task.name, "what": "method", "epsilon": epsilon, "seeds": seeds}
+            found.append({**what, "method": title, **spread(mine)})
+        for (name, of), (better, worse) in product(runs.items(), PAIRS):
+            values = ([run["ece"] for run in of[title]] for title in (better, worse))
+            known = {"what": "pair", "data": name, "better": better, "worse": worse}
+            found.append({**known, **paired(*values)})
+        return found + printed_rows(beside)
+
+    def claims(found: Rows) -> Iterator[RowsClaim]:
+        yield from of_each(lambda mine: _claims(mine, beside))(found)
+        yield _reduction(where(found, what="method"), beside)
+
+    return Study(rows, claims)
+
+
+def _claims(found: Rows, beside: str) -> Iterator[RowsClaim]:
+    of = {r["method"]: r for r in where(found, what="method")}
+    pairs = {(r["better"], r["worse"]): r for r in where(found, what="pair")}
+    told = [_lower(pairs[both]) for both in _NEIGHBOURS]
+    text = f"ECE in the paper's order, {' < '.join(ORDER)}, where 2 standard errors tell neighbours"
+    yield (
+        f"{text} apart",
+        False if False in told else True if True in told else NO_DIFFERENCE,
+        listed([of[t] for t in ORDER], "ece", "method"),
+        in_paper(beside, lambda p: all(p[a][1] <= p[b][1] for a, b in _NEIGHBOURS)),
+    )
+
+    def pair(text: str, better: str, worse: str, printed: str = "") -> RowsClaim:
+        shown = listed([of[better], of[worse]], "ece", "method")
+        return text, _lower(pairs[better, worse]), shown, printed
+
+    yield pair(
+        "training with DP-SGD makes the ECE larger than training without privacy",
+        *(NON_PRIVATE, DP),
+        in_paper(beside, lambda p: p[DP][1] > p[NON_PRIVATE][1]),
+    )
+    yield (
+        "the model trained with DP-SGD is over-confident",
+        above(of[DP], {"gap": 0.0}, "gap"),
+        f"mean confidence less accuracy: {listed([of[DP], of[NON_PRIVATE]], 'gap', 'method')}",
+    )
+    yield ordered(
+        "DP-TS and DP-PS have a lower ECE than global clipping and DP-SGLD",
+        *([of[GLOBAL], of[SGLD]], [of[PS], of[TS]], "ece", "method"),
+        least=MATTERS,
+        printed=in_paper(beside, lambda p: max(p[PS][1], p[TS][1]) < min(p[GLOBAL][1], p[SGLD][1])),
+    )
+    yield pair("DP-TS has a lower ECE than global clipping with no row left out", TS, ALL_ROWS)
+    yield (
+        "recalibration with the split costs less than one point of accuracy",
+        of[DP]["accuracy"] - min(of[PS]["accuracy"], of[TS]["accuracy"]) < POINT,
+        listed([of[DP], of[PS], of[TS]], "accuracy", "method"),
+        in_paper(beside, lambda p: p[DP][0] - min(p[PS][0], p[TS][0]) < POINT),
+    )
+    yield (
+        f"DP-TS is within {AS_GOOD:g} of non-private temperature scaling",
+        abs(pairs[TS, EXACT_TS]["difference"]) <= AS_GOOD,
+        listed([of[TS], of[EXACT_TS]], "ece", "method"),
+        in_paper(beside, lambda p: abs(p[TS][1] - p[EXACT_TS][1]) <= AS_GOOD),
+    )
+
+
+def _lower(pair: Record) -> Told:
+    """Test whether the first of a pair has the lower value, by two standard errors."""
+    return larger(0.0, pair["difference"], max(MATTERS, 2 * (pair["error"] or 0.0)))
+
+
+def _reduction(found: Rows, beside: str) -> RowsClaim:
+    def reduced(ece: Mapping[str, float]) -> float:
+        return 1 - fmean(ece[title] for title in (TS, PS)) / ece[DP]
+
+    ece = {n: {r["method"]: r["ece"] for r in of} for (n,), of in grouped(found, "data").items()}
+    each = {name: reduced(of) for name, of in ece.items() if of[DP] >= WORTH}
+    paper = [reduced({t: v[1] for t, v in lines.items()}) for lines in printed(beside).values()]
+    shown = [f"{name} {value:.2f}" for name, value in each.items()]
+    shown += [f"{name}'s is {of[DP]:.4f}" for name, of in ece.items() if name not in each]
+    return (
+        f"Recalibration takes {REDUCTION:g} of the ECE away, in the mean over DP-TS, DP-PS and "
+        f"all data where the DP model's is at least {WORTH:g}",
+        fmean(each.values()) >= REDUCTION if each else None,
+        ", ".join(shown),
+        f"{fmean(paper):.2f}",
+    )
+
+
+table1 = table(EPSILON, IMAGES, "table1")
+table2 = table(EPSILON, TABLE, "table2")
+table7 = table(3.0, IMAGES, "table7")
+
+# -- Table 3: test rows from elsewhere -----------------------------------------------------------
+
+HOME, ALL = "none", "all corruptions"
+
+
+def _shifted(
+    data: Sequence[str] | None = None, seeds: int = 3, progress: Progress | None = None
+) -> Rows:
+    """All methods on the test rows and on each corruption of them.
+
+    Returns
+    -------
+    list of dict
+        what = "method": `data`, `method`, `shift` (`HOME`, `ALL`: the mean over them, or the
+        corruption and its severity), `number` of shifts, see `scores.spread`
+
+    Raises
+    ------
+    InputError
+        Data without corrupted rows.
+    """
+    found: Rows = []
+    chosen = tasks(data, (IMAGES,))
+    for task in chosen:
+        if not task.shifted:
+            raise InputError(
+                f"{task.name}: has no corrupted test rows (test_CORRUPTION_SEVERITY), which "
+                "`experiments.shipped.image_features` makes"
+            )
+    for task, title in counted([(t, title) for t in chosen for title in METHODS], progress):
+        shifts = {HOME: task.test_x}
+        shifts |= {f"{name}, {severity}": x for (name, severity), x in task.shifted.items()}
+        models = [made(task, title, EPSILON, seed) for seed in range(seeds)]
+        runs = {
+            shift: [judged(model, x, task.test_y[: len(x)]) for model in models]
+            for shift, x in shifts.items()
+        }
+        away = [runs[shift] for shift in shifts if shift != HOME]
+        runs[ALL] = [
+            {key: fmean(of[seed][key] for of in away) for key in away[0][0]}
+            for seed in range(seeds)
+        ]
+        known = {"data": task.name, "what": "method", "method": title}
+        found += ({**known, "shift": shift} | spread(mine) for shift, mine in runs.items())
+    return found
+
+
+@of_each
+def _shifted_claims(found: Rows) -> Iterator[RowsClaim]:
+    """Yield the claims of section 4.2, in the mean over all corruptions."""
+    away, home = ({r["method"]: r for r in where(found, shift=shift)} for shift in (ALL, HOME))
+    ours, others = [away[PS], away[TS]], [away[t] for t in (GLOBAL, DP, SGLD)]
+    yield ordered(
+        "DP-TS and DP-PS, fitted in-domain, lower the ECE out of domain, too",
+        *([away[DP]], ours, "ece", "method"),
+        least=MATTERS,
+        printed=in_paper("table3", lambda p: max(p[PS][1], p[TS][1]) < p[DP][1]),
+    )
+    yield ordered(
+        "DP-TS and DP-PS have the lowest ECE of the paper's private methods there",
+        *(others, ours, "ece", "method"),
+        least=MATTERS,
+        printed=in_paper(
+            "table3",
+            lambda p: max(p[PS][1], p[TS][1]) < min(p[t][1] for t in (GLOBAL, DP, SGLD)),
+        ),
+    )
+    taken = [1 - float(of[TS]["ece"]) / float(of[DP]["ece"]) for of in (away, home)]
+    lowers = above(home[DP], home[TS], "ece") is True
+    yield (
+        "out of domain recalibration takes a smaller part of the ECE away than in-domain",
+        taken[0] < taken[1] if lowers else NO_DIFFERENCE,
+        f"DP-TS {taken[0]:.2f} against {taken[1]:.2f}",
+    )
+
+
+table3 = Study(_shifted, _shifted_claims)
+
+# -- Table 5: weight decay and early stopping ----------------------------------------------------
+
+DECAYS, STOPS = (1e-4, 1e-3, 1e-2, 1e-1), (2.0, 4.0, 6.0, 8.0)
+"""The paper's values."""
+
+REGULAR = {
+    **{f"weight decay {decay:g}": replace(PLAIN, weight_decay=decay) for decay in DECAYS},
+    **{f"early stopping ({stop:g} epochs)": replace(PLAIN, epochs=stop) for stop in STOPS},
+}
+TRAININGS = {DP: Training(EPSILON), NON_PRIVATE: PLAIN, **REGULAR}
+
+
+@of_each
+def _regular_claims(found: Rows) -> Iterator[RowsClaim]:
+    """Yield the claims of section 4.3."""
+    of = {r["method"]: r for r in found}
+    private, regular = of[DP], [of[t] for t in REGULAR]
+    printed = "not for weight decay .1, dropout .1 and 8 epochs, one model: .1874 against .166"
+    text = "every regulariser has a smaller ECE than DP-SGD"
+    yield ordered(text, [private], regular, "ece", "method", least=MATTERS, printed=printed)
+    sure = above(private, {"gap": 0.0}, "gap") is True
+    most = max(regular, key=lambda r: float(r["gap"]))
+    yield (
+        "no regulariser makes the model as over-confident as DP-SGD does",
+        all_of(above(private, r, "gap") for r in regular) if sure else None,
+        f"mean confidence less accuracy: {listed([private, most], 'gap', 'method')}",
+    )
+
+
+table5 = Study(
+    study(
+        lambda of: (({"what": "method", "method": t}, how) for t, how in TRAININGS.items()),
+        3,
+        shipped=True,
+    ),
+    _regular_claims,
+)

@@ -1,1 +1,0 @@
-"""Models trained over clients by a method, with their data."""

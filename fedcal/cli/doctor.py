@@ -1,0 +1,134 @@
+"""Show what is installed, what each command lacks, and the machine.
+
+The exit code is always 0.
+"""
+
+import platform
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedcal import __version__
+from fedcal.cli import parameters
+from fedcal.core import flower_internals_site, imports, pages
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import usable_cores
+from fedcal.results import terminal
+from fedcal.run.engines.superlink import scripts
+from fedcal.storage.atomic import posix_locks
+
+_DEVELOPERS = {"all", "bench", "dev", "docs"}
+
+
+EXTRAS = {
+    "simulation": "simulations on Ray (--engine ray, flower, --ray-address)",
+    "parquet": ".parquet files",
+    "datasets": "flwr-datasets partitioners (--partition flwr:NAME)",
+    "export": "PyTorch programs and ONNX models (fedcal export)",
+    "sklearn": "estimators in Python (FederatedCalibrator, CalibratedModel)",
+    "sites": "real sites, with the tested version of Flower (fedcal site)",
+    "frames": "results as data frames of pandas (to_frame)",
+    "train": "training of models (fedcal train), with gradients by Opacus",
+}
+"""The extras that people install, by name; those that are not here are developers'."""
+
+
+class Package(NamedTuple):
+    """A package that another one needs, the version that is there ("" = none), and if that fits."""
+
+    name: str
+    version: str
+    fits: bool
+
+    def __str__(self) -> str:
+        version = f" {self.version}" + " (another is needed)" * (not self.fits)
+        return self.name + version * bool(self.version)
+
+
+def packages(extra: str = "", of: str = "fedcal") -> Iterator[Package]:
+    """Yield the requirements of an installed package, or of one of its extras.
+
+    Raises InputError if it was not installed, such as a folder on PYTHONPATH.
+
+    Parameters
+    ----------
+    extra
+        what this one adds; "" = what the package itself needs
+    of
+        the package; so are the extras of other packages that it asks for
+    """
+    from packaging.requirements import Requirement
+
+    try:
+        lines = metadata.requires(of) or ()
+    except metadata.PackageNotFoundError:
+        raise InputError(f"{of} is not installed by pip: its requirements are not known") from None
+    for wanted in map(Requirement, lines):
+        marker = wanted.marker
+        asked_by = (e for e in ("", extra) if marker is None or marker.evaluate({"extra": e}))
+        if next(asked_by, None) != extra:
+            continue
+        try:
+            there = metadata.version(wanted.name)
+        except metadata.PackageNotFoundError:
+            yield Package(wanted.name, "", False)
+            continue
+        yield Package(wanted.name, there, wanted.specifier.contains(there, prereleases=True))
+        for more in wanted.extras:
+            yield from packages(more, wanted.name)
+
+
+def command(quiet: parameters.Quiet = False, json: parameters.Json = False) -> None:
+    """Inspect the installation and show the result.
+
+    Examples
+    --------
+    fedcal doctor
+    fedcal doctor --json
+    """
+    facts = look()
+    parts = ("versions", "extras", "machine")
+    rows = [(name, str(value or "?")) for part in parts for name, value in facts[part].items()]
+    told = [facts["summary"], *facts["lacking"], pages.Table("", ("", "here"), rows)]
+    terminal.show(told, facts, json=json, quiet=quiet)
+
+
+def look() -> dict[str, Any]:
+    """Return what `--json` prints: sentences, versions, extras, the machine."""
+    versions = {package.name: str(package).partition(" ")[2] for package in packages()}
+    names = metadata.metadata("fedcal").get_all("Provides-Extra") or ()
+    extras = {name: sorted(packages(name)) for name in names if name not in _DEVELOPERS}
+    lost = {name: ", ".join(str(p) for p in own if not p.fits) for name, own in extras.items()}
+    lacking = [
+        f"{EXTRAS.get(name, f'the extra {name}')}: lacks {which}: {imports.install(name)}"
+        for name, which in lost.items()
+        if which
+    ]
+    lacking += _refused()
+    whole = "all but what the next lines name" if lacking else "with every option"
+    return {
+        "summary": f"All commands of fedcal run here, {whole}.",
+        "lacking": lacking,
+        "versions": {"fedcal": __version__, "Python": platform.python_version()} | versions,
+        "extras": {
+            f"fedcal[{name}]": f"lacks {lost[name]}" if lost[name] else ", ".join(map(str, own))
+            for name, own in extras.items()
+        },
+        "machine": {"system": f"{platform.system()} {platform.machine()}", "cores": usable_cores()},
+    }
+
+
+def _refused() -> Iterator[str]:
+    """Yield what this system, or this Flower, does not run."""
+    flower = ("Flower's engine", "superlink", "supernode", "superexec", "flwr")
+    checks: dict[str, Callable[[], object]] = {
+        "train --out, site, study": lambda: posix_locks(Path("its folder")),
+        "site, simulate --engine grpc": lambda: scripts(*flower),
+        "site, study, simulate --engine grpc": flower_internals_site.check_flower,
+    }
+    for commands, check in checks.items():
+        try:
+            check()
+        except (InputError, ImportError) as e:
+            yield f"fedcal {commands}: {e}"

@@ -1,0 +1,191 @@
+"""The command `fedcal`. One clear line on stderr and exit code 2 for anything not allowed."""
+
+import ast
+import copy
+import inspect
+import re
+import sys
+import warnings
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import typer
+import typer.main
+from rich.markup import escape
+from typer.core import TyperCommand, TyperGroup
+
+from fedcal import __version__
+from fedcal.core import checks
+from fedcal.core.checks import FedcalError, InputError
+from fedcal.results.terminal import console
+
+COMMANDS = {
+    "simulate": "simulate",
+    "evaluate": "evaluate",
+    "compare": "compare",
+    "plan": "plan",
+    "train": "train",
+    "reproduce": "reproduce",
+    "report": "files:report",
+    "export": "files:export",
+    "apply": "apply",
+    "site": "site:overview",
+    "site restored": "site:restored",
+    "site recalibrate": "site:recalibrate",
+    "site join": "site:join",
+    "site accept": "site:accept",
+    "site start": "site:start",
+    "site status": "site:status",
+    "study": "study:overview",
+    "study init": "study:init",
+    "study kit": "study:kit",
+    "study seal": "study:seal",
+    "study serve": "study:serve",
+    "study run": "study:run",
+    "study status": "study:status",
+    "study verify": "study:verify",
+    "flower-app": "files:flower_app",
+    "datasets": "files:datasets",
+    "doctor": "doctor",
+}
+"""Name -> its module in `fedcal.cli`; a name of two words is a command below the first.
+
+A module's docstring is the command's help, and its function `command` does it: its docstring tells
+of parameters and examples (`fedcal.cli.parameters`). Of several commands in a module
+(`module:function`) the docstring of each function is the help, too.
+"""
+
+PACKAGE = "fedcal.cli"
+
+ALL = "--help-all"
+_HELP = {"help_option_names": ["--help", "-h"]}
+
+_PLAIN: Any = {kind: copy.copy(kind) for kind in (click.INT, click.FLOAT)}
+_PLAIN[click.INT]._number_class = partial(checks.number_in, kind=int)
+_PLAIN[click.FLOAT]._number_class = checks.number_in
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+
+def help_of(name: str) -> str:
+    """Return the docstring of a command, whose module is read and not imported."""
+    module, _, function = COMMANDS[name].partition(":")
+    path = Path(__file__).with_name(f"{module}.py")
+    tree: Any = ast.parse(path.read_text("utf-8"))
+    if function:
+        tree = next(node for node in tree.body if getattr(node, "name", "") == function)
+    said = re.split(r"\n.+\n-{3,}\n", ast.get_docstring(tree) or "")[0]
+    return " ".join(said.split())
+
+
+def load_command(name: str, *, every: bool = True) -> click.Command:
+    """Return a command with its options, of which `every` one or the usual ones are in its help.
+
+    Only now its module is imported.
+    """
+    checks.check_kept(f"fedcal {name}")
+    checks.one_of("command", name, COMMANDS, "fedcal --help")
+    from fedcal.cli import parameters
+
+    place, _, function = COMMANDS[name].partition(":")
+    module = import_module(f"{PACKAGE}.{place}")
+    command = getattr(module, function or "command")
+    examples = parameters.sections(command)["Examples"].items()
+    lines = (f"    {escape(' '.join(words).strip())}" for words in examples)
+    epilog = "\n\n".join(["For example:", *lines])
+    rare = () if every else getattr(command, "rare", ())
+    if rare:
+        epilog += f"\n\nMore options, of ledgers, secure sums and sites: fedcal {name} {ALL}"
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    known = parameters.documented(command)
+    command.__signature__ = inspect.Signature(known)
+    alone.command(name, help=help_of(name), epilog=epilog, context_settings=_HELP)(command)
+    made: Any = typer.main.get_command(alone)
+    of = {parameter.name: parameter.annotation.__metadata__[0] for parameter in known}
+    for argument in made.params:
+        argument.type = _PLAIN.get(argument.type, argument.type)
+        argument.hidden = getattr(argument, "hidden", False) or argument.name in rare
+        argument.secondary_opts = []  # no --no-... beside a flag
+        if isinstance(argument, click.Argument):  # click 8.5 drops the help that typer sets
+            argument.help = of[argument.name].help
+    return _versioned(made, hidden=True)
+
+
+def _versioned(command: click.Command, *, hidden: bool = False) -> click.Command:
+    """Add the options --version and -V."""
+    text = "fedcal %(version)s"
+    option = click.version_option(
+        __version__, "--version", "-V", message=text, help="Show the version.", hidden=hidden
+    )
+    return option(command)
+
+
+class Commands(TyperGroup):
+    """All commands: listed by what they do, loaded when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return [*COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        """Return a command as the list shows it."""
+        return TyperCommand(cmd_name, help=help_of(cmd_name))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first one or two arguments name, and the other arguments."""
+        name, rest = args[0], args[1:]
+        below = any(known.startswith(f"{name} ") for known in COMMANDS)
+        if below and rest and not rest[0].startswith("-"):
+            name, rest = f"{name} {rest[0]}", rest[1:]
+        for word in rest:
+            checks.check_kept(f"fedcal {name} {word.partition('=')[0]}")
+        rest = [_HELP["help_option_names"][0] if word == ALL else word for word in rest]
+        return name, load_command(name, every=ALL in args), rest
+
+
+app = Commands(
+    name="fedcal",
+    help="Private, federated calibration of classifiers.",
+    no_args_is_help=True,
+    context_settings=_HELP,
+)
+_versioned(app)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: list[str] | None) -> int:
+    errors = console(stderr=True)
+    warnings.showwarning = lambda message, *_: errors.print(
+        f"fedcal: warning: {' '.join(str(message).split())}"
+    )
+    warnings.simplefilter("always", UserWarning)
+    try:
+        code = app(args=arguments, standalone_mode=False)
+    except FedcalError as e:
+        word = "interrupted" if e.exit_code == INTERRUPTED else "error"
+        errors.print(f"fedcal: {word}: {' '.join(str(e).split())}")
+        return e.exit_code
+    except click.ClickException as e:
+        said = " ".join(e.format_message().split()) or "a command is missing"
+        errors.print(f"fedcal: error: {said}")
+        return InputError.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        code = INTERRUPTED
+    except MemoryError:
+        errors.print("fedcal: error: there is not enough memory for this run")
+        return FedcalError.exit_code
+    except BrokenPipeError:
+        return 0
+    if code == INTERRUPTED:  # typer makes this of a KeyboardInterrupt
+        errors.print("fedcal: interrupted; nothing was written")
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,61 @@
+"""Train a model over clients or in one place, and write its logits for calibration.
+
+Training is private (DP-SGD, DP-FedAvg) or not.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from fedcal.cli import parameters
+from fedcal.core.options import options_of
+from fedcal.metrics import binning, names
+from fedcal.results import page, terminal
+from fedcal.run.config import read_options
+from fedcal.run.layers import layered
+from fedcal.run.training import train
+from fedcal.run.training_config import TrainConfig
+
+
+@parameters.with_options(TrainConfig)
+def command(
+    *,
+    resume: bool = False,
+    config: parameters.ConfigFile = None,
+    out: Path | None = None,
+    overwrite: parameters.Overwrite = False,
+    quiet: parameters.Quiet = False,
+    json: parameters.Json = False,
+    **options: Any,
+) -> None:
+    """Train and show it.
+
+    Running
+    -------
+    resume
+        Continue the training in --out.
+
+    Files and output
+    ----------------
+    out
+        Folder for model, logits and checkpoint.
+
+    Examples
+    --------
+    fedcal train --data adult-features --epsilon 8 --delta 1e-5 --out model
+    fedcal train --data rows.npz --model mlp:64x32 --method fedavg --clients 20 --out model
+    fedcal train --data rows.npz --model nets:Net --epsilon 8 --out model
+    """
+    given = layered(options_of(TrainConfig), read_options(config) if config else {}, options)
+    with terminal.progress("reading", quiet=quiet) as steps:
+
+        def moved(done: int, total: int, epsilon: float) -> None:
+            so_far = f"epsilon at most {epsilon:.2f} so far" if math.isfinite(epsilon) else ""
+            steps(done, total, so_far)
+
+        training = train(out=out, resume=resume, overwrite=overwrite, progress=moved, **given)
+    told = training.to_json()
+    facts: dict[str, Any] = {"told": told, "c": told["config"], "out": out, "line": names.line}
+    facts["score"] = binning.check_score("", told["classes"])
+    facts["floored"] = names.floored(told["rows_below_floor"])
+    terminal.show(page.said("commands", "training", **facts), told, json=json, quiet=quiet)

@@ -1,0 +1,305 @@
+"""A page: a verdict, then parts in sections; one template shows all of them, one file holds it."""
+
+import itertools
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from fedcal.core import pages
+from fedcal.core.checks import FedcalError, InputError, system_errors
+from fedcal.core.naming import called, listed, printable
+from fedcal.metrics import names
+from fedcal.results.figures import drawing, style
+from fedcal.results.figures.parts import drawn
+from fedcal.storage.atomic import write_whole
+
+Shown = pages.Part | drawing.Sheet
+"""A part, or a figure that is drawn from more than a part holds."""
+
+FILE = "report.html"
+MAX_BYTES = 2**28
+
+MOST_SENTENCES = 3
+"""Of a verdict in bold type; what it says more stands below."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Parts below one heading; their own titles are headings below it.
+
+    Attributes
+    ----------
+    css
+        a class of the style sheet: "first" ends a printed page
+    """
+
+    title: str
+    parts: Sequence[Shown]
+    css: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """All that a report shows of a result.
+
+    Attributes
+    ----------
+    title
+        what it is about
+    verdict
+        in words first
+    sections
+        from top to bottom; a part alone is a section under its own title
+    tiles
+        the most important numbers by name
+    warnings
+        sentences to read before anything else
+    versions
+        of packages
+    banner
+        a warning above the title
+    about
+        what titles of figures in files begin with
+    """
+
+    title: str
+    verdict: str
+    sections: Sequence[Section | Shown]
+    tiles: Sequence[tuple[str, str]] = ()
+    warnings: Sequence[str] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    banner: str = ""
+    about: str = ""
+
+    @cached_property
+    def parts(self) -> list[tuple[Section, list[Any]]]:
+        """Sections with their parts, of which figures are drawn as `Sheet`."""
+        sections, number = [], itertools.count(1)
+        for one in self.sections:
+            section = one if isinstance(one, Section) else Section(one.title, [one])
+            parts = [drawn(part, self.about) for part in section.parts]
+            for k, part in enumerate(parts):
+                if isinstance(part, drawing.Sheet) and not part.name:
+                    parts[k] = replace(part, name=f"curve-{next(number)}")
+            sections.append((section, parts))
+        return sections
+
+    @property
+    def sheets(self) -> dict[str, drawing.Sheet]:
+        """Figures by the names of their files."""
+        parts = (part for _, parts in self.parts for part in parts)
+        return {part.name: part for part in parts if isinstance(part, drawing.Sheet)}
+
+    def figures(self) -> dict[str, drawing.Sheet]:
+        """Figures by their own names or the titles of their parts, intervals before curves."""
+        found = {}
+        for section, parts in self.parts:
+            for given, sheet in zip(section.parts, parts, strict=True):
+                if isinstance(sheet, drawing.Sheet):
+                    name = given.name if isinstance(given, drawing.Sheet) else given.title
+                    found[name] = (isinstance(given, pages.Curve), sheet)
+        return {name: found[name][1] for name in sorted(found, key=lambda name: found[name][0])}
+
+    def html(
+        self,
+        files: Sequence[str] = (),
+        card: bool = False,
+        template: str = "page.html.j2",
+        **more: Any,
+    ) -> str:
+        """Return a file of HTML that works offline, or a card for a notebook.
+
+        Parameters
+        ----------
+        files
+            names of those of the figures
+        card
+            a fragment without scripts, style sheet or headings, in colours of its own
+        template, **more
+            one that extends this page's, and what else it shows
+        """
+        sections: list[dict[str, Any]] = []
+        for k, (section, parts) in enumerate(self.parts):
+            name = f"k{crc32(repr((self.title, self.verdict, k)).encode()):x}" if card else f"s{k}"
+            each = [_shown(part, section, f"{name}-{j}", card) for j, part in enumerate(parts)]
+            half = section.css or ("half" if len(parts) == 1 and each[0].get("single") else "")
+            slug = re.sub(r"\W+", "-", section.title.lower()).strip("-")
+            place = f"{slug}-{k}" if not slug or any(s["id"] == slug for s in sections) else slug
+            sections.append({"title": section.title, "id": place, "css": half, "parts": each})
+        shown = "card.html.j2" if card else template
+        return render(shown, page=self, sections=sections, files=files, **more)
+
+    def write(self, folder: Path) -> Path:
+        """Write `report.html`, and each figure as PNG and SVG beside it."""
+        files = drawing.save_sheets(self.sheets, folder)
+        write_whole(folder / FILE, self.html(files))
+        return folder / FILE
+
+
+def _shown(part: Any, section: Section, name: str, card: bool) -> dict[str, Any]:
+    """Return a part for the template."""
+    heading = part.title if part.title != section.title else ""
+    if isinstance(part, drawing.Sheet):
+        return {"kind": "figure", "heading": "", "note": part.note, **figure(part, name, card)}
+    if isinstance(part, pages.Table):
+        return {"kind": "table", "heading": heading, **vars(part)}
+    heading = "" if part.form == "fold" else heading
+    return {"kind": "text", "heading": heading, "note": "", **vars(part)}
+
+
+def figure(sheet: drawing.Sheet, name: str, card: bool) -> dict[str, Any]:
+    """Return a sheet for the template: legend as (text, svg), figures as {title, note, svg}.
+
+    A panel without a title stands below the one above it on the sheet. The markup is made here
+    from numbers and escaped words, so it is marked as safe.
+    """
+    from markupsafe import Markup
+
+    safe: Callable[[str], Any] = Markup
+    figures: list[dict[str, Any]] = []
+    svgs, keys = drawing.svgs(sheet, name, card)
+    for k, (panel, svg) in enumerate(zip(sheet.panels, svgs, strict=True)):
+        if k >= sheet.columns and not panel.title:
+            figures[k - sheet.columns]["svg"] += safe(svg)
+        else:
+            figures.append({"title": panel.title, "note": panel.note, "svg": safe(svg)})
+    legend = [(text, safe(key)) for (_, text), key in zip(sheet.legend, keys, strict=True)]
+    forest, wide = sheet.left > drawing.LEFT, sheet.columns > 2
+    css = "panels" if wide else "forest" if forest else ("one", "two")[sheet.columns - 1]
+    single = len(sheet.panels) == 1
+    return {"figures": figures, "legend": legend, "css": f"figures {css}", "single": single}
+
+
+def render(template: str, **context: Any) -> str:
+    """Fill in a template of this package; in HTML every value is escaped.
+
+    Raises ValueError if something that the template shows is missing, or of another kind.
+    """
+    import jinja2
+
+    try:
+        return str(_template(template).render(**context))
+    except jinja2.TemplateError as e:
+        raise ValueError(e.message) from None
+
+
+def words(template: str, **context: Any) -> dict[str, tuple[str, ...]]:
+    """Return the texts of a template by name: `# name` in a line, then a paragraph a line."""
+    blocks = re.split(r"^# (\w+)\n", render(f"{template}.txt.j2", **context), flags=re.MULTILINE)
+    texts = (tuple(filter(None, map(str.strip, text.splitlines()))) for text in blocks[2::2])
+    return dict(zip(blocks[1::2], texts, strict=True))
+
+
+def said(template: str, block: str, **context: Any) -> list[str]:
+    """Return the lines of one block of a template; the others need not have their values."""
+    made = _template(f"{template}.txt.j2")
+    return "".join(made.blocks[block](made.new_context(context))).strip("\n").splitlines()
+
+
+def title_and_rest(verdict: str) -> tuple[str, str]:
+    """Split a headline into its first `MOST_SENTENCES` sentences and the others."""
+    sentences = re.split(r"(?<=\.) (?=[A-Z])", verdict)
+    return " ".join(sentences[:MOST_SENTENCES]), " ".join(sentences[MOST_SENTENCES:])
+
+
+def _in_a_line(value: Any) -> str:
+    return printable(re.sub(r"\s*\n\s*", " ", str(value)))
+
+
+@lru_cache
+def _template(name: str) -> Any:
+    """Return a template; in texts (`.txt.j2`) no value begins a line, or ends one."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=not name.endswith((".txt.j2", ".toml.j2")),
+        finalize=_in_a_line if name.endswith(".txt.j2") else None,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {"hues": style.HUES, "title_and_rest": title_and_rest}
+    environment.globals |= {"names": names, "number_of": pages.number, "called": called}
+    environment.globals |= {"listed": listed}
+    return environment.get_template(name)
+
+
+def check_report() -> None:
+    """Refuse, before anything is charged, to make a report that could not be written.
+
+    Raises FedcalError if a package or a template is missing or damaged.
+    """
+    try:
+        import matplotlib.figure  # noqa: F401  reports draw
+
+        for path in Path(__file__).with_name("templates").glob("*.j2"):
+            _template(path.name)
+    except Exception as e:  # noqa: BLE001  of whatever kind: it would come after the charge
+        raise FedcalError(f"no report could be written: {type(e).__name__}: {e}") from None
+
+
+def read_json(path: Path, kind: str = "", most: int = MAX_BYTES) -> Any:
+    """Strict JSON; InputError for a file that is missing, huge, or something else.
+
+    Parameters
+    ----------
+    kind
+        a result, comparison, ... of schema 1 is asked for; "" = anything
+    most
+        bytes
+    """
+    content = _parsed(path, _read(path, most))
+    if kind and (not isinstance(content, Mapping) or content.get("schema") != 1):
+        raise InputError(f"{path} is not a fedcal {kind} of schema 1")
+    return content
+
+
+def read_json_lines(path: Path) -> list[Any]:
+    """One JSON value a line; InputError likewise."""
+    return [_parsed(path, line) for line in _read(path).splitlines()]
+
+
+def _read(path: Path, most: int = MAX_BYTES) -> bytes:
+    with system_errors(f"cannot read {path}"):
+        if not path.is_file() and path.exists():  # a pipe would never end
+            raise InputError(f"{path} is not a file")
+        if path.stat().st_size > most:
+            raise InputError(f"{path} is larger than {most >> 20} MiB")
+        return path.read_bytes()
+
+
+def _parsed(path: Path, text: bytes) -> Any:
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    def finite(number: str) -> float:
+        if math.isinf(value := float(number)):
+            raise ValueError(f"{number} is too large")
+        return value
+
+    try:
+        return json.loads(text, parse_constant=refuse, parse_float=finite)
+    except (ValueError, RecursionError) as e:
+        raise InputError(f"{path} is not JSON: {e}") from None
+
+
+@contextmanager
+def reading(folder: Path, name: str) -> Iterator[None]:
+    """Report files of a folder that do not fit together as bad input, in one line."""
+    try:
+        yield
+    except FedcalError:
+        raise
+    except OSError as e:
+        raise FedcalError(f"cannot write the report to {folder}: {e.strerror}") from None
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as e:
+        what = " ".join(f"{type(e).__name__}: {e}".split())
+        raise InputError(f"{folder / name} does not hold what a report needs ({what})") from None

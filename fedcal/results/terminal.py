@@ -1,0 +1,127 @@
+"""A console and progress, as people see them on a terminal."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from fedcal.core import checks, pages
+from fedcal.core.naming import printable
+from fedcal.metrics.names import MORE
+from fedcal.results.files import to_json
+from fedcal.results.tables import print_table
+
+_QUIET_SECONDS, _SECONDS_BETWEEN = 3.0, 5.0
+"""Without a terminal: when the first line of progress comes, and the next ones."""
+
+
+class Stopped(checks.FedcalError):
+    """Ctrl-C, where something was kept; the exit code is the shells' own."""
+
+    exit_code = 130
+
+
+class _Harmless(Console):
+    """A console on which no text controls the terminal: names and errors may be a stranger's."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Make each text, also those of a table, printable first."""
+        return super().render_str(printable(text, lines=True), **options)
+
+
+def console(*, stderr: bool = False, markup: bool = False) -> Console:
+    """Return a console that neither colours nor wraps its output; paths may look like markup."""
+    return _Harmless(stderr=stderr, markup=markup, emoji=False, highlight=False, soft_wrap=True)
+
+
+def must_agree(question: str, otherwise: str) -> None:
+    """Ask a person; InputError that says what is `otherwise`, unless they type yes."""
+    console().print(f"{question} Type yes:")
+    if sys.stdin.readline().strip() != "yes":
+        raise checks.InputError(f"{otherwise}: a person must type yes")
+
+
+def show(
+    parts: Iterable[str | pages.Part],
+    record: Any = None,
+    *,
+    json: bool = False,
+    quiet: bool = False,
+    gap: int = 1,
+) -> None:
+    """Print the lines and parts of a result: unless quiet, or its record as JSON instead.
+
+    A record that takes time is given as the function that makes it: it is called for JSON alone.
+    Tables are printed with their notes and `gap` spaces to the right of an entry; figures are for
+    pages.
+    """
+    if json:
+        print(to_json(record() if callable(record) else record), end="")
+    to = console()
+    for part in () if json or quiet else parts:
+        if isinstance(part, str):
+            to.print(part)
+        elif isinstance(part, pages.Table) and not part.title.startswith(MORE):
+            print_table(to, part, gap=gap)
+            if part.note:
+                to.print(part.note)
+        elif isinstance(part, pages.Text):
+            to.print("\n".join(f"- {line}" for line in part.lines))
+
+
+class Steps:
+    """Progress on stderr: a bar on a terminal; elsewhere, after three seconds, some lines.
+
+    The lines come also while no step ends: an engine starts, or a round takes long.
+    """
+
+    def __init__(self, what: str, bar: Progress) -> None:
+        what = printable(what)
+        self._what, self._bar, self._line = what, bar, what
+        self._task = bar.add_task(what, total=None)
+
+    def __call__(self, done: int, total: int, what: str | None = None) -> None:
+        """`done` of `total` steps are done; `what` is what happens now."""
+        self._what = printable(what or self._what)
+        self._line = f"{self._what}: {done} of {total}"
+        self._bar.update(self._task, completed=done, total=total, description=self._what)
+
+    def write_lines(self, end: Event) -> None:
+        """Write a line every few seconds until the event is set."""
+        wait = _QUIET_SECONDS
+        while not end.wait(wait):
+            console(stderr=True).print(f"fedcal: {self._line}")
+            wait = _SECONDS_BETWEEN
+
+
+@contextmanager
+def progress(what: str, *, quiet: bool = False) -> Iterator[Steps]:
+    """Progress of the work inside; `quiet` shows none.
+
+    Raises Stopped on Ctrl-C in work that keeps what it has, with what it says.
+    """
+    seen = sys.stderr.isatty()
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=quiet or not seen,  # otherwise it would leave a blank line
+    )
+    steps, end = Steps(what, bar), Event()
+    if not quiet and not seen:
+        Thread(target=steps.write_lines, args=(end,), daemon=True).start()
+    try:
+        with bar:
+            yield steps
+    except checks.Interrupted as e:
+        raise Stopped(str(e)) from None
+    finally:
+        end.set()

@@ -1,0 +1,365 @@
+"""Many methods, budgets, partitions and seeds in one table: what `fedcal compare` runs."""
+
+import warnings
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from fedcal.core import checks
+from fedcal.datasets import Dataset
+from fedcal.metrics.names import METRICS
+from fedcal.results import comparison, families, files, shown, tables
+from fedcal.results.page import Page
+from fedcal.run import folders, load, simulation, sweep
+from fedcal.run.comparison import table
+from fedcal.run.comparison.grid import Cell, Grid, read_grid, resolve
+from fedcal.run.comparison.statement import statement
+from fedcal.run.config import merge, read_options
+from fedcal.run.layers import takes_options
+from fedcal.run.result import versions
+from fedcal.run.sweep import CONFIG, ROWS, Row, Run
+from fedcal.storage.atomic import path_of
+from fedcal.strategies.server.outcome import Progress
+
+_PRIVACY = (
+    *("unit", "adjacency", "trust", "epsilon", "delta", "mechanism", "noise_std"),
+    *("noise_source", "releases"),
+)
+_SENT = ("bytes_up_per_client", "bytes_down_per_client", "rounds")
+_PARTS = ("before", "after", "privacy", "communication")
+_FAILURE, _RESULT = ("run", "versions", "error"), ("run", "versions", *_PARTS, "seconds")
+"""Keys of a row, and of what was sent.
+
+Rows are published: nothing in them follows from the fit rows but what a release gives away."""
+
+_LARGEST = 1e100
+"""No number of a row is larger; the squares of such numbers are finite."""
+
+
+def runs_of(cell: Cell) -> list[Run]:
+    """Return the requests of a resolved cell, one for each seed, as strict JSON can hold them."""
+    plain = cell.config.to_dict() | {"epsilon": files.in_json(cell.config.epsilon)}
+    del plain["engine"]  # all engines give the same bits
+    return [plain | {"seed": seed} for seed in cell.seeds]
+
+
+def run_row(run: Run, data: Dataset) -> Row:
+    """Run one cell with one seed.
+
+    Parameters
+    ----------
+    run
+        from `runs_of`
+    data
+        what `run["data"]` names
+
+    Returns
+    -------
+    Row
+        A run that fails in operation (nobody answered) is a row, too: it holds `error`.
+    """
+    row: Row = {"run": run, "versions": versions()}
+    config = merge({**run, "epsilon": float(run["epsilon"])})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # said once for all runs, before they begin
+        try:
+            result = simulation.simulate(data, config=config)
+            before, after = families.family_of([config.method]).told(result)
+        except checks.FedcalError as e:
+            return row | {"error": " ".join(str(e).split())}
+    return row | {
+        "before": before,
+        "after": after,
+        "privacy": {k: result.privacy[k] for k in _PRIVACY},
+        "communication": result.communication,
+        "seconds": result.seconds,
+    }
+
+
+def check_row(row: Any) -> None:
+    """Raise ValueError, or what looking at it raises, unless a row that was read is complete."""
+    if "error" in row:
+        complete = row.keys() == {*_FAILURE} and isinstance(row["error"], str)
+    else:
+        before, after, privacy, sent = (row[part] for part in _PARTS)
+        metrics = families.family_of([row["run"].get("method")]).complete
+        numbers = [*before.values(), *after.values(), *sent.values(), row["seconds"] or 0]
+        complete = (
+            (row.keys(), privacy.keys(), sent.keys()) == ({*_RESULT}, {*_PRIVACY}, {*_SENT})
+            and (not metrics or before.keys() == after.keys() == {*metrics})
+            and all(type(n) in (float, int) and abs(n) <= _LARGEST for n in numbers)
+        )
+    if not complete or not isinstance(row["versions"], dict):
+        raise ValueError("not a row")
+
+
+DONE = "compare.json"
+"""The summary, which is there when all runs are finished."""
+
+_LINES = 8
+"""Of the table, in what `print` shows."""
+
+FORMS = ("latex", "markdown", "csv")
+"""Forms of a table as a text."""
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(shown.Displayable):
+    """Methods beside each other, over budgets, partitions and seeds.
+
+    Attributes
+    ----------
+    grid
+        what was compared
+    cells
+        one for each line of the table, in its order, as in `compare.json`: plain values, ready
+        for `pandas.json_normalize`. Without privacy epsilon is inf, for baselines too
+    rows
+        one for each run, in the same order, seeds innermost
+    statement, more
+        what the table gives away, in at most six sentences, and all else that is said of it
+    report
+        whether `save` writes a report and figures
+    metrics
+        columns of tables and panels of figures for a paper; () = the usual ones
+    """
+
+    grid: Grid
+    cells: list[table.Line]
+    rows: list[Row]
+    statement: list[str]
+    more: list[str]
+    report: bool = True
+    metrics: tuple[str, ...] = ()
+
+    @property
+    def failures(self) -> list[Row]:
+        """Runs that failed in operation."""
+        return [row for row in self.rows if "error" in row]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of `compare.json`: strict JSON, infinity is the text "inf"."""
+        config = self.grid.to_dict()
+        return {
+            "schema": 1,
+            "kind": "comparison",
+            "config": config | {"epsilon": [*map(files.in_json, config["epsilon"])]},
+            "headline": self.verdict,
+            "statement": self.statement,
+            "more": self.more,
+            "cells": [c | {"epsilon": files.in_json(c["epsilon"])} for c in self.cells],
+            "versions": versions(),
+        }
+
+    def to_markdown(self) -> str:
+        """Return the headline, the table for people, and the statement below it."""
+        sentences = "".join(f"* {line}\n" for line in self.statement)
+        return f"{self.verdict}\n\n{self.to_table()}\n{sentences}"
+
+    def to_table(self, form: str = "markdown") -> str:
+        """Return the table as a text.
+
+        Parameters
+        ----------
+        form
+            "markdown"; "latex", for booktabs; or "csv": fractions with all digits, for programs
+
+        Raises
+        ------
+        InputError
+            There is no such form.
+        """
+        if checks.one_of("table", form, FORMS) == "csv":
+            return tables.csv_text(table.as_rows(self.cells))
+        shown = replace(table.as_table(self.cells, self.metrics), title="")
+        return tables.latex(shown) if form == "latex" else tables.markdown(shown)
+
+    def save(self, out: str | Path) -> None:
+        """Write `compare.json`, tables, report, grid and rows into a folder; all or none.
+
+        Figures of an earlier comparison there go.
+        """
+        folders.COMPARISON.write(out, self.to_json(), beside=self._write, report=self.report)
+
+    def _write(self, folder: Path) -> None:
+        texts = {CONFIG: self.grid.to_toml(), "table.md": self.to_markdown()}
+        texts |= {"table.csv": self.to_table("csv"), ROWS: "".join(map(sweep.line_of, self.rows))}
+        for name, content in texts.items():
+            (folder / name).write_text(content, "utf-8")
+        if self.report:
+            comparison.write_column(folder, self.cells, self.metrics)
+
+    def __repr__(self) -> str:
+        return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() shows them>"
+
+    def __str__(self) -> str:
+        lines = self.to_table().splitlines()
+        more = len(lines) - _LINES
+        return "\n".join([self.verdict, *lines[:_LINES], *([f"and {more} more"] * (more > 0))])
+
+    def _lines(self) -> list[dict[str, Any]]:
+        return table.as_rows(self.cells)
+
+    @property
+    def title(self) -> str:
+        """What it is of."""
+        return comparison.card_of(self.cells).title
+
+    @property
+    def verdict(self) -> str:
+        """The sentence that names the best method."""
+        return table.headline(self.cells)
+
+    @property
+    def parts(self) -> list[Any]:
+        """The table, then quality against epsilon and bytes."""
+        cells = comparison.finished(self.cells)
+        return [table.as_table(cells), *comparison.comparison_sheets(cells)]
+
+    def _card(self) -> Page:
+        return replace(comparison.card_of(self.cells), verdict=self.verdict)
+
+
+@takes_options(Grid, "data")
+def compare(
+    data: Any = None,
+    *,
+    model: Any = None,
+    config: str | Path | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    report: bool = True,
+    jobs: int | None = None,
+    ray_address: str | None = None,
+    progress: Progress | None = None,
+    uncalibrated: bool = True,
+    metrics: Sequence[str] = (),
+    **options: Any,
+) -> Comparison:
+    """Run every method at every budget on every partition with every seed.
+
+    Choosing among methods by their results on private rows is itself a release: see `statement`
+    of what comes back.
+
+    Parameters
+    ----------
+    data, model
+        as in `simulate`, or a list of such data
+    config
+        TOML file with any of the options
+    out
+        folder for `rows.jsonl`, which grows while it runs, and, at the end, `compare.json`,
+        `table.csv`, `table.md`, `report.html` and figures; None = write nothing. Those of an
+        earlier comparison there stay until this one is saved. The hidden
+        `.inputs.json`, with digests of the data, is for `resume` alone and not to be published
+    resume
+        go on with what `out` holds, and run again what failed. Options that are not given
+        are those it was begun with; a grid may grow, but what was begun must stay part of it
+    overwrite
+        replace a comparison that `out` holds, once this one is saved; otherwise it is refused
+    report
+        False writes neither report nor figures; `fedcal report` makes them later
+    jobs
+        processes; None = the cores that may be used. 1 = this process
+    ray_address
+        of a Ray cluster, or "local": runs are tasks there. Each is computed inline: all engines
+        of `simulate` give the same bits
+    progress
+        called after each run with runs finished, runs kept earlier among them, and all
+    uncalibrated
+        whether the model as it is (method none) has a line also where it is not asked
+        for
+    metrics
+        columns of tables and panels of figures for a paper; () = the usual ones
+    **options
+        as on the command line. Each a value, a list, or text with commas: method (all;
+        `fedbbq[weighting=none]` is fedbbq with a parameter), partition, clients, rounds,
+        sampling_rate, epsilon (inf and 1), delta, unit, trust, mechanism. A single value: seeds
+        (5) and seed (0), runs have seed .. seed + seeds - 1; quorum, noise_source,
+        secure_aggregation, dropout, and set={...} for every method that has such a parameter.
+        Baselines (none, pooled-...) appear once for each data set. At epsilon = inf nothing but
+        exact sums is released, whatever delta and trust. Impossible combinations are skipped, with
+        a warning and a line in `more`, if each value that is not a method is in some run
+
+    Returns
+    -------
+    Comparison
+        The same, but for seconds, wherever and with whatever interruptions it ran. A run that
+        fails in operation is a row that says why, and the others go on.
+
+    Raises
+    ------
+    InputError
+        Anything in the whole grid that is not allowed; nothing ran.
+    FedcalError
+        A worker died, or nothing can be written; finished runs are kept in `out`.
+    Interrupted
+        Ctrl-C; finished runs are kept in `out`.
+    """
+    place = sweep.pool_of(jobs, ray_address)
+    for metric in metrics:
+        checks.one_of("metric", metric, METRICS)
+    journal, read = None, dict[str, Any]()
+    if out is not None:
+        out = path_of(out)
+        journal = sweep.Journal(out, DONE, check_row, resume=resume, overwrite=overwrite)
+        folders.claim(out, folders.COMPARISON, overwrite=overwrite, resume=resume, report=report)
+        read |= journal.begun
+    elif resume:
+        checks.needed("--out DIR", out, "--resume continues the comparison there")
+    if config is not None:
+        read = read_options(path_of(config))
+    named, arrays = _named(data, model)
+    grid = read_grid(read, {"data": named}, options)
+    of = partial(load.load_any, class_names=grid.class_names, positive=grid.positive)
+    given = (arrays.get(name, name) for name in grid.data)
+    sources = {load.name_of(one, known := of(one)): known for one in given}
+    grid = _with(grid, data=tuple(sources))  # as `simulate` names them
+    family, whole = families.family_of(v.method for v in grid.variants).name, grid
+    if uncalibrated and family == "calibrate" and "none" not in grid.method:
+        whole = _with(grid, method=("none", *grid.method))
+    cells, left_out = resolve(whole, sources)
+    for name, source in sources.items():
+        if family == "evaluate":
+            load.warn_of_rows(source.evaluated(), f"{name}: rows")
+        else:
+            judged = load.test_part(source.split(grid.seed), grid.seed)
+            load.warn_of_rows(judged, f"{name}: test rows")
+
+    runs = [run for cell in cells for run in runs_of(cell)]
+    kept: AbstractContextManager[dict[str, Row]] = nullcontext({})
+    if journal is not None:
+        kept = journal.opened(grid.to_toml(), sources, runs)
+    with place as pool, kept as rows:
+        ordered = sweep.run_all(runs, sources, run_row, pool, rows, progress)
+        following = iter(ordered)  # one for each cell and seed, in this order
+        lines = [table.summarise(c, list(islice(following, len(c.seeds)))) for c in cells]
+        held_out = [name for name, source in sources.items() if source.test_scores is None]
+        about = statement(cells, held_out, left_out)
+        found = Comparison(grid, lines, ordered, **about, report=report, metrics=tuple(metrics))
+        if journal is not None:
+            found.save(journal.out)
+    return found
+
+
+def _with(grid: Grid, **values: Any) -> Grid:
+    """Return a grid with other values; its fields are those of `Config`, which mypy cannot see."""
+    return replace(grid, **values)
+
+
+def _named(data: Any, model: Any) -> tuple[Any, dict[str, Dataset]]:
+    """Return the value of the option `data`, and data sets that have no file or shipped name."""
+    if model is None and (data is None or isinstance(data, str)):
+        return data, {}
+    named = (str, Path) if model is None else ()
+    listed = data if isinstance(data, list) else [data]
+    loaded = [d if isinstance(d, named) else load.load_any(d, model=model) for d in listed]
+    names = [d.name if isinstance(d, Dataset) else str(d) for d in loaded]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise checks.InputError(f"data {twice[0]!r} occurs twice")
+    return names, {d.name: d for d in loaded if isinstance(d, Dataset)}

@@ -1,0 +1,293 @@
+"""What a simulation gives back, and the files it leaves."""
+
+import json
+import platform
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedcal
+from fedcal import calibrators, conformal, datasets, units
+from fedcal.core import checks, numerics, pages
+from fedcal.evaluation.page import change_table
+from fedcal.metrics import Reliability, names
+from fedcal.metrics.bootstrap import FEWEST
+from fedcal.results import files, labels, simulation
+from fedcal.results.figures.diagrams import LEGEND, diagram
+from fedcal.results.figures.drawing import Sheet
+from fedcal.results.headline import headline
+from fedcal.results.page import Page, Section, said, words
+from fedcal.results.shown import Displayable, lines_of
+from fedcal.run import folders
+from fedcal.run.config import Config
+from fedcal.storage.artifact import Artifact, Holdout
+from fedcal.strategies.server import participation
+
+_MOST_JUDGED = 24
+_JUDGED_ENTRIES = 2 * 10**7  # probabilities computed for them, in all
+
+
+@dataclass(frozen=True, repr=False)
+class SimulationResult(Displayable):
+    """Result of a run: artifact, test metrics, privacy and cost.
+
+    Attributes
+    ----------
+    artifact
+        what the run yields
+    judged
+        what the artifact says of itself on test rows. For the researcher's eyes: exact
+        numbers about test rows, not private releases
+    privacy
+        unit, adjacency, trust, epsilon, delta, mechanism, noise_std, ...
+    communication
+        payload bytes per client over the whole run, rounds
+    config
+        resolved; running it again gives the same bits
+    given
+        what was asked for, and so does this: what follows from other values is left out
+    seconds
+        of the federated rounds (or the pooled fit); None where who is sampled is secret
+    rounds
+        one record per release
+    test
+        the rows that `judged` is about; None where nobody has any but real sites: `before` and
+        `after` are theirs alone then
+    data
+        what the run was on; None with real sites
+    history
+        the artifact after each release
+    sites
+        which real sites took part; None of a simulation
+    """
+
+    artifact: Artifact
+    judged: dict[str, Any]
+    privacy: dict[str, Any]
+    communication: dict[str, Any]
+    config: Config
+    given: Config
+    seconds: float | None
+    versions: dict[str, str]
+    rounds: list[dict[str, Any]]
+    test: Holdout | None
+    data: datasets.Dataset | None
+    history: list[Artifact]
+    sites: dict[str, Any] | None = None
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Metrics of the model from what was released; FedcalError if it was not evaluated.
+
+        Each is a mapping with `value` (None where noise drowns it), `low`, `high` and what the
+        width of the interval comes from.
+        """
+        if "metrics" not in self.judged:
+            raise checks.FedcalError("this run evaluates nothing: `fedcal evaluate` gives metrics")
+        return dict(self.judged["metrics"])
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names of the classes, in the order of all columns; None if they have numbers."""
+        return self.artifact.class_names
+
+    # -- of a method that calibrates, or gives sets; FedcalError of another one -----------
+
+    @property
+    def calibrator(self) -> calibrators.Calibrator:
+        """The calibrator, ready for `predict_proba` and `save`."""
+        return calibrators.calibrator_of(self.artifact)
+
+    @property
+    def sets(self) -> conformal.PredictionSets:
+        """The prediction sets, ready for `predict_set`; FedcalError of a run that yields none."""
+        if not isinstance(self.artifact, conformal.PredictionSets):
+            raise checks.FedcalError(
+                "this run yields no prediction sets: its artifact has the form "
+                f"{self.artifact.form}"
+            )
+        return self.artifact
+
+    @property
+    def before(self) -> dict[str, float]:
+        """Metrics on the test rows before any calibration, as fractions.
+
+        Of prediction sets coverage and size of the most probable label alone.
+        """
+        return dict(self._calibration["before"])
+
+    @property
+    def after(self) -> dict[str, float]:
+        """Metrics on the test rows after it; of prediction sets their coverage, `set_size`, ..."""
+        return dict(self._calibration["after"])
+
+    @property
+    def intervals(self) -> dict[str, Any] | None:
+        """95 % intervals over test rows: see `Calibrator.intervals`."""
+        calibrators.calibrator_of(self.artifact)
+        intervals: dict[str, Any] | None = self._intervals["intervals"]
+        return intervals
+
+    @cached_property
+    def reliability(self) -> dict[str, Reliability]:
+        """Data of the reliability diagrams of the test rows, `before` and `after`."""
+        return self.calibrator.reliability(self._tested)
+
+    @cached_property
+    def test_probs(self) -> numerics.Floats:
+        """Calibrated probabilities of the test rows, (n, c)."""
+        return self.calibrator.test_probs(self._tested)
+
+    @property
+    def _calibration(self) -> dict[str, Any]:
+        if "before" not in self.judged:
+            calibrators.calibrator_of(self.artifact)
+        return self.judged if self._tested else {}
+
+    @property
+    def _tested(self) -> Holdout:
+        if self.test is None:
+            raise checks.InputError("no test rows were given, and the clients keep theirs")
+        return self.test
+
+    # -------------------------------------------------------------------------------------
+
+    @cached_property
+    def _intervals(self) -> dict[str, Any]:
+        return {} if self.test is None else self.artifact.intervals(self.test)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of `result.json`: strict JSON, no NaN and no infinity."""
+        return {
+            "schema": 1,
+            "method": self.config.method,
+            "config": self.config.to_dict() | {"epsilon": files.in_json(self.config.epsilon)},
+            "class_names": None if self.class_names is None else list(self.class_names),
+            **self.judged,
+            **self._intervals,
+            **({} if self.sites is None else {"sites": self.sites}),
+            "privacy": self.privacy,
+            "communication": self.communication,
+            "seconds": self.seconds,
+            "versions": self.versions,
+        }
+
+    def judged_rounds(self) -> list[dict[str, Any]]:
+        """Return `rounds` with the key `test`: a few test metrics after each release.
+
+        At most 24 rounds are evaluated, and fewer with large test sets; always the last one.
+        Like all test metrics they are exact, for the researcher's eyes.
+        """
+        last = len(self.history) - 1
+        if last < 0 or len(self.rounds) != len(self.history) or self.test is None:
+            return self.rounds
+        most = min(_MOST_JUDGED, max(2, _JUDGED_ENTRIES // self.test.probs.size))
+        records = [*self.rounds]
+        for k in {*np.linspace(0, last, min(most, last + 1)).round().astype(int).tolist()}:
+            if glance := (self.artifact if k == last else self.history[k]).glance(self.test):
+                records[k] = {**records[k], "test": glance}
+        return records
+
+    def __repr__(self) -> str:
+        return f"<result: {self.config.method} on {self.config.data}; print() shows it>"
+
+    def __str__(self) -> str:
+        """Summarise the result in at most ten lines."""
+        if self._own_page:
+            both, about = {"before": self.before, "after": self.after}, names.about(self.told)
+            lines = [f"{name}: {names.line(of, *about)}" for name, of in both.items()]
+            lines += filter(None, [names.floored(self.judged["rows_below_floor"])])
+        else:
+            lines = self.artifact.lines(self.test)
+        lines += self.judged.get("at_limits", ())
+        return "\n".join([self.said["title"], *lines, self.said["guarantee"], self.said["sent"]])
+
+    @cached_property
+    def said(self) -> dict[str, str]:
+        """Sentences on the run: its `title`, its `guarantee`, and what a client has `sent`."""
+        noun, privacy = labels.of_clients(self.config.engine), self.privacy
+        took_part = f"{self.config.clients:,} {noun}"
+        if self.sites is not None:
+            took_part = participation.in_short(self.sites, noun)
+        neighbours = units.UNITS[privacy["unit"]].neighbours.get(privacy["adjacency"])
+        told = words("result", result=self, took_part=took_part, neighbours=neighbours)
+        return {name: lines[0] for name, lines in told.items()}
+
+    def _lines(self) -> list[dict[str, Any]]:
+        return lines_of({**self.told, **self._intervals})
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the artifact says of itself on test rows, and the names of the classes."""
+        return {**self.judged, "class_names": self.class_names}
+
+    @property
+    def _own_page(self) -> bool:
+        return self.artifact.rescores and self.test is not None
+
+    @property
+    def title(self) -> str:
+        """What titles of its figures begin with."""
+        about = {"method": self.config.method, "config": {"data": self.config.data}}
+        return simulation.title_of({**about, "privacy": self.privacy})
+
+    @property
+    def verdict(self) -> str:
+        """What the run says, in words first."""
+        return headline(self.record)
+
+    @property
+    def parts(self) -> list[Any]:
+        """Metrics and reliability of the test rows, or what `page.json` holds."""
+        if not self._own_page:
+            return [*self.page_parts()]
+        panels = tuple(diagram(part, data) for part, data in self.reliability.items())
+        sheet = Sheet(f"{self.title}: test rows", 2, panels, LEGEND, "reliability")
+        return [labels.metric_table(self.record), sheet]
+
+    def _card(self) -> Page:
+        lines = [*self.judged.get("coverage_warnings", ()), str(self.privacy["statement"][0])]
+        if self._own_page:
+            rows = len(self._tested.labels)
+            lines = said("simulation", "few", result=self.record, rows=rows, enough=FEWEST) + lines
+        title = f"{self.config.method} on {self.config.data}"
+        return Page(title, self.verdict, [Section("", self.parts)], warnings=lines)
+
+    def page_parts(self) -> list[pages.Part]:
+        """Return the artifact's part of a report, then the clients that it changes."""
+        shown = self.artifact.page()
+        if self.test is not None:
+            shown += self.artifact.judged_page(self.test)
+        if (changed := self.judged.get("clients_change", {})).get("sites"):
+            shown.append(change_table(changed, "client"))
+        return shown
+
+    def save(self, out: str | Path, *, report: bool = True) -> None:
+        """Write `result.json` and its companions into the folder `out`; all of them or none.
+
+        An earlier run there is replaced as a whole. Without `report` there are no report and no
+        figures, which `fedcal report` makes later.
+        """
+        parts = None if self._own_page else self.page_parts()
+        folders.RUN.write(out, self.to_json(), parts, self._write, report=report)
+
+    def _write(self, folder: Path) -> None:
+        (folder / folders.CONFIG).write_text(self.given.to_toml(), "utf-8")
+        rounds = (json.dumps(r, allow_nan=False) for r in self.judged_rounds())
+        (folder / "rounds.jsonl").write_text("".join(f"{line}\n" for line in rounds), "utf-8")
+        self.artifact.write(folder, self.artifact.form, self.test)
+
+
+def versions(*more: str) -> dict[str, str]:
+    """Versions of what computed a result, of `more` packages, too."""
+    packages = {"fedcal": fedcal.__version__, "python": platform.python_version()}
+    for package in ("numpy", "scipy", "flwr", "dp-accounting", *more):
+        try:
+            packages[package] = version(package)
+        except PackageNotFoundError:  # pragma: no branch
+            packages[package] = "unknown"
+    return packages

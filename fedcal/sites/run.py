@@ -1,0 +1,210 @@
+"""One release of a study: over its sites, or of a file before anybody is asked."""
+
+import datetime
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedcal.core.checks import BudgetExceeded, FedcalError, InputError, same
+from fedcal.datasets import Dataset
+from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.privacy.ledger import Entry, Ledger
+from fedcal.run.config import STUDY
+from fedcal.run.record import recorded, result_of
+from fedcal.run.result import SimulationResult, versions
+from fedcal.run.simulation import simulate
+from fedcal.secure_aggregation.keys import SigningKey, read_key
+from fedcal.sites import kits, quarter
+from fedcal.sites.release import releases_of, write_result
+from fedcal.sites.rows import read_rows
+from fedcal.sites.sealed import SEALED, Sealed
+from fedcal.sites.server_run import SERVER, carried_out
+from fedcal.sites.study_file import Study, check_file_name, named
+from fedcal.storage.atomic import must_exist, must_not_exist
+from fedcal.strategies.server.outcome import OUTCOME, Progress
+
+
+def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, Any]:
+    """Rehearse a release on one file with the rows of all sites; no site is contacted.
+
+    Rows whose column `client` does not name the sites are dealt out, by the seed, which also draws
+    the noise. Returns what `study.json` of the folder `name` beside the study's file holds; raises
+    InputError if the rows are not as the study wants them, or the folder holds something else.
+    """
+    out, study = _folder(path, name), Study.read(path)
+    if study.trains:
+        raise InputError(f"{path} trains a model: fedcal train rehearses it")
+    rows, dealt = _rows_of_sites(study, data, seed)
+    config = study.config(partition="natural", seed=seed)
+    result = simulate(rows, config=replace(config, data=rows.name))
+    facts = replace(_facts(name, result, study), dealt=dealt)
+    return _written(out, study, "", result, facts, None)
+
+
+def _written(
+    out: Path,
+    study: Study,
+    sealed_text: str,
+    result: SimulationResult,
+    facts: quarter.QuarterFacts,
+    signer: SigningKey | None,
+) -> dict[str, Any]:
+    """Write a release's folder: the report on each site, or the files of any run."""
+    if isinstance(result.artifact, ScoreRelease) and study.evaluates:
+        earlier = {} if facts.rehearsal else quarter.earlier_of(out, study)
+        what = sealed_text or study.to_toml()
+        return quarter.write_quarter(out, study, what, result.artifact, facts, earlier, signer)
+    return write_result(out, study, sealed_text, result, facts, signer)
+
+
+def _facts(
+    name: str,
+    result: SimulationResult,
+    study: Study,
+    book: Sequence[Entry] | None = None,
+    run: str = "",
+    one_machine: bool = False,
+    made: float | None = None,
+) -> quarter.QuarterFacts:
+    """Return the facts beside a run's release; `book` has the ledger's year, None = rehearsed."""
+    absent, spent = (result.sites or {"absent": []})["absent"], sum(e.epsilon for e in book or ())
+    own = [{**vars(e), "charged": [*e.charged]} for e in book or () if e.run == run]
+    return quarter.QuarterFacts(
+        name=name,
+        date=datetime.datetime.fromtimestamp(made or time.time(), datetime.UTC).date().isoformat(),
+        took_part=tuple(site for site in study.sites if site not in absent),
+        absent=tuple(absent),
+        spent=spent,
+        left=max(study.epsilon - spent, 0.0),
+        statement=tuple(result.privacy["statement"]),
+        more=tuple(result.privacy["more"]),
+        ledger=own[0] if own else {},
+        versions=versions(),
+        rehearsal=book is None,
+        one_machine=one_machine,
+    )
+
+
+def _rows_of_sites(study: Study, data: str, seed: int) -> tuple[Dataset, bool]:
+    """Rows of a file by the study's sites, with those protected; whether these were dealt out."""
+    rows, notes = read_rows(data, study.classes, alone=False)
+    for note in notes:
+        warnings.warn(f"{data}: {note}", stacklevel=3)
+    if study.protect != "record" and rows.subject is None:
+        rows = replace(rows, subject=np.arange(len(rows.labels)))
+        warnings.warn(
+            f"{data} has no column subject: each row counts as one {study.protect}", stacklevel=3
+        )
+    sites = tuple(study.sites)
+    if rows.client_names is not None and set(rows.client_names) == set(sites):
+        return rows, False
+    if rows.client_names is not None and len(rows.client_names) > 1:
+        strange = sorted(set(rows.client_names) ^ set(sites))
+        raise InputError(
+            f"{data}: its column client must name the sites {named(sites)}, or be left out; "
+            f"{strange[0]!r} is only in one of them"
+        )
+    about = np.array([study.sites[site] for site in sites], np.float64)
+    share = about / about.sum() if about.all() else np.full(len(sites), 1 / len(sites))
+    who = rows.subject if rows.subject is not None else np.arange(len(rows.labels))
+    _, who = np.unique(who, return_inverse=True)
+    of = np.random.default_rng(seed).choice(len(sites), who.max() + 1, p=share)
+    return replace(rows, client=of[who], client_names=sites), True
+
+
+def question_before(path: Path, name: str) -> str:
+    """Return what to ask a person before a second release in one month; "" = nothing.
+
+    Sites may have no new rows yet. A release that goes on is no second one.
+    """
+    study = Sealed.read(path.with_suffix(SEALED)).study
+    month = f"{datetime.datetime.now(datetime.UTC):%Y-%m}"
+    released = releases_of(path.parent, study.study)
+    recent = [one for one, day in released.items() if day.startswith(month)]
+    begun = kits.folder_of(path, study.study, "server") / "runs" / name / SERVER
+    if not recent or begun.exists():
+        return ""
+    cost = f"{name} costs epsilon {study.epsilon_release:g}"
+    return f"{recent[-1]} was released this month, and {cost}: have the sites new rows?"
+
+
+def release(
+    path: Path,
+    name: str,
+    *,
+    at: str | None = None,
+    without_unready: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """One release over the sites of a sealed study, on the server's machine.
+
+    A run that was interrupted goes on, and is charged once; one that has its report is refused.
+
+    `path` is that of the study's file or of the sealed one, `name` of the folder beside it; `at` is
+    HOST:PORT of the control port, None = as the server that runs here has it; `without_unready`
+    goes on without sites that say that they cannot take part. Returns what `study.json` holds.
+
+    Raises
+    ------
+    InputError
+        The study is not sealed or was changed since, no server runs, or the name is taken.
+    FedcalError
+        As `carried_out`.
+    """
+    sealed_path = path.with_suffix(SEALED)
+    why = "fedcal study seal makes it of the sites' .join files; --rehearse ROWS needs none"
+    must_exist(sealed_path, why)
+    sealed, out = Sealed.read(sealed_path), _folder(path, name)
+    study = sealed.study
+    if path != sealed_path:
+        study = Study.read(path)  # the question's words and contributors are not sealed
+    same(f"terms of {path} (seal them anew)", study.digest, sealed.study.digest)
+    key = kits.folder_of(path, study.study, "coordinator") / kits.KEY
+    if not sealed.one_machine:
+        why = f"by {sealed_path} it is not on the server's machine. Move it to another one"
+        must_not_exist(key, f"{why}, and sign there (fedcal study verify --key)")
+    home = kits.folder_of(path, study.study, "server").resolve()
+    serves = f"fedcal study serve {sealed_path}"
+    if at is None:
+        file = must_exist(home / kits.CONTROL, f"no server runs here. {serves} starts it")
+        at = file.read_text("ascii").strip()
+    work, year = home / "runs" / name, study.year(datetime.datetime.now(datetime.UTC).date())
+    ledger = home / f"ledger-{year}.sqlite"
+    books = {"ledger": str(ledger), "cap": study.epsilon}
+    books["cap_delta"] = study.delta_release * study.per_year
+    config = study.config(engine=STUDY, **books)
+    job = study.job(sealed.roster, **books)
+    more: dict[str, Any] = {"without_unready": without_unready, "progress": progress}
+    try:
+        outcome = carried_out(job, work, at, home / "ca.crt", **more)
+    except BudgetExceeded:
+        spent = f"epsilon {study.epsilon:g} of {study.policy().in_words(year)} is spent"
+        raise BudgetExceeded(f"{spent}; no site was contacted") from None
+    except FedcalError as e:
+        hint = {
+            "no server listens": f"{serves} runs the server",
+            "nothing was asked": "at a hospital fedcal site status shows whether it runs",
+        }
+        found = (words for start, words in hint.items() if start in str(e))
+        raise type(e)("; ".join([str(e), *found])) from None
+    known, privacy = recorded(config, job, outcome, tested=False)
+    result = result_of(outcome, known, privacy, given=config, test=None, data=None)
+    made = (work / SERVER / OUTCOME).stat().st_mtime
+    with Ledger(ledger) as book:
+        entries = book.entries()
+    facts = _facts(name, result, study, entries, outcome.run, sealed.one_machine, made)
+    signer = read_key(key) if key.exists() else None
+    return _written(out, study, sealed_path.read_text("utf-8"), result, facts, signer)
+
+
+def _folder(path: Path, name: str) -> Path:
+    check_file_name(name)
+    out = path.parent / name
+    if out.is_dir() and any(out.iterdir()):
+        raise InputError(f"{out} holds a report, or something else: choose another name")
+    return out

@@ -1,0 +1,218 @@
+"""The hospital's side of a study while it runs: the site itself, and what it shows of it."""
+
+import datetime
+import logging
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fedcal.clients.site import prepared, results, site_log
+from fedcal.clients.site.account import account
+from fedcal.clients.site.policy import Policy
+from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
+from fedcal.core.checks import InputError, needed
+from fedcal.core.flower_internals_site import check_flower
+from fedcal.results.files import write_folder
+from fedcal.results.page import said
+from fedcal.results.terminal import Stopped, console
+from fedcal.run.engines.supernode import supernode
+from fedcal.run.engines.tls import check_fleet, read_address, trusted
+from fedcal.sites import joining, kept, kits, site
+from fedcal.sites.rows import SiteRows
+
+log = logging.getLogger(site_log.LOGGER)
+_REFUSALS = ("refused to", "cannot take part", "cannot be used")
+
+
+def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> None:
+    """Run a site that has accepted its study until a signal comes.
+
+    It waits for a server that is not up yet. While it runs a file of rows that has changed is
+    checked and used, without a command.
+
+    Parameters
+    ----------
+    folder
+        of the kit
+    data
+        the site's rows from now on (None = the present ones); they are read as those of `join`
+    say
+        gets warnings about them, for the site's own terminal; None = nobody looks on
+
+    Raises
+    ------
+    InputError
+        The study, the rows, the records or this Flower cannot be used.
+    FedcalError
+        What listens there is no SuperLink to be trusted, or Flower ends again and again.
+    Stopped
+        Ctrl-C. SIGTERM just ends it.
+    """
+    kit = joining.Kit.read(folder)
+    if (sealed := kit.accepted) is None or not kit.is_enrolled(sealed):
+        raise InputError(
+            f"{kit.site} has accepted nothing, or has other keys since: fedcal site accept {folder}"
+            f" {kit.study.study}.sealed, once the study is sealed with them"
+        )
+    sealed.study.must_go_on()
+    before, reading = kit.rows
+    rows = before if data is None else data
+    rows = os.path.abspath(rows) if Path(rows).exists() else rows
+
+    def read() -> SiteRows:
+        try:
+            site_rows, warnings = joining.rows_of(sealed.study, rows, kit.site, reading)
+        except InputError:
+            if say is not None or not Path(rows).is_file():
+                raise
+            raise InputError(
+                f"{rows} cannot be used. Start the site on a terminal to see why"
+            ) from None
+        warnings += kit.use(rows, site_rows, reading)
+        if say is not None:
+            for line in warnings:
+                say(line)
+        return site_rows
+
+    write_folder(folder, lambda draft: joining.write_rules(draft, sealed))
+    check_flower()
+    state, fleet = folder / joining.STATE, read_address("server", sealed.study.server)
+    authority, roster = folder / kits.AUTHORITY, sealed.roster
+    context = trusted(authority)
+    site.check_federation(state, roster.digest)
+    running = site.Site(
+        state,
+        read,
+        Path(rows),
+        policy=folder / joining.POLICY,
+        terms=sealed.asked,
+        federation=folder / joining.FEDERATION,
+        sign_key=kit.own / joining.SIGNING,
+        server=str(fleet),
+    )
+    site_rows, screen = read(), sys.stdout.isatty()
+    # what goes into a file or a container's log tells of no rows
+    doubts = site_rows.doubts() if screen else ()
+    console().print("\n".join([site_rows.described(counts=screen), *doubts]))
+    running.prepare(site_rows)
+    del site_rows
+    with records_in(state) as records:
+        if (why := records.refusal) not in ("", PUT_BACK):
+            raise InputError(f"{state / RECORDS} {why}")
+    site_log.log_to(state / site_log.LOG)
+    try:
+        with site.until_terminated(), site.Echo(state / site_log.LOG) as echo:
+            log.info("a site of the federation %s, digest %s", roster.name, roster.digest)
+            for line in Policy.read(folder / joining.POLICY).described():
+                log.info(line)
+            if why:
+                log.warning("the records of this site %s", why)
+            log.info("looking for %s, until it listens", fleet)
+            echo.show()
+            check_fleet(fleet, context, math.inf)
+            key = {"root_certificates": authority, "key": kit.own / joining.CONNECTION}
+            running.keep(lambda: supernode(state, fleet=str(fleet), **key), echo)
+    except site.Terminated:
+        log.info("stopped")
+    except KeyboardInterrupt:
+        log.info("stopped")
+        raise Stopped("the site is stopped; the same command starts it again") from None
+
+
+def status(folder: Path) -> dict[str, Any]:
+    """Show what a site has accepted, answered and spent, and what to do next; strict JSON.
+
+    Raises InputError if the folder is no kit, or its records cannot be used.
+    """
+    kit, state = joining.Kit.read(folder), folder / joining.STATE
+    study = kit.study if kit.accepted is None else kit.accepted.study
+    jobs, costs, refusal = [], [], ""
+    caps = study.policy()
+    year = caps.year(time.time())
+    if (state / RECORDS).exists():
+        with records_in(state) as records:
+            booked, refusal = records.booked(), records.refusal
+        for job, (epsilon, _) in zip(booked, account(booked)[1], strict=True):
+            costs.append((caps.year(job.booked or 0.0), epsilon))
+            asked = {"answered": _time(job.booked or 0.0), "asked by": job.server}
+            of = {"epsilon": None if job.exact else job.epsilon, "state": job.closed or "open"}
+            jobs.append(asked | of)
+    this_year = math.fsum(epsilon for its, epsilon in costs if its == year)
+    spent = math.fsum(epsilon for _, epsilon in costs)
+    left = max(study.epsilon_total - spent, 0.0)
+    left_this_year = min(max(study.epsilon - this_year, 0.0), left)
+    log = state / site_log.LOG
+    lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
+    has_joined, is_read = kit.has_joined, (state / prepared.SITE).exists()
+    judged = kept.judge(state) if is_read else []
+    last = last_release(folder)
+    content: dict[str, Any] = {
+        "study": study.study,
+        "until": study.until.isoformat(),
+        "site": kit.site,
+        "running": is_read and _runs(state),
+        "asked by": study.server,
+        "digest": None if kit.accepted is None else kit.accepted.digest,
+        "rows": kit.rows[0] if has_joined else None,
+        "read": _time((state / prepared.SITE).stat().st_mtime) if is_read else None,
+        "epsilon": {
+            "spent this year": this_year,
+            "left this year": left_this_year,
+            "spent in all": spent,
+            "left in all": left,
+            "a release": study.epsilon_release,
+        },
+        "records": refusal or None,
+        "release": None if last is None else str(last),
+        "log": lines[-1] if lines else None,
+        "judged": judged,
+        "refused": [line for line in lines if any(w in line for w in _REFUSALS)][-3:],
+        "answered": jobs,
+    }
+    enough = study.epsilon_release * (1 - 1e-9)
+    over = content["until"] < _time(time.time())[:10] or left < enough
+    wait = caps.in_words(year) if left_this_year < enough else ""
+    (step,) = said("study", "next", kit=kit, told=content, state=state, over=over, wait=wait)
+    return content | {"next": step}
+
+
+def last_release(folder: Path) -> Path | None:
+    """Return the file of the last release that came to a site, or None."""
+    releases = (folder / joining.STATE / results.RESULTS).glob("*/release.npz")
+    return max(releases, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def recalibrated(folder: Path, release: Path | None) -> dict[str, Any]:
+    """Return what `at_home.recalibrate` takes, as a site's kit knows it.
+
+    InputError if the site has not joined, or no release (None = the last one) has come to it.
+    """
+    kit = joining.Kit.read(folder)
+    study = kit.study if kit.accepted is None else kit.accepted.study
+    needed("fedcal site join", kit.has_joined or None, f"{folder} has no rows without it")
+    data, reading = kit.rows
+    return {
+        "release": needed("RELEASE", release or last_release(folder), "none has come to this site"),
+        "data": data,
+        "site": kit.site,
+        "class_names": study.classes,
+        "reading": reading,
+        "most": study.missing,
+        "who": study.subjects,
+    }
+
+
+def _runs(state: Path) -> bool:
+    try:
+        with prepared.alone(state):
+            return False
+    except InputError:
+        return True
+
+
+def _time(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="minutes")

@@ -1,0 +1,120 @@
+"""Where a study stands: sites, server, releases and budget, as the server's machine knows them."""
+
+import datetime
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedcal.core.checks import FedcalError
+from fedcal.privacy.ledger import Ledger
+from fedcal.sites import kits
+from fedcal.sites.release import releases_of
+from fedcal.sites.sealed import JOIN, SEALED, Sealed
+from fedcal.sites.server_run import SERVER, control
+from fedcal.sites.study_file import Study
+from fedcal.strategies.server import run_folder
+from fedcal.strategies.server.outcome import OUTCOME
+
+
+def status(path: Path, at: str | None = None) -> dict[str, Any]:
+    """Return where a study stands, as strict JSON.
+
+    Parameters
+    ----------
+    path
+        of the study's file, or of the sealed one
+    at
+        HOST:PORT of the control port; None = of the server that runs here, if one does
+
+    Returns
+    -------
+    dict
+        `sites`: name -> whether it is `connected` ("yes", "no", "never" or "not known") and what it
+        must do `next`; `releases` by name, `running` ones with rounds done and planned, the
+        `epsilon` of this year, and `words`
+    """
+    sealed_path = path.with_suffix(SEALED)
+    sealed = Sealed.read(sealed_path) if sealed_path.exists() else None
+    study = sealed.study if sealed is not None and path == sealed_path else Study.read(path)
+    home = kits.folder_of(path, study.study, "server")
+    file = home / kits.CONTROL
+    if at is None and file.exists():
+        at = file.read_text("ascii").strip()
+    connected = _connected(home, at, sealed) if sealed is not None else {}
+    made_kits = kits.folder_of(path, study.study, "kits").is_dir()
+    sites = {}
+    for site in study.sites:
+        has_joined = sealed is not None or (path.parent / f"{site}{JOIN}").exists()
+        word = connected.get(site, "not known" if at is None else "no")
+        sites[site] = {"connected": word, "next": _next(made_kits, has_joined, sealed, word)}
+    today = datetime.datetime.now(datetime.UTC).date()
+    spent = _spent(home, study, today)
+    there = [name for name, one in sites.items() if one["connected"] == "yes"]
+    current = sealed is not None and sealed.study.digest == study.digest
+    return {
+        "study": study.study,
+        "words": f"{study.study}: {len(there)} of {len(sites)} sites are connected.",
+        "sealed": sealed is not None,
+        "changed since it was sealed": sealed is not None and not current,
+        "server": at,
+        "sites": sites,
+        "quorum": study.quorum,
+        "releases": releases_of(path.parent, study.study),
+        "running": _running(home),
+        "epsilon": {
+            "a release": study.epsilon_release,
+            "spent this year": spent,
+            "left this year": max(study.epsilon - spent, 0.0),
+        },
+        "until": study.until.isoformat(),
+    }
+
+
+def _connected(home: Path, at: str | None, sealed: Sealed) -> dict[str, str]:
+    """Return site -> "yes", "no" or "never"; {} where no server can be asked."""
+    path = home / kits.REGISTERED
+    if at is None or not path.exists():
+        return {}
+    registered: Mapping[str, str] = json.loads(path.read_text("utf-8"))
+    try:
+        with control(at, home / "ca.crt") as superlink:
+            nodes = superlink.nodes()
+    except FedcalError:
+        return {}
+    words = {"online": "yes", "offline": "no"}
+    of_key = {key: words.get(nodes.get(node, ""), "never") for node, key in registered.items()}
+    return {site: of_key.get(key, "never") for site, key in sealed.connections.items()}
+
+
+def _next(has_kit: bool, has_joined: bool, sealed: Sealed | None, connected: str) -> str:
+    """Return what has to be done for a site next, and by whom."""
+    if not has_kit:
+        return "fedcal study kit, here"
+    if not has_joined:
+        return "fedcal site join at the site, which sends back its .join file"
+    if sealed is None:
+        return "fedcal study seal, here, once all sites have joined"
+    if connected == "yes":
+        return "nothing: it waits for questions"
+    if connected == "not known":
+        return "fedcal study serve, here"
+    again = "fedcal site start at the site"
+    return again if connected == "no" else f"fedcal site accept and {again}"
+
+
+def _spent(home: Path, study: Study, today: datetime.date) -> float:
+    """Return the epsilon of this year's releases."""
+    if not study.since <= today <= study.until:
+        return 0.0
+    path = home / f"ledger-{study.year(today)}.sqlite"
+    if not path.exists():
+        return 0.0
+    with Ledger(path) as book:
+        return book.spent()[0]
+
+
+def _running(home: Path) -> dict[str, list[int]]:
+    """Return name -> [rounds done, rounds planned] of releases that have begun and not ended."""
+    begun = [path for path in home.glob(f"runs/*/{SERVER}") if not (path / OUTCOME).exists()]
+    return {path.parent.name: [*(run_folder.read_progress(path) or [(0, 0)])[-1]] for path in begun}

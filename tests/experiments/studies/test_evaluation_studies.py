@@ -1,0 +1,98 @@
+"""Studies of evaluation: what is simulated is what the engine releases, and small runs of both."""
+
+import math
+
+import numpy as np
+import pytest
+
+from experiments.studies.evaluation import errors
+from experiments.studies.evaluation.intervals import (
+    Cell,
+    populations,
+    shards_of,
+)
+from experiments.studies.evaluation.worlds import released, rows_of_rounds, world
+from experiments.studies.rows import rng_of
+from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.privacy.noise_plan import Federation
+from fedcal.run.engines.inline import run_inline
+from fedcal.strategies.methods.evaluate import FedEvaluate
+
+
+def strategy(trust: str, unit: str = "example", clients: int = 20, seed: int = 3) -> FedEvaluate:
+    epsilon = math.inf if trust == "secagg" else 1.0
+    facts = Federation(clients, 2, epsilon=epsilon, unit=unit, trust=trust, seed=seed)
+    return FedEvaluate(facts, bins=12, edges="equal-width", secure_aggregation="none")
+
+
+def test_exact_releases_are_the_engine_s():
+    rng = rng_of("test", 0)
+    drawn = world("beta").draw(500, rng)
+    exact = run_inline(strategy("secagg"), shards_of(drawn, 20, "iid", rng))
+    assert isinstance(exact, ScoreRelease)
+    assert np.array_equal(exact.counts, released(strategy("secagg"), [drawn], rng).counts)
+
+
+@pytest.mark.parametrize(
+    ("trust", "unit"), [("distributed", "example"), ("local", "example"), ("local", "user")]
+)
+def test_noise_of_all_clients_has_the_std_that_is_stated(trust, unit):
+    rng = rng_of("test", 1, trust, unit)
+    asked = strategy(trust, unit, clients=1000)
+    off, stated = [], 0.0
+    for _ in range(200):
+        drawn = [world("calibrated").draw(size, rng) for size in rows_of_rounds(asked)]
+        seen = released(asked, drawn, rng).histograms["model", "", ""]
+        rows = np.sum(drawn, axis=0)
+        above = rows[:, rows.shape[1] // 2 :].sum()
+        off.append(seen.counts[:, 6:].sum() - above)
+        weights = np.zeros((2, 12))
+        weights[:, 6:] = 1.0
+        stated = float(seen.noise_std(weights))
+    # Unary encoding states the noise of an empty cell; a full one has up to a quarter more.
+    assert 0.85 < np.std(off) / stated < (1.3 if unit == "user" else 1.15)
+    assert abs(np.mean(off)) < 4 * stated / math.sqrt(200)
+
+
+def test_a_few_federations():
+    cells = [
+        Cell("beta", "central", ("accuracy", "roc_auc")),
+        Cell("calibrated", "central", ("classwise_ece",)),
+        Cell("imdb-binary", "central", ("accuracy",), unit="user", dealt="dirichlet:1"),
+    ]
+    found = populations.rows(federations=25, cells=cells)
+    assert [r["metric"] for r in found] == ["accuracy", "roc_auc", "classwise_ece", "accuracy"]
+    for row in found:
+        assert row["coverage"] >= (0.5 if row["group"] == "user" else 0.75)
+        assert 0 < row["width"] < 0.5
+    assert [r["group"] for r in found] == ["smooth", "smooth", "error", "user"]
+    said = list(populations.claims(found))
+    assert len(said) == 6
+    found[0]["coverage"] = 0.5
+    (bad,) = (s for s in populations.claims(found) if "at least 92.5" in s[0])
+    assert not bad[1]
+    assert "accuracy 0.5" in bad[2]
+
+
+def test_a_few_errors():
+    found = errors.rows(trials=2, most_clients=1000)
+    measured = [r for r in found if r["what"] == "error"]
+    assert {r["clients"] for r in measured} == {1000}
+    assert {r["trust"] for r in measured} == {"secagg", "distributed", "local"}
+    for row in measured:
+        exact = (row["trust"], row["quantity"]) == ("secagg", "P/R/A given")
+        assert (row["error"] == 0) == exact
+    assert next(iter(errors.claims(found)))[1]
+
+
+def test_a_slope_holds_by_its_limit_and_not_by_its_noise():
+    exact = {"what": "error", "trust": "secagg", "quantity": "P/R/A given", "error": 0.0}
+    one = {"what": "slope", "trust": "local", "label": "l", "quantity": "q", "axis": "clients"}
+    for slope_, error, holds in (
+        (-0.95, 0.02, True),
+        (-0.85, 0.14, None),
+        (-0.92, 0.08, None),
+        (-0.5, 0.1, False),
+    ):
+        rows = [exact, one | {"slope": slope_, "slope_std": error, "theory": -1}]
+        assert list(errors.claims(rows))[1][1] is holds

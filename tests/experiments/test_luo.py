@@ -1,0 +1,101 @@
+"""Trials of Luo et al.: tables, searches, noise, and the same rows however they are computed."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from experiments.studies.luo import methods
+from experiments.studies.luo.methods import run_point
+from experiments.studies.luo.trials import (
+    SETTINGS,
+    SweepPoint,
+    Tables,
+    Trials,
+    divisions,
+    settings_for,
+)
+from fedcal import datasets, simulate
+from fedcal.datasets import Dataset
+
+POINT = SweepPoint("sources", 12, 10, 1.0)
+
+
+def made(n: int = 600, classes: int = 4, seed: int = 0, name: str = "made") -> Dataset:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, n)
+    logits = 3 * (rng.normal(size=(n, classes)) + 0.8 * np.eye(classes)[labels])
+    return datasets.from_arrays(logits=logits, labels=labels, name=name)
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return Tables.of(made())
+
+
+def draws_of(
+    key: str, trials: int, point: SweepPoint = POINT, classes: int = 4, seed: int = 0
+) -> methods.Draws:
+    c = next(c for c in methods.COLUMNS if c.key == key)
+    plan = methods.PRIVATE[c.method].plan(point, classes, c.noise)
+    return methods.Draws.under(plan, trials, np.random.default_rng(seed))
+
+
+def test_the_settings_are_those_of_the_paper():
+    assert Counter(s.sweep for s in SETTINGS) == {"sources": 25, "samples": 10, "epsilon": 10}
+    assert SETTINGS[0] == SweepPoint("sources", 10, 10, 1.0)
+    assert len(settings_for(5000, "d")) == 45
+    assert all(s.fit_rows <= 500 for s in settings_for(1000, "d"))  # half is left for the test
+
+
+def test_divisions_draw_each_row_once_and_all_alike(tables):
+    drawn_rows = divisions(tables, POINT, 400, seed=1)
+    assert all(len(set(rows)) == POINT.fit_rows for rows in drawn_rows.tolist())
+    # the first source is a uniform draw too: one-source is fitted on it
+    first = np.bincount(drawn_rows[:, : POINT.samples].ravel(), minlength=tables.rows)
+    assert stats.chisquare(first).pvalue > 1e-3
+
+
+def test_columns_and_blocks_do_not_change_each_other(tables, monkeypatch):
+    quick = [c for c in methods.COLUMNS if "posterior" not in c.method]
+    together = run_point(tables, POINT, quick, 20, seed=4)
+    monkeypatch.setattr(methods, "_BLOCK", 7)
+    for c in quick:
+        alone = run_point(tables, POINT, [c], 20, seed=4)[c.key]
+        assert alone.tolist() == together[c.key].tolist()
+    other = run_point(tables, POINT, quick[:1], 20, seed=5)
+    assert other[quick[0].key].tolist() != together[quick[0].key].tolist()
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+@pytest.mark.parametrize("key", methods.PRIVATE)
+def test_the_strategies_themselves_reach_the_same_ece(key, trust):
+    """With next to no noise: the same rows and clients, the same ECE. And the same noise."""
+    data = made(900, classes=2, seed=8)  # every bin from 1/2 on has rows of the sources
+    tables = Tables.of(data)
+    point = SweepPoint("sources", 40, 10, 1e8)
+    trials = Trials(tables, point, divisions(tables, point, 2, seed=0))
+    draws = draws_of(f"{key}/{trust}", 2, point, 2)
+    got = methods.PRIVATE[key].run(trials, draws)
+    for k, fit in enumerate(trials.fit):
+        rest = np.setdiff1d(np.arange(tables.rows), fit)
+        result = simulate(
+            {
+                "logits": data.logits[fit],
+                "labels": data.labels[fit],
+                "client": np.repeat(np.arange(point.sources), point.samples),
+                "test_logits": data.logits[rest],
+                "test_labels": data.labels[rest],
+            },
+            method=methods.PRIVATE[key].strategy,
+            partition="natural",
+            epsilon=point.epsilon,
+            unit="example",
+            trust=trust,
+            set=dict(methods.PRIVATE[key].settings),
+        )
+        # a posterior's temperature is judged at the nearest one of the grid
+        close = 2e-3 if "posterior" in key else 1e-6
+        assert got[k] == pytest.approx(result.after["ece"], abs=close)
+        assert np.unique(result.privacy["noise_std"]) == pytest.approx([draws.of.std[0]])

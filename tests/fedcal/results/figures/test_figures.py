@@ -1,0 +1,215 @@
+"""Figures as data, then drawn: for paper (PNG, SVG), and panel by panel for a page."""
+
+import re
+import struct
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import numpy as np
+import pytest
+from compared import cell
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.lines import Line2D
+from matplotlib.patches import PathPatch
+from matplotlib.text import Text
+from scipy import stats
+
+from fedcal.metrics import Reliability
+from fedcal.results.comparison import cells_of
+from fedcal.results.figures import curves, diagrams
+from fedcal.results.figures.drawing import (
+    Panel,
+    Sheet,
+    curve,
+    draw,
+    save_sheets,
+    svgs,
+)
+from fedcal.results.figures.style import BOXES, LINES
+
+
+def overconfident(rows: int = 400, seed: int = 0, classes: int = 3) -> Reliability:
+    """Top labels of confidence up to 1 are right in about two of three rows."""
+    rng = np.random.default_rng(seed)
+    probs = rng.dirichlet((0.3,) * classes, rows)
+    wrong = rng.random(rows) < 1 / 3
+    return Reliability.of(probs, (probs.argmax(axis=1) + wrong) % classes)
+
+
+def plotted(panel: Panel) -> Axes:
+    ax = draw(Sheet("t", 1, (panel,))).axes[0]
+    assert isinstance(ax, Axes)
+    return ax
+
+
+def marks(panel: Panel, kind: type, series: str) -> Any:
+    (found,) = (
+        m for m in plotted(panel).get_children() if isinstance(m, kind) and m.get_label() == series
+    )
+    return found
+
+
+def line(panel: Panel, series: str) -> tuple[np.ndarray, np.ndarray]:
+    """x and y of its points."""
+    x, y = marks(panel, Line2D, series).get_data()
+    return np.asarray(x), np.asarray(y)
+
+
+def whiskers(panel: Panel, series: str) -> np.ndarray:
+    """Low and high ends, (2, points)."""
+    return np.array(marks(panel, LineCollection, series).get_segments())[:, :, 1].T
+
+
+def boxes(panel: Panel, series: str) -> tuple[np.ndarray, np.ndarray]:
+    """Left ends, and low and high ends, (boxes, 2)."""
+    corners = marks(panel, PathPatch, series).get_path().vertices.reshape(-1, 5, 2)
+    return corners[:, 0, 0], corners[:, [0, 2], 1]
+
+
+def test_the_bars_are_the_record():
+    record = overconfident()
+    panel = diagrams.diagram("after", record)
+    there = record.count > 0
+    share = record.sum_correct[there] / record.count[there]
+    confidence = record.sum_confidence[there] / record.count[there]
+    left, correct = boxes(panel, "correct")
+    np.testing.assert_allclose(correct[:, 1], share[share > 0])
+    np.testing.assert_array_equal(correct[:, 0], 0)
+    np.testing.assert_allclose(left, np.flatnonzero(there)[share > 0] / 15)
+    # the gaps reach from one to the other, on the side that is meant; empty ones are left out
+    for series, low, high in (("over", share, confidence), ("under", confidence, share)):
+        _, ends = boxes(panel, series)
+        assert (high > low).any()
+        np.testing.assert_allclose(ends, np.stack([low, high], axis=1)[high > low])
+    assert f"top-label ECE {100 * record.ece:.2f} %" == panel.note
+    assert f"{100 * record.ece:.3f} %" in panel.said
+    _, rows = boxes(diagrams.histogram("x", record), "correct")
+    np.testing.assert_allclose(rows[:, 1], 100 * record.count[there] / 400)
+
+
+def test_whiskers_are_wilson_s_intervals():
+    low, high = diagrams.wilson(np.array([0, 3, 7, 10]), np.array([10, 10, 10, 10]))
+    for k, (a, b) in zip((0, 3, 7, 10), zip(low, high, strict=True), strict=True):
+        exact = stats.binomtest(k, 10).proportion_ci(method="wilson")
+        assert (a, b) == pytest.approx((exact.low, exact.high), abs=1e-12)
+    record = overconfident(4000)
+    panel = diagrams.diagram("x", record)
+    (low, high), share = whiskers(panel, "whisker"), boxes(panel, "correct")[1][:, 1]
+    assert np.all((low <= share) & (share <= high))
+
+
+def test_a_class_panel_is_the_class_against_the_rest():
+    before, after = overconfident(), overconfident(seed=1)
+    panel = diagrams.classes_sheet(before, after, "t").panels[1]
+    for series, record in (("before", before), ("after", after)):
+        (x, y), (low, high) = line(panel, series), whiskers(panel, series)
+        rows, confidence, correct = diagrams.pooled(record, 1)
+        np.testing.assert_allclose(y, correct / rows)
+        np.testing.assert_allclose(x, confidence / rows)
+        assert np.all((low <= y) & (y <= high))
+        assert f"{correct[0]} of {rows[0]}" in panel.said
+    assert "ECE" in panel.note
+    assert panel.title == f"class 1: {after.class_sum_correct[1].sum()} rows"
+
+
+@pytest.mark.parametrize("rows", [5, 29, 30, 3000])
+def test_bins_of_few_rows_are_pooled(rows):
+    record = overconfident(rows)
+    for j in range(3):
+        count, confidence, correct = diagrams.pooled(record, j)
+        assert count.sum() == rows
+        assert len(count) == 1 or count.min() >= diagrams.FEWEST
+        assert confidence.sum() == pytest.approx(record.class_sum_confidence[j].sum())
+        assert correct.sum() == record.class_sum_correct[j].sum()
+        assert np.all(np.diff(confidence / count) > 0)  # neighbours only
+        assert (len(count) == 15) is bool((record.class_count[j] >= diagrams.FEWEST).all())
+
+
+CELLS = cells_of(
+    [
+        cell("none", "inf", 0.05, baseline=True, partition=None, clients=None, bytes_up=0),
+        *(cell("a", e, v) for e, v in ((8.0, 0.01), (0.5, 0.03), ("inf", 0.005))),
+        *(cell("b", e, v, bytes_up=9000) for e, v in ((0.5, 0.2), (8.0, 0.1))),
+        cell("a", 0.5, 0.04, partition="natural"),
+    ]
+)
+
+
+def panel_svg(panel: Panel) -> str:
+    ((svg,), _) = svgs(Sheet("title", 1, (panel,)), "n")
+    return svg
+
+
+def corners(path: ET.Element) -> np.ndarray:
+    return np.array(re.findall(r"[ML] (\S+) (\S+)", str(path.get("d"))), float)
+
+
+def test_untrusted_words_are_escaped():
+    evil = '"><script>alert(1)</script>'
+    label = "#0072b2 0.1234567 id= $x_1$"
+
+    def plot(ax: Axes) -> None:
+        ax.set(xlabel=evil, ylabel=label)
+
+    svg = panel_svg(Panel(evil, plot, evil))
+    assert "<script" not in svg
+    root = ET.fromstring(svg)
+    assert {evil, label} <= {t.text for t in root.iter("text")}
+    assert root.get("aria-label") == evil
+
+
+def test_methods_differ_without_any_colour():
+    for group in "mb":
+        names = [name for name in LINES if name[0] == group and name[1:].isdigit()]
+        of = [LINES[name] for name in names]
+        looks = {(s["linestyle"], s["marker"], s["markerfacecolor"] == s["color"]) for s in of}
+        assert len(looks) == len(names) > 1
+    assert len({s.get("hatch") for s in BOXES.values()}) == 3
+
+
+def test_words_of_a_figure_lie_inside_it_and_beside_each_other():
+    sheets = [
+        diagrams.reliability_sheet(
+            {"before": overconfident(), "after": overconfident(seed=1)}, "t"
+        ),
+        diagrams.classes_sheet(overconfident(classes=6), overconfident(classes=6, seed=1), "t"),
+        curves.quality_sheet(CELLS, ("ece", "nll"), "t"),
+    ]
+    for sheet in sheets:
+        figure = draw(sheet)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()  # places the legend
+        beyond = [
+            tick.label1
+            for ax in figure.axes
+            for axis in (ax.xaxis, ax.yaxis)
+            for tick in axis.get_major_ticks()
+            if not axis.get_view_interval()[0] <= tick.get_loc() <= axis.get_view_interval()[1]
+        ]
+        words = [a for a in figure.findobj(Text) if a.get_text().strip() and a.get_visible()]
+        found = [a for a in words if a not in beyond]  # nor are these drawn
+        assert len(found) > 20
+        ends = np.array([a.get_window_extent(canvas.get_renderer()).extents for a in found])
+        assert np.all((ends[:, :2] >= figure.bbox.min) & (ends[:, 2:] <= figure.bbox.max))
+        low, high = ends[:, None, :2] + 1, ends[None, :, 2:] - 1
+        below = np.all(low <= high, axis=2)  # one begins before the other ends, on both axes
+        over = np.argwhere(np.triu(below & below.T, 1))
+        assert not len(over), [(found[i], found[k]) for i, k in over]
+
+
+def test_png_and_svg_are_written_and_repeatable(tmp_path):
+    panel = Panel("t", lambda ax: curve(ax, "after", [0.1, 0.9], [0.2, 0.8]), "said")
+    sheet = Sheet("title & more", 1, (panel,), (("after", "after"),))
+    written = save_sheets({"one": sheet}, tmp_path)
+    assert written == ["one.png", "one.svg"]
+    data = (tmp_path / "one.png").read_bytes()
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    width, _ = struct.unpack(">II", data[16:24])
+    assert width == round(draw(sheet).get_figwidth() * 300)
+    root = ET.parse(tmp_path / "one.svg").getroot()
+    assert "title & more" in "".join(root.itertext())  # text is text, not outlines
+    before = {name: (tmp_path / name).read_bytes() for name in written}
+    save_sheets({"one": sheet}, tmp_path)
+    assert {name: (tmp_path / name).read_bytes() for name in written} == before

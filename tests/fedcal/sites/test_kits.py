@@ -1,0 +1,85 @@
+"""What a coordinator makes: kits without secrets, certificates that last, units that are units."""
+
+import datetime
+import shutil
+
+import pytest
+from cryptography import x509
+from hospitals import SITES, Hospitals
+from html_page import page_of
+from refusals import refused
+from studies import TODAY, study
+
+from fedcal.cli import main as cli
+from fedcal.secure_aggregation.roster import in_words
+from fedcal.sites.kits import ONE_MACHINE, seal
+from fedcal.sites.study_file import Study
+
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Hospitals(tmp_path)
+
+
+def test_a_kit_says_all_and_holds_no_secret(there):
+    said = "\n".join(there.kits(groups=("a & b",), question="Is <it> good?"))
+    kit = there.kit()
+    names = {"study.toml", "kit.json", "ca.crt", "start.sh", "compose.yml"}
+    assert {p.name for p in kit.iterdir()} == names | {"fedcal-site.service", "read-me.html"}
+    for path in there.folder.joinpath("sepsis-kits").rglob("*.*"):
+        assert "PRIVATE KEY" not in path.read_text("utf-8"), path
+    assert Study.read(kit / "study.toml").digest == Study.read(there.file).digest
+    page = page_of(kit / "read-me.html")
+    for words in (
+        "Is <it> good?",
+        "fedcal site join alder/ rows.csv",
+        "a & b",
+        "2 sites",
+        "patient",
+    ):
+        assert words in page.text
+    assert [a for a in page.addresses if not a.startswith("data:")] == []  # it is read offline
+    for folder in ("coordinator", "server"):
+        home = there.folder / f"sepsis-{folder}"
+        assert home.stat().st_mode & 0o777 == 0o700
+        secret = [p for p in home.iterdir() if p.suffix in (".key", ".pem")]
+        assert {p.stat().st_mode & 0o777 for p in secret} == {0o600}
+    assert not (there.folder / "sepsis-server" / "ca.key").exists()
+    assert "note:" not in said
+    assert str(there.folder / "sepsis-server") in said
+
+
+def test_keys_and_certificates_stay_until_the_server_moves(there):
+    there.kits()
+    own = there.folder / "sepsis-coordinator"
+    before = {p.name: p.read_bytes() for p in own.iterdir()}
+    shutil.rmtree(there.folder / "sepsis-server")  # it was carried away
+    there.kits(epsilon=2.0)
+    assert {p.name: p.read_bytes() for p in own.iterdir()} == before
+    assert (there.folder / "sepsis-server" / "server.key").read_bytes() == before["server.key"]
+    assert Study.read(there.kit() / "study.toml").epsilon == 2.0
+    there.file.write_text(there.file.read_text("utf-8").replace("host:9092", "127.0.0.2:9092"))
+    said = cli.exit_code_of(["study", "kit", str(there.file)])
+    after = {p.name: p.read_bytes() for p in own.iterdir()}
+    assert said == 0
+    assert {name for name in after if after[name] != before[name]} == {"server.crt", "server.key"}
+    made = x509.load_pem_x509_certificate(after["server.crt"])
+    assert made.not_valid_after_utc.date() > TODAY + datetime.timedelta(days=365)
+    for text in ("kit.json", "read-me.html"):
+        assert ("true" if text == "kit.json" else ONE_MACHINE[:30]) in (
+            (there.kit() / text).read_text("utf-8")
+        )
+
+
+def test_sealing_says_the_digest_and_whom_it_misses(there, capsys):
+    there.joined()
+    joins = [there.folder / f"{site}.join" for site in SITES]
+    refused(".join file of cedar is needed", seal, there.file, joins[:2])
+    assert cli.exit_code_of(["study", "seal", str(there.file), *map(str, joins)]) == 0
+    assert in_words(there.seal().digest) in capsys.readouterr().out
+    shutil.rmtree(there.folder / "sepsis-coordinator")
+    refused("coordinator.pem is not there", seal, there.file, joins)
+    assert study().digest != study(epsilon=1.0).digest

@@ -1,0 +1,276 @@
+"""What sites send back and what the coordinator seals: read as written, and nothing else."""
+
+import json
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hospitals import SITES, Hospitals, write_rows
+from quarters import connection
+from refusals import refused
+from studies import study
+
+from fedcal.results.page import said
+from fedcal.secure_aggregation.keys import SigningKey, digest, make_key
+from fedcal.secure_aggregation.roster import in_words
+from fedcal.sites.sealed import Join, Sealed, signed_text
+from fedcal.storage.atomic import write_whole
+
+ONE = study()
+KEYS = {name: SigningKey.generate() for name in ONE.sites}
+CONNECTIONS = {name: connection(name) for name in ONE.sites}
+COORDINATOR = SigningKey.generate()
+
+
+def join(name, of=ONE, **changes):
+    made = Join(
+        of.study,
+        of.digest,
+        name,
+        KEYS[name].public,
+        CONNECTIONS[name],
+        of.class_digest,
+    )
+    return replace(made, **changes)
+
+
+def sealed(of=ONE):
+    return Sealed.of(of, [join(name, of) for name in of.sites], "PEM", COORDINATOR)
+
+
+@pytest.mark.parametrize(
+    ("joins", "word"),
+    [
+        ([], "the .join file of alder is needed"),
+        ([join("alder"), join("alder")], "two .join files of one site: 'alder'"),
+        ([join("alder", site="oak")], "unknown site of"),
+        ([join("alder", study(epsilon=9.0))], "terms that alder joined"),
+        ([join("alder", classes="0" * 64)], "classes of alder, in their order"),
+    ],
+)
+def test_who_does_not_belong_is_not_enrolled(joins, word):
+    refused(word, Sealed.of, ONE, joins, "PEM", COORDINATOR)
+
+
+@pytest.mark.parametrize("line", ["\ud800", "ssh-a\nssh-b", "no key"])
+def test_a_connection_is_one_public_key(tmp_path, line):
+    write_whole(tmp_path / "file", join("alder", connection=line).to_text(KEYS["alder"]))
+    refused("is no public ECDSA key", Join.read, tmp_path / "file")
+
+
+def test_any_changed_field_is_found(tmp_path):
+    path = tmp_path / "file"
+    for text, read in (
+        (join("alder").to_text(KEYS["alder"]), Join.read),
+        (sealed().to_text(COORDINATOR), Sealed.read),
+    ):
+        fields = json.loads(text)
+        for name, value in fields.items():
+            if name == "schema":
+                continue
+            # another well-formed value: of a text, its last two characters the other way round
+            other = (
+                dict.fromkeys(value, "ecdsa-sha2-nistp384 AAAB")
+                if isinstance(value, dict)
+                else not value
+                if isinstance(value, int)
+                else value.replace(*next(p for p in pairwise(value) if p[0] != p[1]), 1)
+            )
+            write_whole(path, json.dumps({**fields, name: other}))
+            refused(".*", read, path)
+
+
+def test_a_roster_of_other_terms_is_refused_though_it_is_signed(tmp_path):
+    path, other = tmp_path / "file", study(epsilon=40.0)
+    forged = replace(sealed(), study=other)
+    write_whole(path, forged.to_text(COORDINATOR))
+    refused("the roster of .* is another one", Sealed.read, path)
+
+
+# -- by command: what a coordinator, or whoever stands between, can send ----------------------
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch, call, quick_figures):
+    """A sealed study of three sites that have joined."""
+    monkeypatch.chdir(tmp_path)
+    hospitals = Hospitals(tmp_path)
+    hospitals.kits()
+    write_rows(tmp_path / "rows.csv")
+    for site in SITES:
+        call("site", "join", hospitals.kit(site), "rows.csv")
+    seal(hospitals, call)
+    return hospitals
+
+
+def seal(there, call):
+    return call("study", "seal", there.file, *(f"{site}.join" for site in SITES))
+
+
+def shown(said):
+    """The 12 words that a command shows in a line of their own."""
+    (words,) = re.findall(r"^(?:[a-z]{3,8} ){11}[a-z]{3,8}$", said, re.MULTILINE)
+    return words
+
+
+def key_of(there):
+    return SigningKey.from_pem((there.folder / "sepsis-coordinator/coordinator.pem").read_bytes())
+
+
+def forged(there, signer=None, text=None, **change):
+    """The sealed study with other fields, signed by its coordinator or by another key."""
+    (there.folder / "good").write_text(text or there.sealed.read_text())
+    made = replace(Sealed.read(there.folder / "good"), **change)
+    signer = signer or key_of(there)
+    there.sealed.write_text(replace(made, coordinator=signer.public).to_text(signer))
+
+
+def test_the_words_tell_whatever_a_coordinator_may_exchange(there, call):
+    """Terms, sites' keys, coordinator, authority, server and connections; all of it or nothing."""
+    good, before = there.sealed.read_text(), Sealed.read(there.sealed)
+    accept = ["site", "accept", there.kit(), there.sealed, "--yes"]
+    agreed = shown(call(*accept))
+    assert agreed == shown(seal(there, call))  # what is sealed again is the same
+    assert there.sealed.read_text() != good  # but for the date
+    assert shown(call(*accept)) == agreed
+    roster = before.study.roster(
+        {m.name: m.key for m in before.roster.sites} | {"birch": SigningKey.generate().public}
+    )
+    elsewhere = replace(before.study, server="evil.example:9092")
+    dearer = replace(before.study, epsilon=8.0)
+    by_dearer = dearer.roster({m.name: m.key for m in before.roster.sites})
+    authority = before.authority.replace("A", "B", 1)
+    changes = {
+        "coordinator": {"signer": SigningKey.generate()},
+        "keys": {"roster": roster, "asked": before.study.asked(roster)},
+        "terms": {"study": dearer, "roster": by_dearer, "asked": dearer.asked(by_dearer)},
+        "server": {"study": elsewhere},
+        "authority": {"authority": authority},
+        "connections": {"connections": dict(before.connections) | {"birch": connection("birch")}},
+        "machine": {"one_machine": True},
+    }
+    said = {"": agreed}
+    (there.kit() / "ca.crt").write_text(authority)  # a coordinator sends this one, too
+    for name, change in changes.items():
+        if name != "authority":
+            (there.kit() / "ca.crt").write_text(before.authority)
+        else:
+            (there.kit() / "ca.crt").write_text(authority)
+        forged(there, text=good, revision=before.revision + 1, **change)
+        (there.own() / "study.sealed").write_text(good)
+        said[name] = shown(call(*accept))
+    assert len({*said.values()}) == len(said)
+    (there.kit() / "ca.crt").write_text(before.authority)
+    forged(there, text=good, revision=99, asked=replace(before.asked, result_bytes=1))
+    assert "the result_bytes that is asked, by the study itself, must be" in call(*accept, code=2)
+
+
+def test_seals_are_ordered_by_their_revision_and_not_by_a_date(there, call):
+    """Of what a site has accepted no earlier one takes the place, whatever date it says."""
+    accept = ["site", "accept", there.kit(), there.sealed, "--yes"]
+    first = there.sealed.read_text()
+    forged(there, when="2999-01-01T00:00:00+00:00")
+    call(*accept)
+    there.sealed.write_text(first)
+    seal(there, call)
+    call(*accept)  # of the same revision, and the same
+    call("site", "join", there.kit("birch"), "rows.csv", "--new-keys")
+    assert "revision 2" in seal(there, call)
+    second = there.sealed.read_text()
+    call(*accept)
+    there.sealed.unlink()  # the coordinator has lost it
+    call("site", "join", there.kit("birch"), "rows.csv", "--new-keys")
+    assert "revision 3" in seal(there, call)
+    third = there.sealed.read_text()
+    call(*accept)
+    there.sealed.write_text(second)
+    forged(there, when="2999-01-01T00:00:00+00:00")
+    assert "must be a whole number >= 4, got 2" in call(*accept, code=2)
+    forged(there, text=second, revision=3)
+    assert "must be a whole number >= 4, got 3" in call(*accept, code=2)
+    wrong = [
+        ({"when": "yesterday"}, "says no date"),
+        ({"when": "\u0661999-01-01"}, "says no date"),
+        ({"when": ""}, "says no date"),
+        ({"revision": -1}, "revision of .* must be a whole number"),
+        ({"revision": 2.5}, "revision of .* must be a whole number"),
+        ({"revision": True}, "revision of .* must be a whole number"),
+    ]
+    for change, words in wrong:
+        forged(there, text=third, **change)
+        assert re.search(words, call(*accept, code=2)), change
+    more = json.loads(third) | {"note": "trust me"}
+    there.sealed.write_text(signed_text(more, "study-sealed", key_of(there)))
+    assert "'note'; allowed" in call(*accept, code=2)
+
+
+def test_two_sites_with_one_connection_key_are_refused(there, call):
+    """The server would take one of them for the other; a comment does not make two of one."""
+    key, one = make_key(there.folder / "key.pem"), Join.read(there.folder / "birch.join")
+    alder = Join.read(there.folder / "alder.join").connection
+    good = there.sealed.read_text()
+    assert alder[-3:] in ("A==", "Q==", "g==", "w==")
+    twin = alder[:-3] + chr(ord(alder[-3]) + 1) + "=="  # the same bytes in other letters
+    for line in (alder, f"{alder} birch", f"{twin} birch"):
+        made = replace(one, key=key.public, connection=line).to_text(key)
+        (there.folder / "birch.join").write_text(made)
+        line = call("study", "seal", there.file, *(f"{site}.join" for site in SITES), code=2)
+        assert "alder and birch have one connection key" in line
+        assert there.sealed.read_text() == good
+    fields = json.loads(good)
+    fields["connections"]["birch"] = fields["connections"]["alder"] + " 2"
+    there.sealed.write_text(signed_text(fields, "study-sealed", key_of(there)))
+    line = call("site", "accept", there.kit(), there.sealed, "--yes", code=2)
+    assert "alder and birch have one connection key" in line
+    assert not (there.kit() / "site.toml").exists()
+
+
+def test_twelve_words_are_132_bits():
+    """Each of these bits is in one word, all 2,048 words are used, and no two look alike."""
+    seen = set()
+    for k in range(400):
+        seen |= {*in_words(digest("x", bytes([k % 256, k // 256])).hex()).split()}
+    assert len(seen) > 1800
+    assert len({word[:4] for word in seen}) == len(seen)
+    zero = in_words("0" * 64).split()
+    for bit in range(256):
+        words = in_words(f"{1 << (255 - bit):064x}").split()
+        other = [k for k in range(12) if words[k] != zero[k]]
+        assert (len(words), other) == (12, [bit // 11] if bit < 132 else [])
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "words"),
+    [
+        (
+            "evaluate",
+            {},
+            "counts of predictions in 12 ranges of the score by outcome, of this site",
+        ),
+        (
+            "fednewton",
+            {"rows_per_client": 500},
+            "Gradient and curvature .* (length 2, rounds 1 to 4)",
+        ),
+        ("conformal", {"rows_per_client": 500}, "number of rows .* (length 299, round 1)"),
+        ("fedbin", {}, "P_j and N_j of each class: .* (length 256, round 1)"),
+    ],
+)
+def test_what_is_asked_is_shown_in_words_at_accept(method, settings, words):
+    """With its bound, its noise, its rounds and who gets the result, for any method."""
+    one = sealed(study(question={"method": method, "settings": settings}))
+    asked = one.asked
+    about = {"site": "alder", "others": "", "one_machine": False, "changed": [], "words": ""}
+    shown = said("study", "offer", study=one.study, sealed=one, since="", **about)
+    lines = {line.split()[0]: line for line in shown if line.startswith("  ")}
+    assert re.search(words.replace("(", r"\(").replace(")", r"\)"), lines["asked"])
+    plan = asked.plan
+    assert (
+        f"a patient may move the numbers of a round by {max(plan.bound.norms):.3g}"
+        in lines["bound"]
+    )
+    assert f"L{plan.bound.order} norm" in lines["bound"]
+    assert all(f"{std:.3g}" in lines["noise"] for std in plan.noise_std)
+    assert f"the {asked.form} of {method}, after {plan.rounds} round" in lines["result"]
+    assert "for the coordinator and each site" in lines["result"]

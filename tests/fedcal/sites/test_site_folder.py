@@ -1,0 +1,234 @@
+"""Attacks by mail: what a coordinator puts into a kit, and what a site makes of it, by command."""
+
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+from hospitals import SITES, Hospitals, write_rows
+
+from fedcal.core.checks import FedcalError
+from fedcal.run.engines.tls import make_site_key
+from fedcal.secure_aggregation.keys import make_key
+from fedcal.sites import site_side
+
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    """Kits of a study and a site's rows; the working folder is ours."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDCAL_HOME", str(tmp_path / "own home"))
+    hospitals = Hospitals(tmp_path)
+    hospitals.kits()
+    write_rows(tmp_path / "rows.csv")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "result.json").write_text("mine")
+    return hospitals
+
+
+def tree(folder):
+    """All that lies in a folder: names, kinds, contents."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        if stat.S_ISREG(path.lstat().st_mode)
+        else ""
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def with_keys(name="keys"):
+    def plant(kit):
+        (kit / name).mkdir()
+        make_key(kit / name / "signing.pem")
+        make_site_key(kit / name, "connection", "alder")
+
+    return plant
+
+
+def link(name, target="../../elsewhere"):
+    def plant(kit):
+        (kit / name).unlink(missing_ok=True)
+        (kit / name).symlink_to(target)
+
+    return plant
+
+
+def hard(name):
+    def plant(kit):
+        (kit / name).unlink(missing_ok=True)
+        os.link(kit.parents[1] / "elsewhere" / "result.json", kit / name)
+
+    return plant
+
+
+def folder(name, inner=""):
+    def plant(kit):
+        (kit / name).mkdir()
+        if inner:
+            (kit / name / inner).symlink_to("../../../elsewhere")
+
+    return plant
+
+
+def file(name, text="strange"):
+    return lambda kit: (kit / name).write_text(text)
+
+
+PLANTED = {
+    "keys": with_keys(),
+    "keys in another case": with_keys("Keys"),
+    "keys in Cyrillic": with_keys("k\u0435ys"),
+    "keys, decomposed": with_keys("ke\u0301ys"),
+    "empty keys": folder("keys"),
+    "a link for keys": link("keys"),
+    "a link for home": link("home"),
+    "a link for state": link("state"),
+    "a broken link": link("home", "nowhere"),
+    "a link for a file of the kit": link("start.sh", "../../elsewhere/result.json"),
+    "a hard link": hard("start.sh"),
+    "a hard link of a strange name": hard("result.json"),
+    "a pipe": lambda kit: os.mkfifo(kit / "home"),
+    "a folder for a file": folder("start.sh.d"),
+    "state": folder("state"),
+    "home with a link": folder("home", "deep"),
+    "an accepted study": file("study.sealed"),
+    "a policy": file("site.toml"),
+    "a federation": file("federation.toml"),
+    "rows": file("rows.json", '{"data": "os:getcwd"}'),
+    "a join": file("alder.join"),
+    "an override": file("compose.override.yml"),
+    "an environment": file(".env"),
+    "a hidden file": file(".hidden"),
+    "a twin of a file": file("k\u0456t.json"),
+}
+
+
+@pytest.mark.parametrize("joined", ["new", "joined elsewhere", "its key lost"])
+def test_a_kit_with_more_than_a_kit_is_refused_always(there, call, joined):
+    """And nothing is written, here or where a link leads to."""
+    first, words = there.folder / "first" / "alder", []
+    if joined != "new":
+        shutil.copytree(there.kit(), first)
+        call("site", "join", first, "rows.csv")
+        (there.folder / "alder.join").unlink()
+    if joined == "its key lost":
+        (there.own() / "signing.pem").unlink()
+        words = ["--new-keys"]
+    clean = there.folder / "clean"
+    shutil.copytree(there.kit(), clean)
+    for name, plant in PLANTED.items():
+        shutil.rmtree(there.kit())
+        shutil.copytree(clean, there.kit())
+        plant(there.kit())
+        before = tree(there.folder)
+        line = call("site", "join", there.kit(), "rows.csv", *words, code=2)
+        assert tree(there.folder) == before, name
+        assert "is not part of a kit" in line, (name, line)
+        assert str(there.kit()) in line
+
+
+def test_keys_lie_outside_of_the_kit_and_stay_when_it_joins_again(there, call):
+    said = call("site", "join", there.kit(), "rows.csv")
+    own = there.folder / "own home" / "sites" / "sepsis" / "alder"
+    assert str(own) in said
+    assert own == there.own()
+    assert own.stat().st_mode & 0o777 == 0o700
+    assert {p.stat().st_mode & 0o077 for p in own.iterdir() if p.suffix in (".pem", ".key")} == {0}
+    for path in there.kit().rglob("*"):
+        assert not path.is_file() or b"PRIVATE KEY" not in path.read_bytes(), path
+    joined = (there.folder / "alder.join").read_bytes()
+    another = there.folder / "again" / "alder"
+    shutil.copytree(there.folder / "sepsis-kits" / "birch", another)  # a new kit comes by mail
+    for name in ("kit.json", "ca.crt", "read-me.html"):
+        text = (another / name).read_text("utf-8").replace("birch", "alder")
+        (another / name).write_text(text, "utf-8")
+    for kit in (there.kit(), another):
+        call("site", "join", kit, "rows.csv")
+        assert (there.folder / "alder.join").read_bytes() == joined
+    call("site", "join", another, "rows.csv", "--new-keys")
+    assert (there.folder / "alder.join").read_bytes() != joined
+    (own / "connection.key").unlink()
+    assert "has lost a key" in call("site", "join", another, "rows.csv", code=2)
+
+
+def test_the_services_of_a_kit_know_where_its_keys_are(there, call):
+    call("site", "join", there.kit(), "rows.csv")
+    unit = (there.kit() / "fedcal-site.service").read_text("utf-8")
+    assert f'"FEDCAL_HOME={there.folder}/own home"' in unit
+    assert f'"{there.own()}"' in next(x for x in unit.splitlines() if "ReadWritePaths" in x)
+    compose = (there.kit() / "compose.yml").read_text("utf-8")
+    assert f'source: "{there.own()}", target: "/fedcal/sites/sepsis/alder"' in compose
+    assert "FEDCAL_HOME: /fedcal" in compose
+
+
+def all_joined(there, call):
+    for name in SITES:
+        call("site", "join", there.kit(name), "rows.csv")
+    call("study", "seal", there.file, *(there.folder / f"{name}.join" for name in SITES))
+
+
+def test_what_is_put_over_the_folder_of_a_site_is_not_what_it_has_accepted(
+    there, call, monkeypatch
+):
+    """A kit that is unpacked over the old one may have a study, rules and rows in it."""
+    all_joined(there, call)
+    call("site", "accept", there.kit(), there.sealed, "--yes")
+    rules = (there.kit() / "site.toml").read_text("utf-8")
+    federation = (there.kit() / "federation.toml").read_text("utf-8")
+    digest = json.loads(call("site", "status", there.kit(), "--json"))["digest"]
+    (there.kit() / "site.toml").write_text("answers = 1\n")
+    (there.kit() / "federation.toml").write_text(
+        federation.replace("threshold = 2", "threshold = 3")
+    )
+    (there.kit() / "study.sealed").write_text("{}")
+    (there.kit() / "ca.crt").write_text("server.s authority in")
+    (there.kit() / "rows.json").write_text('{"data": "os:getcwd"}')
+
+    def away(*_):
+        raise FedcalError("nobody listens")
+
+    monkeypatch.setattr(site_side, "check_fleet", away)
+    assert "nobody listens" in call("site", "start", there.kit(), code=1)
+    state = json.loads(call("site", "status", there.kit(), "--json"))
+    assert (state["digest"], state["rows"]) == (digest, str(there.folder / "rows.csv"))
+    for name, text in (("site.toml", rules), ("federation.toml", federation)):
+        assert (there.kit() / "state" / name).read_text("utf-8") == text
+    (there.kit() / "home" / "x").symlink_to("../../../elsewhere")
+    assert "is not part of a kit" in call("site", "join", there.kit(), "rows.csv", code=2)
+    shutil.rmtree(there.kit() / "home")
+    (there.kit() / "home").symlink_to("../../elsewhere")
+    for command in (["start"], ["status"], ["join", "rows.csv"]):
+        line = call("site", command[0], there.kit(), *command[1:], code=2)
+        assert "home is not part of a kit" in line
+    assert (there.folder / "elsewhere" / "result.json").read_text() == "mine"
+
+
+def test_a_folder_may_be_moved_and_a_copy_of_it_is_refused(there, call):
+    all_joined(there, call)
+    joined, moved, copied = (there.folder / "alder.join").read_bytes(), Path("moved"), Path("copy")
+    shutil.move(there.kit(), moved)
+    call("site", "accept", moved, there.sealed, "--yes")
+    shutil.copytree(moved, copied)
+    for command in (["accept", there.sealed, "--yes"], ["start"]):
+        assert "has not joined" in call("site", command[0], copied, *command[1:], code=2)
+    assert "is not part of a kit" in call("site", "join", copied, "rows.csv", code=2)
+    call("site", "join", moved, "rows.csv")
+    assert (there.folder / "alder.join").read_bytes() == joined
+
+
+def test_a_link_inside_a_joined_folder_is_refused_and_no_other_user_reaches_the_keys(there, call):
+    before = os.umask(0)
+    try:
+        call("site", "join", there.kit(), "rows.csv")
+    finally:
+        os.umask(before)
+    home = Path(os.environ["FEDCAL_HOME"])
+    for place in (home, home / "sites", home / "sites/sepsis", there.own()):
+        assert stat.S_IMODE(place.stat().st_mode) == 0o700, place
+    link = there.kit() / "home" / "site.log"
+    link.symlink_to(there.folder / "elsewhere" / "result.json")
+    assert f"{link.name} is not part of a kit" in call("site", "status", there.kit(), code=2)

