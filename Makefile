@@ -14,10 +14,10 @@ torch = $(hashed) --no-deps -r locks/torch-cpu.txt 2>/dev/null || \
 LOCK := $(BIN)/uv pip compile --quiet --no-python-downloads --universal --python-version 3.11.5 \
 	--generate-hashes --no-annotate --custom-compile-command 'make lock' -c constraints.txt
 
-.PHONY: demo test test-all golden mutants lint docs bench bench-all flower lock sbom release clean
+.PHONY: demo test test-all golden mutants lint docs reproduce bench bench-all flower lock sbom release clean
 
 demo: $(VENV)/.run
-	$(BIN)/python -m fedcal.experiments.demo --out demo-out
+	$(BIN)/python -m experiments.demo --out demo-out
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
@@ -41,12 +41,17 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check $(CHECKED)
 	@# mypy does not know the map of setup.py: it checks a tree of links
 	rm -rf $(VENV)/mypy && mkdir -p $(VENV)/mypy/fedcal
-	ln -s $(CURDIR)/fedcal/* $(addprefix $(CURDIR)/,clients strategies experiments) $(VENV)/mypy/fedcal
+	ln -s $(CURDIR)/fedcal/* $(CURDIR)/clients $(CURDIR)/strategies $(VENV)/mypy/fedcal
+	ln -s $(CURDIR)/experiments $(VENV)/mypy
 	cd $(VENV)/mypy && ../bin/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build
 	@echo "open docs/_build/index.html"
+
+# A paper's study: `make reproduce` lists them, NAME='maddock-table3 --out again' runs one.
+reproduce: $(VENV)/.dev
+	$(BIN)/python -m experiments $(NAME)
 
 bench: $(VENV)/.bench $(VENV)/.peers
 	$(BIN)/python -m experiments.benchmarks --out bench-out

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not installed
 sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 
 from commands import markdown

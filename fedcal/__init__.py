@@ -1,11 +1,11 @@
 """fedcal: private, federated calibration of classifiers.
 
-The science, without Flower: shards, calibrators, metrics, secure aggregation, privacy. Three rooms
-stand above it: `fedcal.clients` computes contributions, `fedcal.strategies` asks and learns,
-`fedcal.experiments` runs and shows. Their folders lie beside this one; `setup.py` maps them.
+The science, without Flower: rows, calibrators, metrics, secure aggregation, privacy. Above it
+`fedcal.clients` computes contributions and `fedcal.strategies` asks and learns (their folders lie
+beside this one; `setup.py` maps them); `fedcal.results` shows, `fedcal.run` simulates and compares,
+`fedcal.sites` is about real sites, `fedcal.cli` is the command.
 """
 
-# ruff: noqa: F405  (names of star imports, which only type checkers read)
 from __future__ import annotations
 
 from importlib import import_module
@@ -23,7 +23,15 @@ from fedcal.core.checks import (
 
 if TYPE_CHECKING:
     from fedcal.clients.any_app import add_answers
-    from fedcal.experiments import *  # noqa: F403
+    from fedcal.run.after_training import AfterTraining
+    from fedcal.run.comparison import Comparison, compare
+    from fedcal.run.engines.flower import InProcessGrid
+    from fedcal.run.engines.inline import run_inline
+    from fedcal.run.estimator import CalibratedModel, FederatedCalibrator
+    from fedcal.run.plan import plan
+    from fedcal.run.result import SimulationResult
+    from fedcal.run.simulation import evaluate, prediction_sets, simulate
+    from fedcal.run.training import train
     from fedcal.strategies.base import FederatedStrategy
     from fedcal.strategies.methods.averaging import (
         FedCal,
@@ -88,13 +96,29 @@ __all__ = [
 ]
 
 
+_HOMES = {
+    "AfterTraining": "run.after_training",
+    "CalibratedModel": "run.estimator",
+    "Comparison": "run.comparison",
+    "FederatedCalibrator": "run.estimator",
+    "InProcessGrid": "run.engines.flower",
+    "SimulationResult": "run.result",
+    "add_answers": "clients.any_app",
+    "compare": "run.comparison",
+    "evaluate": "run.simulation",
+    "plan": "run.plan",
+    "prediction_sets": "run.simulation",
+    "run_inline": "run.engines.inline",
+    "simulate": "run.simulation",
+    "train": "run.training",
+}
+"""Where a name stands that is not of `fedcal.strategies`."""
+
+
 def __getattr__(name: str) -> Any:
     """Import a function or class on first use, so that `import fedcal` is fast."""
     if name == "__version__":  # pyproject.toml is its one place
         return import_module("importlib.metadata").version("fedcal")
     if name not in __all__:
         refuse("fedcal", name)
-    if name == "add_answers":
-        return import_module("fedcal.clients.any_app").add_answers
-    running = import_module("fedcal.experiments")
-    return getattr(running if name in running.__all__ else import_module("fedcal.strategies"), name)
+    return getattr(import_module(f"fedcal.{_HOMES.get(name, 'strategies')}"), name)

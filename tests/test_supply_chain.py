@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 LOCKS = ROOT / "locks"
-BENCHMARKS = ROOT / "experiments" / "research" / "benchmarks"
+BENCHMARKS = ROOT / "experiments" / "benchmarks"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 

@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 import warnings
+from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -28,7 +29,6 @@ COMMANDS = {
     "compare": "compare",
     "plan": "plan",
     "train": "train",
-    "reproduce": "reproduce",
     "report": "files:report",
     "export": "files:export",
     "apply": "apply",
@@ -89,21 +89,26 @@ def load_command(name: str, *, every: bool = True) -> click.Command:
     """
     checks.check_kept(f"fedcal {name}")
     checks.one_of("command", name, COMMANDS, "fedcal --help")
-    from fedcal.cli import parameters
-
     place, _, function = COMMANDS[name].partition(":")
     module = import_module(f"{PACKAGE}.{place}")
     command = getattr(module, function or "command")
+    rare = () if every else getattr(command, "rare", ())
+    return made_of(command, name, help_of(name), rare)
+
+
+def made_of(command: Any, name: str, about: str, rare: Sequence[str] = ()) -> click.Command:
+    """Return the command of a function whose docstring tells of parameters and examples."""
+    from fedcal.cli import parameters
+
     examples = parameters.sections(command)["Examples"].items()
     lines = (f"    {escape(' '.join(words).strip())}" for words in examples)
     epilog = "\n\n".join(["For example:", *lines])
-    rare = () if every else getattr(command, "rare", ())
     if rare:
         epilog += f"\n\nMore options, of ledgers, secure sums and sites: fedcal {name} {ALL}"
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     known = parameters.documented(command)
     command.__signature__ = inspect.Signature(known)
-    alone.command(name, help=help_of(name), epilog=epilog, context_settings=_HELP)(command)
+    alone.command(name, help=about, epilog=epilog, context_settings=_HELP)(command)
     made: Any = typer.main.get_command(alone)
     of = {parameter.name: parameter.annotation.__metadata__[0] for parameter in known}
     for argument in made.params:
@@ -160,17 +165,18 @@ _versioned(app)
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
-    sys.exit(_run(arguments))
+    sys.exit(exit_code_of(arguments))
 
 
-def _run(arguments: list[str] | None) -> int:
+def exit_code_of(arguments: list[str] | None, command: click.Command = app) -> int:
+    """Run a command and return its exit code; what is wrong is one line on stderr."""
     errors = console(stderr=True)
     warnings.showwarning = lambda message, *_: errors.print(
         f"fedcal: warning: {' '.join(str(message).split())}"
     )
     warnings.simplefilter("always", UserWarning)
     try:
-        code = app(args=arguments, standalone_mode=False)
+        code = command(args=arguments, standalone_mode=False)
     except FedcalError as e:
         word = "interrupted" if e.exit_code == INTERRUPTED else "error"
         errors.print(f"fedcal: {word}: {' '.join(str(e).split())}")

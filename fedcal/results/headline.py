@@ -20,7 +20,7 @@ from fedcal.metrics.gap_change import ERROR, holm
 from fedcal.metrics.names import about, decimals, named, shown, unit
 from fedcal.personal.posterior import HARM
 from fedcal.results import page
-from fedcal.run.config import APP
+from fedcal.results.labels import APP
 from fedcal.strategies.server import participation
 
 Result = Mapping[str, Any]

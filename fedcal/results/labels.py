@@ -8,7 +8,16 @@ from fedcal.core import pages
 from fedcal.core.numerics import FLOOR
 from fedcal.metrics.bootstrap import GAPS
 from fedcal.metrics.names import TEST_ROWS, about, decimals, heading, named, shown
-from fedcal.run.config import APP
+
+APP, STUDY = "app", "study"
+"""Engines of runs with real sites: in a Flower app of somebody else's, which only that app can
+start, and over the sites of a study (`fedcal study run`)."""
+
+SIMULATED = (
+    *("engine", "ray_address", "partition", "dropout", "noise_source"),
+    *("secure_aggregation", "committee", "positive"),
+)
+"""Options of simulations alone."""
 
 
 def signed(metric: str, value: float, digits: int | None = None) -> str:

@@ -20,8 +20,8 @@ from fedcal.results.figures import diagrams
 from fedcal.results.figures.curves import rounds_sheet
 from fedcal.results.files import PAGE
 from fedcal.results.headline import headline, measured
+from fedcal.results.labels import APP, SIMULATED, STUDY
 from fedcal.results.statement import adjacency, meaning
-from fedcal.run.config import APP, SIMULATED, STUDY
 from fedcal.strategies.server import participation
 
 PARTS = ("before", "after")

@@ -10,8 +10,9 @@ from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
 from fedcal.core.checks import InputError, needed, unused
+from fedcal.results.labels import APP
 from fedcal.run import folders, jobs, load, simulation
-from fedcal.run.config import APP, merge
+from fedcal.run.config import merge
 from fedcal.run.result import SimulationResult
 from fedcal.storage import atomic
 from fedcal.strategies import STRATEGIES, server_app

@@ -13,6 +13,7 @@ from fedcal.core.checks import InputError, one_of, unused
 from fedcal.core.options import DATA, PRIVACY, RUNNING, SITES, VERSION, option, options_of
 from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.privacy.privacy import Privacy
+from fedcal.results.labels import APP, STUDY
 from fedcal.run.layers import layered
 from fedcal.secure_aggregation.committee import read_committee
 from fedcal.storage import atomic, toml_files
@@ -50,9 +51,6 @@ def method_named(text: Any) -> Any:
 
 
 ENGINES = ("inline", "ray", "flower", "grpc")
-APP, STUDY = "app", "study"
-"""Engines of runs with real sites: in a Flower app of somebody else's, which only that app can
-start, and over the sites of a study (`fedcal study run`)."""
 
 
 def _method(name: str, value: Any) -> str:
@@ -210,13 +208,6 @@ class Config(Running, RunOptions):
                 "a study has them (fedcal study), here give --trust central or local without "
                 "secure aggregation"
             )
-
-
-SIMULATED = (
-    *("engine", "ray_address", "partition", "dropout", "noise_source"),
-    *("secure_aggregation", "committee", "positive"),
-)
-"""Options of simulations alone."""
 
 
 def read_options(path: Path) -> dict[str, Any]:

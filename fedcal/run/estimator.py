@@ -255,7 +255,7 @@ class FederatedCalibrator(Classifier):
     rounds, sampling_rate, epsilon, delta, unit, trust, mechanism, quorum, noise_source,
     secure_aggregation, dropout, seed, ledger, cap, cap_delta, set
         as on the command line and in
-        `fedcal.experiments.simulate`
+        `fedcal.simulate`
     input
         what the rows are, "logits" or "probs"; `predict_proba` takes the same
     classes

@@ -17,7 +17,8 @@ from fedcal.core.shards import Shards
 from fedcal.datasets import Population
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.privacy import Privacy
-from fedcal.run.config import APP, STUDY, Config
+from fedcal.results.labels import APP, STUDY
+from fedcal.run.config import Config
 from fedcal.secure_aggregation import committee
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of

@@ -7,8 +7,9 @@ from typing import Any
 from fedcal import datasets, strategies
 from fedcal.core.naming import names_in
 from fedcal.results import statement
+from fedcal.results.labels import APP, STUDY
 from fedcal.run import result
-from fedcal.run.config import APP, STUDY, Config
+from fedcal.run.config import Config
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.job import Job

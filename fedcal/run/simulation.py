@@ -20,16 +20,9 @@ from fedcal.core.options import options_of
 from fedcal.core.shards import Shards
 from fedcal.partition import DEALT
 from fedcal.results import statement
+from fedcal.results.labels import APP, STUDY
 from fedcal.run import folders, jobs, load, record
-from fedcal.run.config import (
-    APP,
-    POOLED,
-    STUDY,
-    Config,
-    load_config,
-    merge,
-    read_options,
-)
+from fedcal.run.config import POOLED, Config, load_config, merge, read_options
 from fedcal.run.engines import run
 from fedcal.run.layers import takes_options
 from fedcal.run.result import SimulationResult

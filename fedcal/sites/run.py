@@ -14,7 +14,7 @@ from fedcal.core.checks import BudgetExceeded, FedcalError, InputError, same
 from fedcal.datasets import Dataset
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.privacy.ledger import Entry, Ledger
-from fedcal.run.config import STUDY
+from fedcal.results.labels import STUDY
 from fedcal.run.record import recorded, result_of
 from fedcal.run.result import SimulationResult, versions
 from fedcal.run.simulation import simulate

@@ -28,8 +28,9 @@ from fedcal.metrics import binning, score_table
 from fedcal.privacy import AUTO
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.noise_plan import Plan
+from fedcal.results.labels import STUDY
 from fedcal.results.page import render
-from fedcal.run.config import STUDY, Config
+from fedcal.run.config import Config
 from fedcal.run.engines.tls import read_address
 from fedcal.run.jobs import METHOD, is_personal, job_of
 from fedcal.secure_aggregation import keys

@@ -29,6 +29,7 @@ import numpy as np
 import pytest
 import typer.main
 
+import experiments.__main__
 from fedcal.cli import main as cli
 from fedcal.run import sweep
 
@@ -196,6 +197,8 @@ def check_without_running(block: Block) -> None:
             check_targets(words[1:])
         elif words[:2] == ["docker", "compose"]:
             check_compose(words[2:])
+        elif words[:3] == ["python", "-m", "experiments"]:
+            parse(cli.made_of(experiments.__main__.command, words[2], ""), words[2:])
         elif words[:2] == ["python", "-m"]:
             assert find_spec(words[2]), words[2]
         else:
@@ -244,10 +247,14 @@ def parse_fedcal(words: list[str]) -> None:
 
 
 def run(words: list[str], said: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
-    assert words[0] == "fedcal", f"{words[0]} is not run here: mark the block as not run"
+    main, rest = cli.main, words[1:]
+    if words[:3] == ["python", "-m", "experiments"]:
+        main, rest = experiments.__main__.main, words[3:]
+    else:
+        assert words[0] == "fedcal", f"{words[0]} is not run here: mark the block as not run"
     capsys.readouterr()
     with pytest.raises(SystemExit) as left:
-        cli.main(words[1:])
+        main(rest)
     out, err = capsys.readouterr()
     assert left.value.code == code, err
     assert_says(out.splitlines(), said)
@@ -284,7 +291,7 @@ def test_what_is_wrong_in_a_block_that_is_not_run_is_seen():
     for line in (
         *("$ fedcal simulate --metod fedtemp", "$ fedcal simulat", "$ fedcal site join"),
         *("fedcal simulate", "$ flwr run . --streem", "$ A=1 flwr run . --streem"),
-        *("$ make tests", "$ python -m fedcal.experiments.nothing", "$ ruff check"),
+        *("$ make tests", "$ python -m experiments.nothing", "$ ruff check"),
     ):
         (block,) = blocks(f"<!-- not run: why -->\n```console\n{line}\n```\n")
         assert block.marks == {"not run": "why"}

@@ -8,11 +8,7 @@ from refusals import refused
 
 from fedcal import __version__
 from fedcal.core.shards import Shards
-from fedcal.run.config import (
-    Config,
-    load_config,
-    merge,
-)
+from fedcal.run.config import Config, load_config, merge
 from fedcal.run.jobs import job_of
 
 

@@ -20,7 +20,8 @@ from fedcal.clients.site.process.site_app import site_app
 from fedcal.core.checks import FedcalError, InputError, Interrupted
 from fedcal.core.shards import Shards
 from fedcal.results import terminal
-from fedcal.run.config import STUDY, Config
+from fedcal.results.labels import STUDY
+from fedcal.run.config import Config
 from fedcal.run.engines import superlink
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.run.jobs import job_of

@@ -1,8 +1,11 @@
-"""Reproduce the papers' tables and figures, beside the papers' own numbers."""
+"""`python -m experiments NAME`: the papers' tables and figures, beside the papers' own numbers."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
+from experiments.studies.run import run_reproduce
+from fedcal.cli.main import exit_code_of, made_of
 from fedcal.cli.parameters import Json, Overwrite, Quiet
 
 
@@ -57,8 +60,16 @@ def command(
     python -m experiments --list
     python -m experiments maddock-table2 --seeds 1 --out again
     """
-    from experiments.studies.run import run_reproduce
-
     how: Any = {"seeds": seeds, "jobs": jobs, "out": out, "resume": resume}
     how |= {"overwrite": overwrite, "ray_address": ray_address}
     run_reproduce(name, data, checked=check, listed=listed, quiet=quiet, as_json=json, **how)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    about = "Run a study of a paper and show its result beside the paper's own numbers."
+    sys.exit(exit_code_of(arguments, made_of(command, "python -m experiments", about)))
+
+
+if __name__ == "__main__":
+    main()
