@@ -13,8 +13,8 @@ FOLDERS = ("fedcal", "clients", "strategies", "experiments")
 FILES = [p for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*.py"))]
 SOURCES = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in FILES}
 ORDER = (  # a package imports those before it; `fedcal/__init__` and `fedcal/__main__` all
-    *("core", "storage", "metrics", "datasets", "partition", "secure_aggregation", "accounting"),
-    *("units", "mechanisms", "trust", "privacy", "calibrators", "evaluation", "conformal"),
+    *("core", "storage", "secure_aggregation", "accounting", "units", "mechanisms", "metrics"),
+    *("datasets", "partition", "trust", "privacy", "calibrators", "evaluation", "conformal"),
     *("personal", "training", "export", "clients", "strategies", "results", "run", "sites", "cli"),
 )
 FLOWER = r"flwr(?!\.(app|clientapp|serverapp)\b)\.\w+"  # what Flower does not promise

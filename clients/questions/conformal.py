@@ -11,13 +11,13 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from fedcal.calibrators.conformity import BY, Conformity, quantile_costs
 from fedcal.clients.questions.scores import CountedRows, counted_words, group_of, halves_of
 from fedcal.core.checks import InputError, interval, one_of, same
 from fedcal.core.fields import Classes, Finite, NotNegative, Vector, increasing
 from fedcal.core.numerics import Floats, Integers, override
 from fedcal.core.shards import Shards, drawn
 from fedcal.metrics import score_table
-from fedcal.metrics.conformity import BY, Conformity, quantile_costs
 from fedcal.privacy.query import ROOM, Order, Part, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.units import Example, Subject, bounding

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from experiments.benchmarks.timing import Case, Contestant, checksum, peer
 from fedcal import datasets
+from fedcal.calibrators.conformity import uniform_of
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.metrics.conformity import uniform_of
 
 ALPHA = 0.1
 DATA = "densenet-cifar100"

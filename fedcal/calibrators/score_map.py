@@ -37,7 +37,7 @@ from fedcal.core.numerics import KINDS, Floats, Integers, Kind, probs_of, row_ma
 from fedcal.metrics import binning
 
 if TYPE_CHECKING:
-    from fedcal.evaluation.histogram import Histogram
+    from fedcal.metrics.histogram import Histogram
 
 
 Curve = Literal["platt", "beta"]
@@ -159,7 +159,7 @@ class ScoreLogistic(Calibrator):
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Count the pooled rows in 240 buckets of equal width, by their default score."""
-        from fedcal.evaluation.histogram import Histogram  # the room may import calibrators
+        from fedcal.metrics.histogram import Histogram  # the room may import calibrators
 
         score, edges = binning.check_score("", z.shape[1]), binning.equal_width(BUCKETS)
         scores, outcomes = binning.scored(probs_of(self.input, z), y, score)

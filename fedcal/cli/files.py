@@ -25,6 +25,7 @@ def report(folder: Path, quiet: Quiet = False, json: Json = False) -> None:
     fedcal report run
     """
     finished = any((folder / kind.record).is_file() for kind in folders.KINDS if kind.page)
+    finished = finished or (folder / folders.QUARTER.record).is_file()
     if not finished and (folder / "rows.jsonl").is_file():
         raise InputError(
             f"{folder} holds an unfinished comparison; finish it: "
@@ -35,7 +36,9 @@ def report(folder: Path, quiet: Quiet = False, json: Json = False) -> None:
 
         written = finish(folder)
     else:
-        written = folders.write_report(folder)
+        from fedcal.sites.quarter_page import quarter_page
+
+        written = folders.write_report(folder, quarter=quarter_page)
     terminal.show([f"written to {written}"], {"out": str(written)}, json=json, quiet=quiet)
 
 

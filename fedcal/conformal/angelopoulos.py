@@ -20,9 +20,9 @@ from functools import cache
 
 import numpy as np
 
+from fedcal.calibrators.conformity import quantile_costs
 from fedcal.core.checks import fraction
 from fedcal.core.numerics import Floats, Integers, Purpose, stream
-from fedcal.metrics.conformity import quantile_costs
 
 LEAST_GAMMA = 1e-12
 """Candidate of equation (10) that remains if both roots lie outside (0, 1)."""

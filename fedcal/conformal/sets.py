@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedcal.calibrators.conformity import BY, Conformity
 from fedcal.conformal.coverage import Basis, Parts, SetEvaluation, judged, shortfalls
 from fedcal.conformal.page import judged_parts, of_release, promise
 from fedcal.conformal.set_release import SetRelease
@@ -20,7 +21,6 @@ from fedcal.core.naming import called, listed, one_form
 from fedcal.core.numerics import KINDS, Floats, Kind, logits_of, override
 from fedcal.core.pages import Part
 from fedcal.core.scores import check_scores, ids_of
-from fedcal.metrics.conformity import BY, Conformity
 from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.storage.atomic import path_of
 

@@ -14,8 +14,8 @@ from fedcal.evaluation.estimators.curves import (
     roc_curve,
     treat_all,
 )
-from fedcal.evaluation.histogram import Histogram, monotone_counts
 from fedcal.evaluation.intervals import Estimate
+from fedcal.metrics.histogram import Histogram, monotone_counts
 
 __all__ = [
     "METRICS",

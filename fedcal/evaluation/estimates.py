@@ -18,8 +18,8 @@ from fedcal.evaluation import intervals
 from fedcal.evaluation.estimators import calibration, metrics
 from fedcal.evaluation.estimators.calibration import ECES, ClasswiseEce, Ece
 from fedcal.evaluation.estimators.metrics import Accuracy, Gap
-from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate, IntervalOptions, Metric, Span
+from fedcal.metrics.histogram import Histogram
 
 METRICS: dict[str, type[Metric]] = registry(
     *(metrics.Accuracy, metrics.Precision, metrics.Recall, metrics.Specificity),

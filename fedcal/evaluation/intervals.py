@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from fedcal.core.checks import fraction
 from fedcal.core.numerics import Floats
-from fedcal.evaluation.histogram import Histogram
+from fedcal.metrics.histogram import Histogram
 
 CLIPPED = "clipping may shift it far"
 """Warning of an interval that does not contain the bias of clipping whole clients."""

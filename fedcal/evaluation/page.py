@@ -16,9 +16,9 @@ from fedcal.core.pages import Curve, Intervals, Part, Point, Table
 from fedcal.evaluation.estimators import curves
 from fedcal.evaluation.estimators.calibration import ECES, FAR_TAIL
 from fedcal.evaluation.findings import KEYS, Findings, Key, Metrics, counted
-from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import HIDES, Estimate, beyond
 from fedcal.metrics.gap_change import ERROR, LEAST
+from fedcal.metrics.histogram import Histogram
 from fedcal.metrics.names import MORE, ON_DEMAND, decimals, heading, named, scaled, shown
 
 

@@ -19,10 +19,10 @@ from fedcal.core.numerics import KINDS, Floats, Kind
 from fedcal.core.pages import Part
 from fedcal.evaluation import findings
 from fedcal.evaluation.findings import Counted, Findings, Key
-from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.page import parts
 from fedcal.evaluation.sites import effects
 from fedcal.mechanisms import NoiseLaw
+from fedcal.metrics.histogram import Histogram
 from fedcal.metrics.score_table import ScoreTable
 from fedcal.storage.artifact import Artifact
 

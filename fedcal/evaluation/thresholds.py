@@ -2,8 +2,8 @@
 
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.estimators.metrics import Predictions
-from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate, IntervalOptions
+from fedcal.metrics.histogram import Histogram
 
 
 class Flagged(Predictions):

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 import fedcal
 from fedcal import calibrators
 from fedcal.calibrators import Calibrator
+from fedcal.calibrators.conformity import SPLIT
 from fedcal.calibrators.histogram_binning import MARGIN, TINY, least_value
 from fedcal.calibrators.order_preserving import LOWEST, layers, moderate
 from fedcal.calibrators.scaling import MIDDLE
@@ -33,7 +34,6 @@ from fedcal.core.checks import same
 from fedcal.core.imports import need
 from fedcal.core.numerics import FLOOR, LOG_A_LIMIT, Kind
 from fedcal.metrics.binning import BELOW_HALF, DIGITS
-from fedcal.metrics.conformity import SPLIT
 
 if TYPE_CHECKING:
     import onnx

@@ -9,10 +9,10 @@ from scipy.special import stdtrit
 from fedcal.core.numerics import label_entries, logits_from_probs, softmax
 from fedcal.core.pages import Part, Table
 from fedcal.core.shards import Shards
-from fedcal.evaluation.histogram import divide
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.metrics.binning import check_score
 from fedcal.metrics.gap_change import MOST_CLIENTS
+from fedcal.metrics.histogram import divide
 from fedcal.metrics.standard import summary
 from fedcal.personal.at_site import applied, cross_validated, recalibrated
 from fedcal.personal.posterior import HARM, SitePrior, identity_prior

@@ -8,11 +8,11 @@ from typing import Any
 from fedcal.core.pages import Text
 from fedcal.metrics.names import named
 from fedcal.results import page
+from fedcal.results.comparison_table import as_table
 from fedcal.results.families import columns_of, family_in
 from fedcal.results.figures import curves
 from fedcal.results.figures.drawing import LEFT, RIGHT, Sheet, save_sheets
 from fedcal.results.simulation import meanings, more, run_again
-from fedcal.run.comparison.table import as_table
 
 
 def finished(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -149,18 +149,23 @@ QUARTER = Kind(
         *("study.toml", "study.sealed", "ledger.json", "signature.json"),
         *("release.npz", "earlier-*.npz", *_PAGES),
     ),
-    "fedcal.sites.quarter_page:quarter_page",
 )
 KINDS = (RUN, COMPARISON, SUITE, TRAINING, AT_HOME, QUARTER)
 
 
-def write_report(folder: str | Path, home: Path | None = None) -> Path:
+Make = Callable[..., page.Page]
+"""Makes a page of a record, its folder, and where that will lie."""
+
+
+def write_report(folder: str | Path, home: Path | None = None, quarter: Make | None = None) -> Path:
     """Write `report.html` and its figures (PNG, SVG) beside the result files in `folder`.
 
     Parameters
     ----------
     home
         where the files will lie, if not in `folder`; paths in the report are relative to it
+    quarter
+        makes the page of a quarter of a study, where the folder may hold one
 
     Returns
     -------
@@ -175,12 +180,15 @@ def write_report(folder: str | Path, home: Path | None = None) -> Path:
         The folder cannot be written.
     """
     folder = path_of(folder)
-    pages_of = {kind.record: kind.page.split(":") for kind in KINDS if kind.page}
-    for name, (module, function) in pages_of.items():
+    pages_of: dict[str, str | Make] = {kind.record: kind.page for kind in KINDS if kind.page}
+    pages_of |= {QUARTER.record: quarter} if quarter else {}
+    for name, make in pages_of.items():
         if (folder / name).is_file():
             record = page.read_json(folder / name, name.removesuffix(".json"))
             with page.reading(folder, name):
-                make = getattr(import_module(module), function)
+                if isinstance(make, str):
+                    module, _, function = make.partition(":")
+                    make = getattr(import_module(module), function)
                 return Path(make(record, folder, home or folder).write(folder))
     raise InputError(f"{folder} holds no result: {', '.join([*pages_of, OUTCOME])}")
 

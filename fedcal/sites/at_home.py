@@ -18,10 +18,11 @@ from fedcal.core import checks, numerics, pages
 from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards
 from fedcal.datasets.site_csv import AS_IT_IS, Reading
-from fedcal.evaluation import histogram, page
+from fedcal.evaluation import page
 from fedcal.evaluation.estimators.calibration import logistic, logit
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.site_tests import Sites, ranking
+from fedcal.metrics import histogram
 from fedcal.metrics.binning import bucket_of, check_score, equal_width, score_and_outcome
 from fedcal.personal import at_site
 from fedcal.personal.posterior import SitePrior, identity_prior

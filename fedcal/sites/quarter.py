@@ -17,12 +17,12 @@ from typing import Any
 
 from fedcal.core import pages
 from fedcal.core.checks import InputError, same, whole
-from fedcal.evaluation import findings, histogram, intervals, page, thresholds
+from fedcal.evaluation import findings, intervals, page, thresholds
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.verdicts import enough, groups_of, verdicts_of
-from fedcal.metrics import gap_change, score_table
+from fedcal.metrics import gap_change, histogram, score_table
 from fedcal.privacy.accepting import differences
 from fedcal.results import files
 from fedcal.results.page import read_json, reading

@@ -17,9 +17,9 @@ from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core import checks, fields
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import override
-from fedcal.evaluation import findings, histogram, score_release
+from fedcal.evaluation import findings, score_release
 from fedcal.evaluation.estimators.metrics import edge_index
-from fedcal.metrics import binning, score_table
+from fedcal.metrics import binning, histogram, score_table
 from fedcal.privacy import AUTO, Federation, Plan, Query, Question, Release
 from fedcal.strategies import base
 from fedcal.strategies.base import FederatedStrategy, Names, Positive, Settings

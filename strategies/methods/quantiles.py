@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import numpy as np
 
 from fedcal.calibrators.base import text_of
+from fedcal.calibrators.conformity import BY, Conformity
 from fedcal.clients.questions.conformal import SetGaps, SetQuery, SetRanks
 from fedcal.conformal import angelopoulos, coverage, page, set_release, sets
 from fedcal.conformal.levels import OF_CLIENTS, OF_ROWS, Draw, client_clip, sure_coverage
@@ -16,7 +17,6 @@ from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, override
 from fedcal.mechanisms import Exponential, Gaussian, Mechanism
 from fedcal.metrics import score_table
-from fedcal.metrics.conformity import BY, Conformity
 from fedcal.privacy import AUTO, Plan, Question, Range, Release
 from fedcal.strategies.base import Names, Number, Positive, Settings, Share, among, integer
 from fedcal.trust import TRUSTS

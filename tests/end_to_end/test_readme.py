@@ -7,8 +7,8 @@ import pytest
 
 from experiments import demo
 from fedcal import compare, datasets
+from fedcal.results.comparison_table import as_table
 from fedcal.results.tables import plain
-from fedcal.run.comparison.table import as_table
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 

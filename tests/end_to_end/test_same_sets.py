@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fedcal import datasets, simulate
+from fedcal.calibrators.conformity import uniform_of
 from fedcal.conformal import PredictionSets
-from fedcal.metrics.conformity import uniform_of
 
 ALPHA = 0.1
 CLOSE = 2e-12

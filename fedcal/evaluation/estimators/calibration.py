@@ -31,10 +31,10 @@ from scipy.special import chdtrc, expit
 
 from fedcal.core.numerics import FLOOR, Floats, Purpose, stream
 from fedcal.evaluation.estimators.metrics import FEW_MISRANKED_ROWS, LEAST, RocAuc, SmoothMetric
-from fedcal.evaluation.histogram import Histogram, monotone_counts
 from fedcal.evaluation.intervals import FIRM, IntervalOptions, Metric, Span
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.bootstrap import Inverted, concentrated, invert, spread_out
+from fedcal.metrics.histogram import Histogram, monotone_counts
 
 BINS = 15
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from fedcal.core.numerics import Floats
 from fedcal.evaluation.estimators import calibration
-from fedcal.evaluation.histogram import Histogram, divide, from_each_edge, monotone_counts
 from fedcal.evaluation.intervals import fieller, normal_quantile, of_share
+from fedcal.metrics.histogram import Histogram, divide, from_each_edge, monotone_counts
 
 
 @dataclass(frozen=True)

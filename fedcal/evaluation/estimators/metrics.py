@@ -14,8 +14,8 @@ import numpy as np
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import FLOOR, Floats
 from fedcal.evaluation import intervals
-from fedcal.evaluation.histogram import Histogram, monotone_counts
 from fedcal.evaluation.intervals import FEW, FIRM, IntervalOptions, Metric, Span, fieller
+from fedcal.metrics.histogram import Histogram, monotone_counts
 
 FEW_MISRANKED_ROWS = 5.0
 """Rows of the rarer outcome, in so many of which the variance of a ranking rests on few rows."""

@@ -30,7 +30,7 @@ from fedcal.calibrators.histogram_binning import norm_sub
 from fedcal.core.naming import listed
 from fedcal.core.numerics import Floats
 from fedcal.core.pages import Table
-from fedcal.evaluation.histogram import divide
+from fedcal.metrics.histogram import divide
 
 CUTS: dict[str, Floats] = {
     "positive": np.array([-5.0, -3.2, -1.8, -0.8, 0.0, 0.8, 1.8, 3.2, 5.0]),

@@ -16,9 +16,9 @@ from scipy.special import erfc, expit, ndtri
 
 from fedcal.calibrators.histogram_binning import norm_sub
 from fedcal.core.numerics import Floats, Integers
-from fedcal.evaluation.histogram import divide
 from fedcal.evaluation.sites.effects import SPIKE, fractions, inverse, within_buckets
 from fedcal.mechanisms import NoiseLaw
+from fedcal.metrics.histogram import divide
 
 _STEPS, _TINY = 60, 1e-300
 

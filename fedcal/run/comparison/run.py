@@ -13,9 +13,9 @@ from fedcal.core import checks
 from fedcal.datasets import Dataset
 from fedcal.metrics.names import METRICS
 from fedcal.results import comparison, families, files, shown, tables
+from fedcal.results import comparison_table as table
 from fedcal.results.page import Page
 from fedcal.run import folders, load, simulation, sweep
-from fedcal.run.comparison import table
 from fedcal.run.comparison.grid import Cell, Grid, read_grid, resolve
 from fedcal.run.comparison.statement import statement
 from fedcal.run.config import merge, read_options

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from fedcal.calibrators.conformity import all_scores, settled, uniform_of
 from fedcal.conformal import Conformity
 from fedcal.core import numerics
 from fedcal.core.numerics import Floats
-from fedcal.metrics.conformity import all_scores, settled, uniform_of
 
 CASES = [
     Conformity("lac"),

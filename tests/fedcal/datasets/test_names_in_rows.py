@@ -12,10 +12,10 @@ from sklearn.linear_model import LogisticRegression
 
 from fedcal import FederatedCalibrator, InputError, metrics
 from fedcal.calibrators import TemperatureScaling
+from fedcal.calibrators.conformity import Conformity
 from fedcal.cli.main import exit_code_of
 from fedcal.conformal import PredictionSets
 from fedcal.datasets import from_arrays, from_frame, from_model, in_blocks, load
-from fedcal.metrics.conformity import Conformity
 from fedcal.sites.rows import SiteRows, read_rows, shards_of
 
 N = 100

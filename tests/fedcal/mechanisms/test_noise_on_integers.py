@@ -16,8 +16,8 @@ from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.conformal.levels import Noise as SumNoise
 from fedcal.core.checks import PrivacyError
 from fedcal.evaluation.estimators.metrics import Accuracy, Precision
-from fedcal.evaluation.histogram import Histogram
 from fedcal.mechanisms import Laplace, NoiseLaw
+from fedcal.metrics.histogram import Histogram
 from fedcal.privacy.curator import Curator
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.making import make_plan

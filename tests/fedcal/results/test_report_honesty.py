@@ -14,8 +14,8 @@ from fedcal.results.comparison import (
     card_of,
     cells_of,
 )
+from fedcal.results.comparison_table import as_table
 from fedcal.results.figures import curves
-from fedcal.run.comparison.table import as_table
 from fedcal.run.folders import write_report
 
 pytestmark = pytest.mark.usefixtures("quick_figures")

@@ -9,7 +9,7 @@ import pytest
 from quarters import facts_of, hospitals, release_of
 
 from fedcal.core.checks import InputError
-from fedcal.evaluation.histogram import from_each_edge
+from fedcal.metrics.histogram import from_each_edge
 from fedcal.sites.quarter import present, quarter_summary
 from fedcal.sites.quarter_page import parts, quarter_page
 

@@ -10,9 +10,9 @@ from strategy_checks import assert_std_is_one, nobody
 from fedcal import simulate
 from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.shards import Shards, numbered
-from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.mechanisms import Gaussian, Laplace, Target
+from fedcal.metrics.histogram import Histogram
 from fedcal.metrics.score_table import decoder_of, names_text
 from fedcal.personal.prior import site_priors
 from fedcal.privacy.federation import Federation

@@ -6,10 +6,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from fedcal.calibrators.conformity import spread
 from fedcal.clients.questions.conformal import SetGaps
 from fedcal.conformal.levels import Draw, client_clip, sure_coverage
 from fedcal.core.numerics import Floats, Integers
-from fedcal.metrics.conformity import spread
 
 NEED = 0.9
 

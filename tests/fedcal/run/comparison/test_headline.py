@@ -8,7 +8,7 @@ import pytest
 from fedcal import metrics
 from fedcal.metrics import Reliability
 from fedcal.results import tables
-from fedcal.run.comparison.table import as_table, headline, marks_of
+from fedcal.results.comparison_table import as_table, headline, marks_of
 
 
 def over(*values: float) -> dict[str, Any]:

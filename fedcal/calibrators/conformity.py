@@ -21,10 +21,11 @@ raps    (aps + penalty * max(0, rank - free)) / (1 + penalty * max(0, c - free))
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from fedcal.calibrators.base import Calibrator, of_text
 from fedcal.core.checks import check_kept, interval, one_of, unused, whole
 from fedcal.core.numerics import (
     Floats,
@@ -37,9 +38,6 @@ from fedcal.core.numerics import (
 )
 from fedcal.core.shards import in_unit_interval, mixed
 from fedcal.metrics.binning import DIGITS, arcsine_edges
-
-if TYPE_CHECKING:
-    from fedcal.calibrators import Calibrator
 
 How = tuple[Floats | None, float, int]
 """u, (n,) uniform in [0, 1), the fraction of the label's own probability to leave out (None = leave
@@ -186,10 +184,8 @@ class Conformity:
         penalty = PENALTY if self.penalty is None else self.penalty
         return penalty, FREE if self.free is None else self.free
 
-    def read_calibrator(self) -> "Calibrator | None":
+    def read_calibrator(self) -> Calibrator | None:
         """Return the calibrator, or None."""
-        from fedcal.calibrators.base import of_text  # few scores are of calibrated probabilities
-
         return of_text(self.calibrator) if self.calibrator else None
 
     def probs(self, logits: Floats, input: Kind) -> Floats:

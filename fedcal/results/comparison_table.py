@@ -11,9 +11,10 @@ from fedcal.core import pages
 from fedcal.metrics import names
 from fedcal.results import families
 from fedcal.results.figures import curves
-from fedcal.run.comparison.grid import Cell
-from fedcal.run.sweep import Row
 from fedcal.strategies.settings import settings_of
+
+Row = Mapping[str, Any]
+"""What a run of a comparison gave (`fedcal.run.sweep.Row`)."""
 
 Line = dict[str, Any]
 """An entry of `cells` in `compare.json`."""
@@ -25,13 +26,13 @@ _MOST = 3
 """Settings whose winners are named."""
 
 
-def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
+def summarise(cell: Any, rows: Sequence[Row]) -> Line:
     """Mean and spread over the seeds of a cell; std is that of a sample (n - 1), 0 for one run.
 
     Parameters
     ----------
     cell
-        resolved
+        `fedcal.run.comparison.grid.Cell`, resolved
     rows
         one for each of its seeds
     """
