@@ -40,7 +40,7 @@ from fedcal.results.tables import markdown, plain
 from fedcal.run.comparison import compare
 from fedcal.storage.atomic import whole_file
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 # -- comparisons that README and docs quote ------------------------------------------------------
 

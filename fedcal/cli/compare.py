@@ -19,7 +19,7 @@ from fedcal.run.config import Config
 
 @parameters.with_options(
     Config,
-    but=("ray_address",),
+    but=("engine", "ray_address"),
     single=grid.ALONE,
     unset={"method": "those that calibrate, and the baselines", "epsilon": "inf,1"},
 )
@@ -27,6 +27,7 @@ from fedcal.run.config import Config
 def command(
     *,
     jobs: int | None = None,
+    engine: str | None = None,
     ray_address: str | None = None,
     resume: bool = False,
     config: parameters.ConfigFile = None,
@@ -45,8 +46,10 @@ def command(
     -------
     jobs
         Number of processes (default: the usable cores).
+    engine
+        inline: processes here | ray: tasks on Ray (default: inline).
     ray_address
-        HOST:PORT of a Ray cluster, or local: runs are tasks there.
+        HOST:PORT of a Ray cluster, or local: implies ray.
     resume
         Continue the comparison in --out, and repeat failed runs; the grid may grow.
 
@@ -67,7 +70,7 @@ def command(
     """
     asked = {name: value for name, value in options.items() if value is not None}
     asked |= {"config": config, "out": out, "resume": resume, "overwrite": overwrite}
-    asked |= {"jobs": jobs, "ray_address": ray_address}
+    asked |= {"jobs": jobs, "engine": engine, "ray_address": ray_address}
     asked["metrics"] = [name.strip() for name in metric.split(",")] if metric else ()
     if table is not None:
         one_of("--table", table, FORMS)

@@ -95,7 +95,9 @@ def digest_of(data: Dataset) -> str:
 # --- where runs are computed ----------------------------------------------------------------------
 
 
-def pool_of(jobs: int | None, ray_address: str | None) -> contextlib.AbstractContextManager[Pool]:
+def pool_of(
+    jobs: int | None, ray_address: str | None, engine: str | None = None
+) -> contextlib.AbstractContextManager[Pool]:
     """Return the pool that computes runs; nothing is started before it is entered.
 
     Parameters
@@ -104,11 +106,15 @@ def pool_of(jobs: int | None, ray_address: str | None) -> contextlib.AbstractCon
         processes; None = the cores that may be used. 1 = this process
     ray_address
         of a Ray cluster, or "local": runs are its tasks
+    engine
+        "inline", "ray" (which `ray_address` implies), or None = by `ray_address`
     """
     if jobs is not None:
         checks.whole("jobs", jobs, 1)
-    if ray_address:
+    usual = "ray" if ray_address else "inline"
+    if checks.one_of("engine", engine or usual, ("inline", "ray")) == "ray":
         return on_ray(jobs, ray_address)
+    checks.unused("the engine is not ray", ray_address=ray_address)
     return contextlib.nullcontext(partial(here, jobs=jobs or numerics.usable_cores()))
 
 
@@ -206,7 +212,7 @@ def _compute(work: Work, run: Run) -> Row:
 
 
 @contextlib.contextmanager
-def on_ray(jobs: int | None, address: str) -> Iterator[Pool]:
+def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
     """Compute runs as tasks of one core each, on a Ray as `engines.ray.cluster` has it."""
     from fedcal.run.engines.ray import cluster
 

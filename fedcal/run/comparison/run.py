@@ -235,6 +235,7 @@ def compare(
     overwrite: bool = False,
     report: bool = True,
     jobs: int | None = None,
+    engine: str | None = None,
     ray_address: str | None = None,
     progress: Progress | None = None,
     uncalibrated: bool = True,
@@ -266,9 +267,11 @@ def compare(
         False writes neither report nor figures; `fedcal report` makes them later
     jobs
         processes; None = the cores that may be used. 1 = this process
+    engine
+        "inline" = processes here (None); "ray" = tasks on Ray. Each run is computed inline: all
+        engines of `simulate` give the same bits
     ray_address
-        of a Ray cluster, or "local": runs are tasks there. Each is computed inline: all engines
-        of `simulate` give the same bits
+        of a Ray cluster, or "local"; implies "ray"
     progress
         called after each run with runs finished, runs kept earlier among them, and all
     uncalibrated
@@ -301,7 +304,7 @@ def compare(
     Interrupted
         Ctrl-C; finished runs are kept in `out`.
     """
-    place = sweep.pool_of(jobs, ray_address)
+    place = sweep.pool_of(jobs, ray_address, engine)
     for metric in metrics:
         checks.one_of("metric", metric, METRICS)
     journal, read = None, dict[str, Any]()

@@ -323,7 +323,7 @@ def signature_with_more(folder):
 
 
 ATTACKS = {
-    "the note is erased": (lambda f: made_anew(f, one_machine=False), "one_machine is False"),
+    "the note is erased": (lambda f: made_anew(f, one_machine=False), "one machine is False"),
     "a count below the noise": (count("cedar", -1000.0), "impossible counts"),
     "a count of no grid": (count("cedar", 2.0**-30), "impossible counts"),
     "a count of a tenth": (count("cedar", 0.1), "impossible counts"),
