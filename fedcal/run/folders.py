@@ -128,7 +128,6 @@ COMPARISON = Kind(
     "fedcal.results.comparison:comparison_page",
     ("rows.jsonl",),
 )
-SUITE = Kind("a suite", {"suite.json": "cells"}, (CONFIG,), unfinished=("rows.jsonl",))
 TRAINING = Kind(
     "a training",
     {"training.json": "parameters", OUTCOME: "records"},
@@ -150,7 +149,7 @@ QUARTER = Kind(
         *("release.npz", "earlier-*.npz", *_PAGES),
     ),
 )
-KINDS = (RUN, COMPARISON, SUITE, TRAINING, AT_HOME, QUARTER)
+KINDS = (RUN, COMPARISON, TRAINING, AT_HOME, QUARTER)
 
 
 Make = Callable[..., page.Page]
