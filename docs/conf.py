@@ -70,7 +70,8 @@ nitpick_ignore_regex = [
     (r"py:.*", r".*\._.*"),  # private bases and modules: their members are shown where used
     (r"py:class", r"fedcal\.secure_aggregation\.messages\.Contribution"),
     (r"py:class", r"fedcal\.privacy\.ledger\.Entry"),
-    (r"py:class", r"fedcal\.(storage\.artifact|core\.checks)\.T"),
+    (r"py:class", r"fedcal\.(storage\.artifact|core\.checks)\.(T|Name|Given)"),
+    (r"py:class", r"fedcal\.core\.numerics\.(Item|Result)"),
     (r"py:class", r"fedcal\.core\.options\.(Call|Table)"),
     (r"py:class", r"fedcal\.metrics\.gap_change\.Name"),
     (r"py:class", r"fedcal\.clients\.site\.party\.Party"),

@@ -58,7 +58,7 @@ LARGEST_LOGIT = 1e100
 """Beyond this, differences and squares of logits would overflow."""
 
 LOG_A_LIMIT = math.log(20.0)
-"""|log T| of a fitted temperature stays within this: rows without errors have their optimum at
+"""The largest absolute log T of a fitted temperature: rows without errors have their optimum at
 T = 0."""
 
 INNER = 64
