@@ -37,7 +37,7 @@ CASES = {
 """Name of `--only` -> what makes the case."""
 
 LONG = ("temperature-large", "engine-round-500")
-"""What `make bench` leaves to `make bench-all`, so that it ends within ten minutes on two cores."""
+"""Benchmarks that `make bench` leaves to `make bench-all`: it ends within ten minutes on two cores."""
 
 REPETITIONS = 7
 _PACKAGES = [

@@ -1,4 +1,4 @@
-"""What the commands of this package share: a regression, and the file."""
+"""The commands of this package share a regression, and how a file is written."""
 
 from __future__ import annotations
 

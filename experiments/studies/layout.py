@@ -29,7 +29,7 @@ CSV_KEYS = (
     *("network", "row", "block", "title", "method", "epsilon", "rounds", "sampling_rate"),
     *("clients", "partition", MEAN, STD, "accuracy_before", "accuracy_mean", "loses_accuracy"),
 )
-"""What the CSV file of a grid has of its rows; that of a function has all keys."""
+"""Keys of a grid's rows that its CSV file has; the file of a function has all keys."""
 
 VARIED = {"partition": "{}", "epsilon": "ε = {:g}", "rounds": "T = {}"}
 """Settings that tell lines of one network apart, where a method has several; and their words."""

@@ -24,8 +24,7 @@ def report(folder: Path, quiet: Quiet = False, json: Json = False) -> None:
     --------
     fedcal report run
     """
-    finished = any((folder / kind.record).is_file() for kind in folders.KINDS if kind.page)
-    finished = finished or (folder / folders.QUARTER.record).is_file()
+    finished = [kind for kind in folders.KINDS if (folder / kind.record).is_file()]
     if not finished and (folder / "rows.jsonl").is_file():
         raise InputError(
             f"{folder} holds an unfinished comparison; finish it: "
@@ -35,10 +34,12 @@ def report(folder: Path, quiet: Quiet = False, json: Json = False) -> None:
         from fedcal.run.simulation import finish
 
         written = finish(folder)
-    else:
+    elif finished[:1] == [folders.QUARTER]:
         from fedcal.sites.quarter_page import quarter_page
 
-        written = folders.write_report(folder, quarter=quarter_page)
+        written = folders.write_report(folder, make=quarter_page)
+    else:
+        written = folders.write_report(folder)
     terminal.show([f"written to {written}"], {"out": str(written)}, json=json, quiet=quiet)
 
 

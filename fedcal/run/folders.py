@@ -156,15 +156,15 @@ Make = Callable[..., page.Page]
 """Makes a page of a record, its folder, and where that will lie."""
 
 
-def write_report(folder: str | Path, home: Path | None = None, quarter: Make | None = None) -> Path:
+def write_report(folder: str | Path, home: Path | None = None, make: Make | None = None) -> Path:
     """Write `report.html` and its figures (PNG, SVG) beside the result files in `folder`.
 
     Parameters
     ----------
     home
         where the files will lie, if not in `folder`; paths in the report are relative to it
-    quarter
-        makes the page of a quarter of a study, where the folder may hold one
+    make
+        makes the page, of a kind that names no function here (a quarter of a study)
 
     Returns
     -------
@@ -179,14 +179,13 @@ def write_report(folder: str | Path, home: Path | None = None, quarter: Make | N
         The folder cannot be written.
     """
     folder = path_of(folder)
-    pages_of: dict[str, str | Make] = {kind.record: kind.page for kind in KINDS if kind.page}
-    pages_of |= {QUARTER.record: quarter} if quarter else {}
-    for name, make in pages_of.items():
-        if (folder / name).is_file():
+    pages_of = {kind.record: kind.page for kind in KINDS}
+    for name, where in pages_of.items():
+        if (make or where) and (folder / name).is_file():
             record = page.read_json(folder / name, name.removesuffix(".json"))
             with page.reading(folder, name):
-                if isinstance(make, str):
-                    module, _, function = make.partition(":")
+                if make is None:
+                    module, _, function = where.partition(":")
                     make = getattr(import_module(module), function)
                 return Path(make(record, folder, home or folder).write(folder))
     raise InputError(f"{folder} holds no result: {', '.join([*pages_of, OUTCOME])}")

@@ -270,13 +270,21 @@ class Journal(dict[str, Row]):
         self, out: Path, done: str, check: Check, *, resume: bool = False, overwrite: bool = False
     ) -> None:
         super().__init__()
-        self.out, self._path, self._check, self._resume = out, out / ROWS, check, resume
+        self.out, self._path, self._check = out, out / ROWS, check
+        self._done, self._resume, self._overwrite = done, resume, overwrite
         self.begun: Mapping[str, Any] = {}
-        if resume:
+        self._look()
+
+    def _look(self) -> None:
+        """Find what was begun, or refuse it."""
+        out = self.out
+        if self._resume:
             if not (out / CONFIG).is_file() or not self._path.is_file():
                 raise InputError(f"nothing to resume in {out}; start without --resume")
             self.begun = read_options(out / CONFIG)
-        elif not (overwrite or (out / done).exists()) and (kept := len(_lines(self._path))):
+        elif not (self._overwrite or (out / self._done).exists()) and (
+            kept := len(_lines(self._path))
+        ):
             raise InputError(
                 f"{out} holds an unfinished comparison (runs kept: {kept}): "
                 "continue with --resume, or choose another --out"
@@ -313,6 +321,7 @@ class Journal(dict[str, Row]):
         with system_errors(f"cannot write to {self.out}"):
             self.out.mkdir(parents=True, exist_ok=True)
         with locked(self.out, f"another comparison is writing to {self.out}", folder=True):
+            self._look()  # another process may have finished runs since
             if self._resume:
                 self._read(inputs, known)
 
@@ -353,14 +362,15 @@ class Journal(dict[str, Row]):
                 what = f"{name} that {self._path} was made by (start anew, with another --out)"
                 checks.same(what, now, row["versions"].get(name))
             self.update({key: row})
-        with system_errors(f"cannot read {self.out / INPUTS}"):
-            then = (self.out / INPUTS).read_text("utf-8")
-        for name in {row["run"]["data"] for row in self.values()}:
-            if inputs[name] not in then:
-                raise InputError(
-                    f"{name} changed since this comparison was begun, or {self.out / INPUTS} did; "
-                    "start anew, with another --out"
-                )
+        changed = {row["run"]["data"] for row in self.values()}
+        with contextlib.suppress(OSError, ValueError, RecursionError, TypeError, LookupError):
+            then = json.loads((self.out / INPUTS).read_bytes())["data"]
+            changed = {name for name in changed if then[name] != inputs[name]}
+        if changed:
+            raise InputError(
+                f"{', '.join(sorted(changed))} changed since this comparison was begun, or "
+                f"{self.out / INPUTS} did; start anew, with another --out"
+            )
         for key in [key for key, row in self.items() if "error" in row]:
             del self[key]
 

@@ -49,7 +49,7 @@ _EXACT = 2.0**30
 _NUMBERS = 1 << 16  # of a block of rows that stays in the processor's cache
 
 SWEEPS = ("sources", "samples", "epsilon")
-"""What varies; a setting is in one of them."""
+"""Parameters that vary; a setting belongs to one of them."""
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,26 @@ def fill(folder: Path, rows: list[Row]) -> None:
             kept[key_of(entry["run"])] = entry
 
 
+def test_rows_that_another_process_kept_since_the_check_are_not_replaced(tmp_path):
+    late = Journal(tmp_path, DONE, check_row)
+    fill(tmp_path, [row(0)])
+    opened = late.opened(GRID.to_toml(), {"d": DATA}, RUNS)
+    refused("unfinished comparison", opened.__enter__)
+    assert lines(tmp_path) == [row(0)]
+
+
+def test_data_that_changed_names_are_other_data(tmp_path):
+    other = Dataset("e", "logits", 2 * np.eye(3), np.arange(3))
+    runs = [row(0)["run"], {"data": "e", "seed": 0}]
+    kept = Journal(tmp_path, DONE, check_row)
+    with kept.opened(GRID.to_toml(), {"d": DATA, "e": other}, runs):
+        for run in runs:
+            kept[key_of(run)] = row(0, run=run)
+    again = Journal(tmp_path, DONE, check_row, resume=True)
+    opened = again.opened(GRID.to_toml(), {"d": other, "e": DATA}, runs)
+    refused("d, e changed since", opened.__enter__)
+
+
 def lines(folder: Path) -> list[Row]:
     return [json.loads(line) for line in (folder / ROWS).read_text().splitlines()]
 
