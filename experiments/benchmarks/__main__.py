@@ -37,7 +37,7 @@ CASES = {
 """Name of `--only` -> what makes the case."""
 
 LONG = ("temperature-large", "engine-round-500")
-"""Benchmarks that `make bench` leaves to `make bench-all`: it ends within ten minutes on two cores."""
+"""Benchmarks of `make bench-all` alone: `make bench` ends within ten minutes on two cores."""
 
 REPETITIONS = 7
 _PACKAGES = [
