@@ -6,9 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from quarters import facts_of, hospitals, release_of
+from quarters import facts_of, hospitals, release_of, release_of_rows
+from scipy.special import expit
+from scipy.stats import rankdata
 
 from fedcal.core.checks import InputError
+from fedcal.evaluation.sites.site_tests import calibration
+from fedcal.evaluation.sites.verdicts import _sites, verdicts_of
 from fedcal.metrics.histogram import from_each_edge
 from fedcal.sites.quarter import present, quarter_summary
 from fedcal.sites.quarter_page import parts, quarter_page
@@ -124,3 +128,114 @@ def test_a_fault_that_is_gone_is_said_to_be_gone():
     assert "All sites together: predicts " in told["headline"]
     assert re.search("predicts .* higher", told["changes"]["2026Q3"][""]["words"])
     assert not any("Find out what changed" in step for step in told["next"])
+
+
+# -- what a hospital would do wrong if it were wrong ------------------------------------------
+
+RNG = np.random.default_rng(0)
+LEVEL = 0.0125
+
+
+def rows_of(n, mean=-1.0, spread=1.5, offset=0.0, slope=1.0):
+    """Log odds of the score, and outcomes with `offset` and `slope` upon them."""
+    x = RNG.normal(mean, spread, n)
+    return x, RNG.random(n) < expit(offset + slope * x)
+
+
+def summary_of_rows(rows, study=STUDY):
+    return quarter_summary(study, release_of_rows(study, rows, RNG), facts_of(study), {})
+
+
+def exact_auc(x, y):
+    hits = y.sum()
+    return (rankdata(x)[y].sum() - hits * (hits + 1) / 2) / (hits * (len(y) - hits))
+
+
+def each(**own):
+    return {site: own.get(site) or rows_of(n) for site, n in STUDY.sites.items()}
+
+
+def test_one_class_is_a_verdict_of_its_own():
+    """The truth: nobody at cedar has sepsis, where 32 % are expected to; at alder 2 % are."""
+    x, y = rows_of(1000)
+    few = RNG.normal(-4.0, 0.8, 300)
+    told = summary_of_rows(each(cedar=(x, False & y), alder=(few, few > 99)))
+    cedar, alder = told["sites"]["cedar"], told["sites"]["alder"]
+    assert (cedar["named"], alder["named"]) == (["one class"], [])
+    assert "At alder all outcomes, or nearly, are of one class." in told["headline"]
+    assert any(step.startswith("At alder and cedar find out whether") for step in told["next"])
+    assert told["left_out"] == ["cedar"]
+
+
+def test_a_site_that_ranks_the_wrong_way_round_stays_out_of_what_is_said_of_all():
+    rows = each(dog=rows_of(2000, slope=-1.0))
+    told, kept = summary_of_rows(rows), [pair for site, pair in rows.items() if site != "dog"]
+    x, y = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+    auc = told["all"]["auc"]
+    assert told["left_out"] == ["dog"]
+    assert auc["value"] == pytest.approx(exact_auc(x, y), abs=0.015)
+    assert told["metrics"]["all sites"]["rows"] == pytest.approx(len(x), abs=60)
+    assert told["next_site"]["sites"] == 4
+    assert told["next"][0].startswith("At dog find out whether labels")
+
+
+@pytest.mark.parametrize("when", ["since then", "then, too"])
+def test_a_site_with_swapped_labels_is_no_change_of_all_sites(when):
+    turned = rows_of(3000, slope=-1.0)
+    before = each(elm=turned) if when == "then, too" else each()
+    rows = [release_of_rows(STUDY, own, RNG) for own in (before, each(elm=turned))]
+    found = verdicts_of(rows[1], {"2026Q3": rows[0]}, level=LEVEL)["changes"]["2026Q3"]
+    assert found[""]["words"] == "no change since 2026Q3 found"
+    assert bool(found["elm"]["named"]) == (when == "since then")
+
+
+@pytest.mark.parametrize(("spread", "word"), [(0.2, "is not shown to"), (0.6, "does not")])
+def test_a_model_that_does_not_discriminate_is_not_said_to_have_no_fault(spread, word):
+    """The truth: AUC .5 everywhere; the smaller spread gives scores of 20 to 34 % in two ranges."""
+    rows = {}
+    for site, n in STUDY.sites.items():
+        x = RNG.normal(-1.0, spread, n)
+        rows[site] = x, RNG.random(n) < expit(x).mean()
+    told = summary_of_rows(rows)
+    x, y = (np.concatenate(parts) for parts in zip(*rows.values(), strict=True))
+    assert told["all"]["auc"]["low"] < exact_auc(x, y) < told["all"]["auc"]["high"] < 0.66
+    assert told["headline"].startswith(f"The model {word} discriminate: AUC ")
+    assert not any("Keep the model" in step for step in told["next"])
+
+
+def test_a_ratio_of_17_to_10_is_never_no_fault():
+    """The truth: 12 % of 1,000 patients with the outcome, and a mean score of 7 %."""
+    for _ in range(3):
+        rows = {site: rows_of(1000, -2.85, 0.7, 0.64) for site in STUDY.sites}
+        found = verdicts_of(release_of_rows(STUDY, rows, RNG), {}, level=LEVEL)["sites"]
+        assert not any(one["words"].startswith("no fault") for one in found.values())
+
+
+@pytest.mark.parametrize(("before", "after"), [((0.0, 0.5), (0.0, 2.36)), ((0, 1), (1.5, 0.88))])
+def test_the_change_of_a_slope_is_the_difference_of_both(before, after):
+    """Once read as +.64 for +1.86, and as +2.71 for -.12."""
+    study, truth = hospitals(sites="alder=3000,birch=3000,cedar=3000"), after[1] - before[1]
+    releases = [
+        release_of_rows(study, {s: rows_of(3000, -1, 1.5, *one) for s in study.sites}, RNG)
+        for one in (before, after)
+    ]
+    found = verdicts_of(releases[1], {"q": releases[0]}, level=LEVEL)["changes"]["q"]
+    values = [change["slope_change"]["value"] for change in found.values()]
+    assert np.mean(values) == pytest.approx(truth, abs=0.35)
+
+
+def test_a_calibrated_points_score_is_named_as_often_as_the_level_says():
+    """Six values, 1,200 patients; the truth is 1.5 % at a level of 1.25 %."""
+    rng = np.random.default_rng(0)
+    values, share = [0.02, 0.05, 0.11, 0.24, 0.42, 0.68], [0.25, 0.25, 0.2, 0.15, 0.1, 0.05]
+    named = {}
+    for points in ((), tuple(values)):
+        names = ",".join(f"s{k}=1200" for k in range(1000))
+        study, rows = hospitals(sites=names, model={"points": points}), {}
+        for site in study.sites:
+            p = rng.choice(values, 1200, p=share)
+            rows[site] = np.log(p / (1 - p)), rng.random(1200) < p
+        _, sites = _sites(release_of_rows(study, rows, rng), "the release")
+        named[points] = (calibration(sites)[0] <= LEVEL).mean()
+    assert named[tuple(values)] < LEVEL + 2.6 * (LEVEL / 1000) ** 0.5
+    assert named[()] > named[tuple(values)]
