@@ -14,6 +14,7 @@ from fedcal.core.checks import InputError
 from fedcal.evaluation.sites.site_tests import calibration
 from fedcal.evaluation.sites.verdicts import _sites, verdicts_of
 from fedcal.metrics.histogram import from_each_edge
+from fedcal.run.jobs import job_of
 from fedcal.sites.quarter import present, quarter_summary
 from fedcal.sites.quarter_page import parts, quarter_page
 
@@ -31,11 +32,6 @@ def test_faults_are_named_and_what_to_do_is_said(told):
         "cedar": ["gap"],
         "elm": ["gap", "slope"],
     }
-    assert told["headline"].startswith("2 of 5 sites show a fault of calibration: cedar ")
-    first, *rest = told["next"]
-    assert "`fedcal site recalibrate --release 2026Q4/release.npz rows.csv --site cedar`" in first
-    assert "wait for the next quarter, or look at the site's own exact page" in rest[-1]
-    assert f"{told['enough']} patients there" in rest[-1]
     assert 300 < told["enough"] <= 600  # birch, with 600, sees it
     assert json.loads(json.dumps(told, allow_nan=False)) == told
 
@@ -80,8 +76,6 @@ def test_a_site_of_too_few_patients_has_no_metrics():
     assert told["metrics"]["alder"]["of"] == told["thresholds"]["0.2"]["alder"]["of"] == {}
     (row,) = (r for r in quarter_page(told).sections[0].parts[0].rows if r[0] == "alder")
     assert row[2:6] == ("0 ± 9", "too few", "unknown", "unknown")
-    (table,) = (t for t in parts(told) if t.title == "Calibration")
-    assert table.rows[[r[0] for r in table.rows].index("alder")][-1] == "too few"
 
 
 def test_counts_of_an_absent_site_are_noise_and_say_nothing():
@@ -96,7 +90,6 @@ def test_counts_of_an_absent_site_are_noise_and_say_nothing():
     )
     assert told == moved
     assert "birch" not in told["sites"]
-    assert "Call birch, absent: this report has nothing of their rows." in told["next"]
     with pytest.raises(InputError, match="does not count zoo apart"):
         present(release, ["zoo"])
 
@@ -126,8 +119,6 @@ def test_a_fault_that_is_gone_is_said_to_be_gone():
     told = quarter_summary(STUDY, release, facts_of(STUDY), {"2026Q3": earlier})
     assert "the fault at cedar and elm is no longer found" in told["headline"]
     assert "All sites together: predicts " in told["headline"]
-    assert re.search("predicts .* higher", told["changes"]["2026Q3"][""]["words"])
-    assert not any("Find out what changed" in step for step in told["next"])
 
 
 # -- what a hospital would do wrong if it were wrong ------------------------------------------
@@ -201,6 +192,34 @@ def test_a_model_that_does_not_discriminate_is_not_said_to_have_no_fault(spread,
     assert told["all"]["auc"]["low"] < exact_auc(x, y) < told["all"]["auc"]["high"] < 0.66
     assert told["headline"].startswith(f"The model {word} discriminate: AUC ")
     assert not any("Keep the model" in step for step in told["next"])
+
+
+def test_what_buckets_hide_is_not_blamed_on_noise():
+    """The truth: 5,000 patients, calibrated, all with a score between 13 and 19 %."""
+    study = hospitals(sites="alder=5000,birch=600,cedar=1000")
+    x = np.clip(RNG.normal(-1.7, 0.08, 5000), -1.9, -1.5)
+    rows = {"alder": (x, RNG.random(5000) < expit(x)), "birch": rows_of(600)}
+    told = summary_of_rows(rows | {"cedar": rows_of(1000)}, study)
+    one = told["sites"]["alder"]
+    assert one["hides"] == "range"
+    assert "% of scores lie between 0.12 and 0.2, which hides any fault below" in one["words"]
+
+
+def test_a_study_s_auc_is_as_sharp_as_that_of_evaluate():
+    """The same patients at epsilon = 1; .80 exactly."""
+    rows = each()
+    x, y = (np.concatenate(parts) for parts in zip(*rows.values(), strict=True))
+    ours = summary_of_rows(rows)["all"]["auc"]
+    job = job_of(replace(STUDY.config(), set={}), None)
+    empty = job.strategy().result()
+    asked, std = empty.question, float(job.plan.std_of_sum(5)[0])
+    at = np.searchsorted(asked.bucket_edges[1:-1], expit(x), "right")
+    exact = np.bincount(y * asked.buckets + at, minlength=2 * asked.buckets)
+    noise = asked.decode(RNG.laplace(0, std / 2**0.5, 2 * len(asked.matrix)))
+    release = replace(empty, counts=exact + noise, std=std, known=True)
+    theirs = release.found.metrics["model"]["roc_auc"]
+    assert ours["low"] < exact_auc(x, y) < ours["high"]
+    assert ours["high"] - ours["low"] < 1.05 * (theirs.high - theirs.low)
 
 
 def test_a_ratio_of_17_to_10_is_never_no_fault():

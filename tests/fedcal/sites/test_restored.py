@@ -57,19 +57,6 @@ def books(state):
         return records.refusal, math.fsum(cost for cost, _ in account(booked)[1]), booked
 
 
-def test_a_restored_site_answers_nothing_until_its_jobs_are_closed(tmp_path, state, says):
-    shutil.copytree(state, tmp_path / "backup")
-    shutil.rmtree(state)
-    shutil.copytree(tmp_path / "backup", state)
-    assert "restored from a backup" in books(state)[0]
-    assert says("site", "restored", state.parent)[0] == 2  # nobody types here
-    assert "restored from a backup" in books(state)[0]
-    assert says("site", "restored", state.parent, "--spent", "nothing")[0] == 0
-    refusal, _, booked = books(state)
-    assert refusal == ""
-    assert [job.closed for job in booked].count("closed by the operator") == 2
-
-
 def spend(state, epsilon, job):
     with SiteRecords(state / RECORDS) as records:
         about = replace(FACTS, job=job * 64, epsilon=epsilon)

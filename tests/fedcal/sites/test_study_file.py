@@ -1,9 +1,7 @@
 """The file of a study: read as written, refused in one line, and what follows from it."""
 
 import datetime
-import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ from studies import TODAY, study
 
 from fedcal.metrics.binning import BELOW_HALF, bucket_of
 from fedcal.run.jobs import job_of
-from fedcal.sites.kits import forecast
 from fedcal.sites.study_file import Study, StudyQuestion
 
 
@@ -113,15 +110,3 @@ def test_the_release_that_follows_can_be_planned(sites, classes):
     assert job.plan.epsilon == one.epsilon_release
     (asked,) = job.strategy().questions()
     np.testing.assert_allclose(asked.fixed["edges"], [0.0, *one.cuts, 1.0])
-
-
-def test_the_forecast_says_what_each_number_of_patients_shows():
-    def gaps(**changed: Any) -> list[float]:
-        text = "\n".join(forecast(study("alder=300,birch=300,elm=3000", **changed)))
-        assert "alder, birch (about 300 patients)" in text
-        return [float(points) for points in re.findall(r"gaps above ([\d.]+) points", text)]
-
-    small, large = gaps()
-    assert 1 < large < small < 50
-    assert gaps(model={"rate": 0.1})[0] < small
-    assert "approximate numbers under [sites]" in " ".join(forecast(study("a,b,c")))
