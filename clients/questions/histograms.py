@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from fedcal.core.fields import Classes, Seed, within
 from fedcal.core.numerics import Floats, Integers, override
+from fedcal.core.options import Classes, Seed, within
 from fedcal.core.shards import Shards
 from fedcal.metrics import binning
 from fedcal.privacy.query import OneHotQuery, Order, Part, Query, Summed

@@ -9,11 +9,11 @@ import numpy as np
 
 from fedcal.core import numerics
 from fedcal.core.checks import InputError, needed, same
-from fedcal.core.fields import Numbers, Positive, Seed, vector
 from fedcal.core.naming import one_form
 from fedcal.core.numerics import Floats, Integers, Words, override
+from fedcal.core.options import Numbers, Positive, Seed, vector
 from fedcal.core.shards import Shards, in_unit_interval, on_grid, row_hashes, uniforms
-from fedcal.metrics import score_table
+from fedcal.metrics import binning
 from fedcal.metrics.binning import Score, bucket_of, far_share, fine_tails, scored
 from fedcal.privacy.query import Order, Part, Summed, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
@@ -57,7 +57,7 @@ class CountedRows(Summed):
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreCounts(score_table.ScoreTable, CountedRows):
+class ScoreCounts(binning.ScoreTable, CountedRows):
     """Question for the number of rows of each outcome in each bucket of the score.
 
     A client sends its encoded counts, laid out by `ScoreTable`, whose parameters come first.
@@ -287,7 +287,7 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
     return np.concatenate(columns, axis=1)
 
 
-def group_of(shards: Shards, names: tuple[str, ...], by: score_table.By = "group") -> Integers:
+def group_of(shards: Shards, names: tuple[str, ...], by: binning.By = "group") -> Integers:
     """Return the index of each row's group among the names, (n,); the last group is "all others".
 
     Raises InputError for rows without such a column, or a client whose name is not in `names`.

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import ContributionRefused, same
-from fedcal.core.fields import Classes, Param, Positive, Seed, Vector, within
 from fedcal.core.numerics import Floats, Integers, Purpose, Words, stream
+from fedcal.core.options import Classes, Param, Positive, Seed, Vector, within
 from fedcal.core.shards import Shards
 from fedcal.privacy.query import Order, Part, Query
 from fedcal.secure_aggregation import Ring

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import numpy as np
 
-from fedcal.core.fields import within
+from fedcal.core.options import within
 from fedcal.core.shards import Shards
 from fedcal.core.numerics import Floats, Integers
 from fedcal.privacy.query import Order, Part, Query

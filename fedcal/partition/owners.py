@@ -2,19 +2,45 @@
 
 Each function returns the owner of every row, shape (n,) int64 in [0, clients). Clients may end
 up empty; that is legal everywhere.
+
+Partitioners of flwr-datasets: `flwr:NAME` or `flwr:NAME:KEY=VALUE:KEY=VALUE`.
+
+A partitioner is handed a `datasets.Dataset` of row numbers and the column that it divides by;
+owners are read back from the row numbers in its partitions. flwr-datasets, which loads pandas and
+matplotlib, is imported where used.
+
+From the value of `--partition` to one shard for each client.
 """
 
 import hashlib
+import inspect
+import io
+import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import InputError, fraction, needed, whole
-from fedcal.core.numerics import Integers, Purpose, stream
+from fedcal.core.checks import (
+    InputError,
+    blamed,
+    fraction,
+    needed,
+    number_in,
+    one_of,
+    positive,
+    same,
+    whole,
+)
+from fedcal.core.imports import need, registry
+from fedcal.core.numerics import Integers, Purpose, override, stream
+from fedcal.core.shards import Shards, numbered
 from fedcal.datasets import Dataset
+from fedcal.storage.toml_files import toml_value
 
 CLIENTS = 100
 """Default number of clients, if neither the user nor the data set it."""
@@ -174,3 +200,277 @@ def held_out(ids: ArrayLike, key: int | str, share: float) -> NDArray[np.bool_]:
     )
     drawn = np.frombuffer(digests, "<u8") < np.uint64(share * 2.0**64)
     return np.asarray(drawn[place], np.bool_)
+
+
+COLUMNS = ("label", "client", "confidence")
+"""Values of `partition_by`; `confidence` is the model's largest probability of a row."""
+
+
+_UNFIT = (  # the base class, one that takes a function, and those that divide columns
+    *("Partitioner", "IdToSizeFncPartitioner"),
+    *("VerticalEvenPartitioner", "VerticalSizePartitioner"),
+)
+_FILLED = ("num_partitions", "partition_by", "partition_sizes", "seed")
+_BY = {  # where it is not the label that a partitioner divides by
+    "NaturalIdPartitioner": "client",
+    "GroupedNaturalIdPartitioner": "client",
+    "ContinuousPartitioner": "confidence",
+}
+_ROW = "row"
+
+Options = Mapping[str, Any]
+
+
+def parse_partitioner(text: str) -> tuple[str, Options]:
+    """Parse `NAME:KEY=VALUE:...` to name and parameters.
+
+    A value is TOML (7, 0.3, true, [10, 20]) or plain text.
+
+    Raises InputError if flwr-datasets is missing, or for an unknown partitioner or parameter.
+    """
+    name, *pairs = text.split(":")
+    accepted = _parameters(name)
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, sign, raw = (part.strip() for part in pair.partition("="))
+        if not sign or key in options:
+            raise InputError(
+                f"partition 'flwr' needs flwr:{name}:KEY=VALUE:KEY=VALUE, each once, got "
+                f"{pair[:80]!r}"
+            )
+        options[one_of(f"parameter of {name}", key, accepted)] = toml_value(raw)
+    return name, options
+
+
+def owners_by(
+    name: str, options: Options, data: Dataset, clients: int, seed: int
+) -> tuple[Integers, int]:
+    """Return the partitioner's owner of each fit row (n,), and the number of clients.
+
+    Rows are passed in an order drawn by `seed`, as `FederatedDataset` shuffles them: several
+    partitioners, IidPartitioner among them, cut the rows as they come. Missing parameters are
+    filled: `num_partitions` (or equal `partition_sizes`) from `clients`, `seed`, and
+    `partition_by` with "label", "client" for natural ids, or "confidence" for
+    ContinuousPartitioner. Labels are passed as ranks, 0 for the smallest that occurs.
+
+    Raises InputError for values that the partitioner itself refuses; or for rows that it assigns to
+    no client, or to two.
+    """
+    spec = f"flwr:{name}"
+    accepted, arguments = _parameters(name), dict(options)
+    n = len(data.labels)
+    order = stream(seed, Purpose.PARTITION).permutation(n)
+    columns: dict[str, NDArray[Any]] = {_ROW: order}
+    even = [n // clients + (k < n % clients) for k in range(clients)]
+    filled = (clients, _BY.get(name, "label"), even, seed)
+    for key, value in zip(_FILLED, filled, strict=True):
+        if key in accepted:
+            arguments.setdefault(key, value)
+    if "distribution_array" in arguments:
+        arguments["distribution_array"] = np.array(arguments["distribution_array"])
+    if "partition_by" in arguments:
+        columns[arguments["partition_by"]] = _column(data, arguments["partition_by"])[order]
+    with (
+        blamed(f"{spec} (its parameters: {', '.join(accepted)})"),
+        _quiet(),
+    ):  # partitioners raise what they like
+        partitioner = _partitioners()[name](**arguments)
+        partitioner.dataset = need("datasets", "datasets", spec).Dataset.from_dict(columns)
+        count = int(partitioner.num_partitions)
+        loaded = [partitioner.load_partition(k).with_format("arrow") for k in range(count)]
+        parts = [np.asarray(part[:][_ROW], np.int64) for part in loaded]
+    dealt = np.concatenate([np.empty(0, np.int64), *parts])
+    times = np.bincount(dealt, minlength=n)
+    if (times != 1).any():
+        raise InputError(
+            f"{spec} gives {(times == 0).sum()} of {n} rows to no client, and "
+            f"{(times > 1).sum()} to more than one; every row must have one"
+        )
+    owner = np.empty(n, np.int64)
+    owner[dealt] = np.repeat(np.arange(count), [len(part) for part in parts])
+    return owner, count
+
+
+def _partitioners() -> dict[str, Callable[..., Any]]:
+    with _quiet():
+        module = need("flwr_datasets.partitioner", "datasets", "partition 'flwr'")
+    return {name: getattr(module, name) for name in module.__all__ if name not in _UNFIT}
+
+
+def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
+    known = _partitioners()
+    one_of("partitioner of flwr-datasets", name, known)
+    return inspect.signature(known[name]).parameters
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Suppress progress bars and third-party warnings; relevant cases are refused below."""
+    with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+        warnings.filterwarnings("ignore", module=r"(flwr_datasets|datasets|pyarrow)(\.|$)")
+        yield
+
+
+def _column(data: Dataset, by: str) -> NDArray[Any]:
+    if one_of("column for partition_by", by, COLUMNS) == "confidence":
+        return np.asarray(data.probs.max(axis=1))
+    if by == "label":
+        # InnerDirichletPartitioner looks for 0 .. classes - 1 whether they occur or not
+        return np.unique(data.labels, return_inverse=True)[1]
+    return natural_clients(data)
+
+
+DEALT = "dealt"
+"""Value in place of a partition if a file contains rows that are already partitioned."""
+
+
+class Iid(DrawnPartition):
+    """Uniform partition into sizes that differ by at most one row."""
+
+    name = "iid"
+
+    @override
+    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        return iid(labels, clients, rng)
+
+
+@dataclass(frozen=True)
+class Dirichlet(DrawnPartition):
+    """Label skew: each class divided by proportions drawn from a Dirichlet distribution."""
+
+    name, form, example = "dirichlet", "BETA", "0.1"
+    beta: float
+
+    @classmethod
+    def of(cls, value: str) -> Self:
+        """Return the partition for a finite beta > 0."""
+        return cls(positive(f"beta of partition '{cls.name}'", number_in(value)))
+
+    @override
+    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        return dirichlet(labels, clients, self.beta, rng)
+
+
+class Quantity(Dirichlet):
+    """Skew of sizes: all rows divided by such proportions."""
+
+    name, example = "quantity", "0.5"
+
+    @override
+    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        return quantity(labels, clients, self.beta, rng)
+
+
+@dataclass(frozen=True)
+class LabelShards(DrawnPartition):
+    """A few shards of sorted labels for each client."""
+
+    name, form, example = "shards", "N", "2"
+    shards_per_client: int
+
+    @classmethod
+    def of(cls, value: str) -> Self:
+        """Return the partition for 1 or more shards per client."""
+        return cls(whole("shards per client", number_in(value, int), 1))
+
+    @override
+    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        return label_shards(labels, clients, self.shards_per_client, rng)
+
+
+class Natural(Partition):
+    """The clients that the data name."""
+
+    name = "natural"
+
+    def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
+        """Return the data's column of clients, and their number."""
+        owner, there = natural_clients(data), len(data.client_names or ())
+        same(f"clients, the natural ones of {data.name},", clients or there, there)
+        return owner, there
+
+
+@dataclass(frozen=True)
+class FlowerPartitioner(Partition):
+    """A partitioner of flwr-datasets, with its parameters."""
+
+    name, form = "flwr", "NAME"
+    example = "PathologicalPartitioner:num_classes_per_partition=2"
+    partitioner: str
+    options: Options
+
+    @classmethod
+    def of(cls, value: str) -> Self:
+        """Return the partition for `NAME` or `NAME:KEY=VALUE:KEY=VALUE`."""
+        return cls(*parse_partitioner(value))
+
+    def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
+        """Return the partitioner's clients; some partitioners fix their number themselves."""
+        owner, there = owners_by(self.partitioner, self.options, data, clients or CLIENTS, seed)
+        same(f"clients, the partitions of flwr:{self.partitioner},", clients or there, there)
+        return owner, there
+
+
+PARTITIONS: dict[str, type[Partition]] = registry(
+    Iid, Dirichlet, Quantity, LabelShards, Natural, FlowerPartitioner
+)
+"""Every partition by its name on the command line."""
+
+
+def forms() -> list[str]:
+    """Return the command-line forms of all partitions: `iid`, `dirichlet:BETA`, ..."""
+    return [f"{name}:{p.form}" if p.form else name for name, p in PARTITIONS.items()]
+
+
+def parse(spec: str) -> Partition:
+    """Check the value of `--partition`, without data.
+
+    Raises InputError for anything else, and where flwr-datasets is needed and not installed.
+
+    Parameters
+    ----------
+    spec
+        one of `forms()`; `flwr:NAME` takes parameters as in `flwr:NAME:KEY=VALUE:KEY=VALUE`
+    """
+    name, _, value = spec.partition(":")
+    kind = PARTITIONS[one_of("partition", name, PARTITIONS)]
+    needed = f"needs {name}:{kind.form}, such as {name}:{kind.example}"
+    try:
+        if bool(value) == bool(kind.form):
+            return kind.of(value)
+    except InputError:
+        raise
+    except ValueError:
+        pass
+    needed = needed if kind.form else "takes no parameter"
+    raise InputError(f"partition '{name}' {needed}, got {spec[:200]!r}")
+
+
+def client_names(data: Dataset, spec: str, clients: int) -> tuple[str, ...]:
+    """Return the names of the clients of a data set that was partitioned by `spec`."""
+    if spec == Natural.name and data.client_names is not None:
+        return data.client_names
+    return numbered(clients)
+
+
+def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
+    """Deal the fit rows of a data set to clients.
+
+    Every engine, and every site of a simulation, assigns the same rows to the same clients: the
+    owner of a row follows from the data, `spec`, `clients` and `seed` alone.
+
+    Raises InputError if `spec` is not allowed, or the data do not have what it needs.
+
+    Parameters
+    ----------
+    data
+        its test part is left alone; rows of one subject are assigned like any others
+    spec
+        as in `--partition`
+    clients
+        number of clients; None = the data's own for `natural`, the partitioner's own for `flwr`
+        if the partition fixes it (natural ids, explicit sizes), else 100
+    seed
+        random seed of the partition
+    """
+    return data.shards(*parse(spec).owners(data, clients, seed))

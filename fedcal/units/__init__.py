@@ -1,7 +1,7 @@
 """Units of privacy, and their registry."""
 
 from fedcal.core.imports import registry
-from fedcal.units.base import Example, Subject, Unit, User
+from fedcal.units.bounding import Example, Subject, Unit, User
 
 __all__ = ["UNITS", "Example", "Subject", "Unit", "User"]
 

@@ -14,7 +14,7 @@ from fedcal.clients.questions.temperature import TemperatureScores
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation, make_plan, wire
 from fedcal.privacy.curator import Curator
-from fedcal.privacy.request import Request, facts_of
+from fedcal.privacy.query import Request, facts_of
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.secure_aggregation import Ring
 from fedcal.secure_aggregation.masking import mask

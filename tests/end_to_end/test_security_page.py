@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from fedcal.mechanisms import Gaussian
-from fedcal.privacy.federation import Federation
 from fedcal.privacy.making import make_plan
-from fedcal.secure_aggregation.committee import Committee, read_committee
+from fedcal.privacy.privacy import Federation
+from fedcal.secure_aggregation.roster import Committee, read_committee
 from fedcal.units.bounding import Bound
 
 ROOT = Path(__file__).parents[2]

@@ -23,9 +23,9 @@ from fedcal.mechanisms import (
     Mechanism,
     Unary,
 )
-from fedcal.privacy.federation import Federation
 from fedcal.privacy.making import make_plan
 from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.privacy import Federation
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import NOISY, Central, Distributed, Local
 from fedcal.units import UNITS, Example, User

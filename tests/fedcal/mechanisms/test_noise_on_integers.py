@@ -19,9 +19,9 @@ from fedcal.evaluation.estimators.metrics import Accuracy, Precision
 from fedcal.mechanisms import Laplace, NoiseLaw
 from fedcal.metrics.histogram import Histogram
 from fedcal.privacy.curator import Curator
-from fedcal.privacy.federation import Federation
 from fedcal.privacy.making import make_plan
 from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.privacy import Federation
 from fedcal.privacy.query import Query
 from fedcal.units.bounding import Bound, encode_bounded
 

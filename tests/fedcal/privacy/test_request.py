@@ -12,8 +12,7 @@ from fedcal.clients.questions.scaling import MLPUpdate, ScalingUpdate
 from fedcal.clients.questions.search import AccuracyGap, ClippedNLL
 from fedcal.clients.questions.temperature import TemperatureNewton, TemperatureUpdate
 from fedcal.privacy import wire
-from fedcal.privacy.query import QUERIES
-from fedcal.privacy.request import Request, facts_of
+from fedcal.privacy.query import QUERIES, Request, facts_of
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
 
