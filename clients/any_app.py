@@ -19,8 +19,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedcal.clients.answers import answer_with, drawn
 from fedcal.clients.client_app import request_in
+from fedcal.clients.replies import answer_with, drawn
 from fedcal.core.checks import InputError, read
 from fedcal.core.imports import need
 from fedcal.core.numerics import LARGEST_LOGIT, RANGE_TOLERANCE, Kind

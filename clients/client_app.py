@@ -7,7 +7,8 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedcal.clients.answers import answer_with, contribute
+from fedcal.clients.answers import contribute
+from fedcal.clients.replies import answer_with
 from fedcal.clients.site.sources import dealt_to, site_rows
 from fedcal.core import checks
 from fedcal.core.shards import Shards

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
+from fedcal import units
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core import options
 from fedcal.core.checks import InputError, finite, interval, listed, needed, same, unused
@@ -16,7 +17,7 @@ from fedcal.privacy.query import Order
 from fedcal.strategies.method import Family
 from fedcal.strategies.server.transport import FlowerTransport
 from fedcal.trust import TRUSTS
-from fedcal.units import UNITS, bounding
+from fedcal.units import UNITS
 
 
 def _number(name: str, value: Any) -> Any:
@@ -150,7 +151,7 @@ class FederatedStrategy(Settings, FlowerTransport):
         bound = query.bound(query.part(self.federation.unit), clips, order)
         return self.plan_with(rounds, bound, row_sums=query.row_sums, **more)
 
-    def plan_with(self, rounds: int, bound: bounding.Bound, **more: Any) -> Plan:
+    def plan_with(self, rounds: int, bound: units.Bound, **more: Any) -> Plan:
         """Return the plan of so many rounds, unless the federation has its own; see `make_plan`."""
         f = self.federation
         return make_plan(f, rounds=f.rounds or rounds, bound=bound, **more)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from fedcal import units
 from fedcal.calibrators.conformity import BY, Conformity, quantile_costs
 from fedcal.clients.questions.scores import CountedRows, counted_words, group_of, halves_of
 from fedcal.core.checks import InputError, interval, one_of, same
@@ -20,7 +21,7 @@ from fedcal.core.shards import Shards, drawn
 from fedcal.metrics import binning
 from fedcal.privacy.query import ROOM, Order, Part, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
-from fedcal.units import Example, Subject, bounding
+from fedcal.units import Example, Subject
 
 _APART = 0x5E75
 """Key that separates the hash that draws a row from the one that randomises its score."""
@@ -94,7 +95,7 @@ class SetQuery(CountedRows):
         return {"none": 1, "class": self.classes, "group": len(self.names) + 1}[self.by]
 
     @override
-    def counts_rows(self, bound: bounding.Bound) -> bool:
+    def counts_rows(self, bound: units.Bound) -> bool:
         most = min(bound.norms, default=0.0) * bound.most
         return not self.once and self.row_norm(bound.order) <= most
 

@@ -14,7 +14,7 @@ from fedcal.core.numerics import Floats, Integers
 from fedcal.core.options import Classes, NotNegative, Positive, Seed, Vector, within
 from fedcal.core.shards import Shards
 from fedcal.privacy.query import Order, Part, Query, Summed
-from fedcal.units.bounding import Bound, bounded
+from fedcal.units import Bound, bounded
 
 ROW_CLIP = 10.0
 """Bound of one row's gradient for descent, in nats: one row in a hundred reaches it for a model

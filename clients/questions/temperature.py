@@ -12,7 +12,7 @@ from fedcal.core.numerics import Floats, Integers, override
 from fedcal.core.options import Classes, Positive, within
 from fedcal.core.shards import Shards
 from fedcal.privacy.query import Order, Part, Query, Summed
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 Average = Literal["inverse", "temperature"]
 

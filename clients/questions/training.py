@@ -16,7 +16,7 @@ from fedcal.core.shards import Shards
 from fedcal.privacy.query import Order, Part, Query
 from fedcal.secure_aggregation import Ring
 from fedcal.training import networks
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 COUNT_NORM = 5.0
 """Norm of the last number of a `LocalUpdate`, which is 1/2 at most: its noise is larger than an

@@ -25,7 +25,7 @@ from fedcal.core.numerics import Floats, Words
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum
 from fedcal.secure_aggregation import Ring
-from fedcal.units.bounding import SLACK, Bound, Per
+from fedcal.units import SLACK, Bound, Per
 
 _MOST = 65536
 _BITS = 192  # of the fixed point in which weights are multiplied; 60 digits are 199 bits

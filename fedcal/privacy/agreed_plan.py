@@ -22,7 +22,7 @@ from fedcal.mechanisms import MECHANISMS, Mechanism, Noise
 from fedcal.privacy.privacy import Federation
 from fedcal.secure_aggregation import Ring
 from fedcal.trust import TRUSTS, Trust
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 EXACT_GRID = 2.0**-24
 _FINER = 1024  # the grid is so much finer than the noise, divided by the number of clients

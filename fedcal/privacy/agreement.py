@@ -17,7 +17,7 @@ from fedcal.core.options import strict
 from fedcal.privacy.agreed_plan import AgreedPlan
 from fedcal.privacy.privacy import FIELDS
 from fedcal.privacy.query import Asked, Query, Question, Request, check_question
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 AGREED: Mapping[str, type[Any]] = {
     "method": str,

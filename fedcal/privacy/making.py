@@ -22,8 +22,7 @@ from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.privacy import AUTO, MOST_ROUNDS, Federation, amplifying_rate
 from fedcal.privacy.query import QUERIES, OneHotQuery, Question
 from fedcal.trust import NOISY, TRUSTS, Trust
-from fedcal.units import UNITS
-from fedcal.units.bounding import Bound
+from fedcal.units import UNITS, Bound
 
 _SMALL_DELTA = 1e-9  # what the samplers' errors may add up to where delta = 0 was asked for
 

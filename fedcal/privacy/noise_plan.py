@@ -15,8 +15,7 @@ from fedcal.mechanisms.noise_law import NoiseLaw
 from fedcal.privacy.agreed_plan import AgreedPlan
 from fedcal.privacy.privacy import Federation as Federation  # also found here
 from fedcal.privacy.privacy import amplifying_rate
-from fedcal.units import UNITS, Unit
-from fedcal.units.bounding import Bound
+from fedcal.units import UNITS, Bound, Unit
 
 
 class Plan(AgreedPlan):

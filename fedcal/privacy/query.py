@@ -34,8 +34,7 @@ from fedcal.core.options import MOST_TEXT, CheckedFields, Param, Scalar, set_che
 from fedcal.core.shards import Shards
 from fedcal.mechanisms import Noise
 from fedcal.secure_aggregation import Ring
-from fedcal.units import UNITS
-from fedcal.units.bounding import SLACK, Bound, Per, Rule
+from fedcal.units import SLACK, UNITS, Bound, Per, Rule
 
 Part = Per
 """Unit whose contribution is bounded: a complete client, or one subject or one row of a client."""

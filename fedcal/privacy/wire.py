@@ -10,7 +10,7 @@ from fedcal.core.checks import damaged, one_of
 from fedcal.mechanisms import MECHANISMS, Noise
 from fedcal.privacy.query import Field, Request, params_of, query_in
 from fedcal.secure_aggregation import Ring
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 _USUAL: dict[str, Field] = {"order": 2, "per": "client", "whole": False}
 _USUAL |= {"rate": 1.0, "row-rate": 1.0}

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.accounting.gaussian import rdp_epsilons
+from fedcal.accounting import rdp_epsilons
 from fedcal.core import checks, numerics, pages
 from fedcal.core.checks import InputError, Interrupted, RoundFailed
 from fedcal.metrics import below_floor, names, summary

@@ -1,6 +1,4 @@
-"""Server-side optimisers of noisy mean gradients: post-processing of what was released.
-
-Torch modules as one flat vector of weights, SGD on a client's own rows, and row gradients.
+"""Torch modules as one flat vector of weights, SGD on a client's own rows, and row gradients.
 
 Imported only by who trains: it needs torch and Opacus at once.
 
@@ -20,15 +18,13 @@ A row adds zeros if its gradient is 0 or not finite, if its slot is empty, and, 
 "global", if its norm is above Z.
 """
 
-import math
 import threading
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,123 +34,9 @@ from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from fedcal.core.checks import ContributionRefused, InputError, blamed, fraction, interval
-from fedcal.core.imports import registry
-from fedcal.core.numerics import Floats, Integers, Purpose, override, stream
+from fedcal.core.checks import ContributionRefused, InputError, blamed, interval
+from fedcal.core.numerics import Floats, Integers, Purpose, stream
 from fedcal.training.networks import Clipping, LocalSGD, Network, text_of
-
-Schedule = Literal["constant", "linear"]
-
-
-class Optimiser(ABC):
-    """Steps from mean gradients.
-
-    Parameters
-    ----------
-    size
-        number of weights
-    momentum
-        of those that have one, in [0, 1)
-
-    Attributes
-    ----------
-    kept
-        names of the attributes that later steps depend on
-    """
-
-    name: ClassVar[str]
-    kept: ClassVar[tuple[str, ...]]
-    has_momentum: ClassVar[bool] = False
-    by_noise: ClassVar[bool] = False
-    """Whether the learning rate follows from the noise (`langevin_lr`)."""
-
-    def __init__(self, size: int, momentum: float = 0.0) -> None:
-        self.momentum = fraction("momentum", momentum, "[)")
-
-    @abstractmethod
-    def step(self, gradient: Floats, lr: float) -> Floats:
-        """Return the change of the weights, (size,)."""
-
-    def state(self) -> dict[str, Floats]:
-        """Return its state, by name."""
-        return {name: getattr(self, name) for name in self.kept}
-
-    def restore(self, state: Mapping[str, Floats]) -> None:
-        """Take up what `state` told."""
-        for name in self.kept:
-            setattr(self, name, np.array(state[name], np.float64))
-
-
-class SGD(Optimiser):
-    """Gradient descent with heavy-ball momentum: v = momentum v + g, step -lr v."""
-
-    name = "sgd"
-    kept = ("velocity",)
-    has_momentum = True
-
-    def __init__(self, size: int, momentum: float = 0.0) -> None:
-        super().__init__(size, momentum)
-        self.velocity = np.zeros(size)
-
-    @override
-    def step(self, gradient: Floats, lr: float) -> Floats:
-        self.velocity = self.momentum * self.velocity + gradient
-        return np.asarray(-lr * self.velocity)
-
-
-class SGLD(SGD):
-    """Stochastic gradient Langevin dynamics (DP-SGLD, Knolle et al. 2021): SGD at `langevin_lr`.
-
-    The noise that privacy needs is that of a sampler of the posterior, which the step is fitted to.
-    """
-
-    name = "sgld"
-    has_momentum = False
-    by_noise = True
-
-
-class Adam(Optimiser):
-    """Adam (Kingma & Ba 2015) with its usual constants; with noisy gradients DP-Adam."""
-
-    name = "adam"
-    kept = ("moments", "steps")
-    betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
-    least: ClassVar[float] = 1e-8
-
-    def __init__(self, size: int, momentum: float = 0.0) -> None:
-        super().__init__(size, momentum)
-        self.moments, self.steps = np.zeros((2, size)), np.zeros(1)
-
-    def step(self, gradient: Floats, lr: float) -> Floats:
-        """-lr m / (sqrt(v) + 1e-8), both without their bias."""
-        self.steps = self.steps + 1  # anew: `state` may still be written elsewhere
-        moments, unbiased = [], []
-        for old, beta, value in zip(self.moments, self.betas, (gradient, gradient**2), strict=True):
-            moments.append(beta * old + (1 - beta) * value)
-            unbiased.append(moments[-1] / (1 - beta ** float(self.steps[0])))
-        self.moments = np.stack(moments)
-        return np.asarray(-lr * unbiased[0] / (np.sqrt(unbiased[1]) + self.least))
-
-
-OPTIMISERS: dict[str, type[Optimiser]] = registry(SGD, Adam, SGLD)
-"""Name on the command line -> optimiser."""
-
-
-def scheduled(schedule: Schedule, step: int, steps: int) -> float:
-    """Share of the learning rate in step 1, 2, ..., `steps`: 1, or falling from 1 towards 0."""
-    return 1.0 if schedule == "constant" else (steps - step + 1) / steps
-
-
-def langevin_lr(batch: float, rows: float, noise: float) -> float:
-    """Learning rate of mean gradients with which noisy steps are Langevin dynamics.
-
-    Stochastic gradient Langevin dynamics on the sum of the rows' losses takes the step
-    -h (rows / batch) G + N(0, 2 h) (Welling & Teh 2011). Where the sum G over a batch has noise of
-    std `noise` the two agree for h = 2 batch^2 / (rows noise)^2 (DP-SGLD, Knolle et al. 2021), that
-    is for the rate h rows of the mean gradient.
-    """
-    return 2.0 * batch**2 / (rows * noise**2) if noise > 0 else math.inf
-
 
 CHUNK = 64
 """Slots for rows that are computed together."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from fedcal import units
 from fedcal.calibrators.histogram_binning import norm_sub
 from fedcal.clients.questions.score_cell import ScoreCell
 from fedcal.clients.questions.scores import ScoreCounts
@@ -21,7 +22,7 @@ from fedcal.metrics.binning import FLAT, PREFIX, TREE, arcsine_edges, column_nor
 from fedcal.privacy import AUTO, SEED, Federation, Plan, Question, Range, Release
 from fedcal.privacy.query import Order
 from fedcal.trust import TRUSTS
-from fedcal.units import UNITS, Example, bounding
+from fedcal.units import UNITS, Example
 
 if TYPE_CHECKING:
     from fedcal.strategies.methods.evaluate import EvaluationSettings
@@ -159,7 +160,7 @@ class Residuals(EdgesFirst):
             # What a client differs by from what is expected of it, and what that itself is off by:
             # one count by its noise / clients.
             made = self.mechanism.calibrate(Target(f.epsilon, f.delta, 2))
-            one = bounding.Bound((1,), (FIRST * rows * first.row_norm(self.mechanism.order),))
+            one = units.Bound((1,), (FIRST * rows * first.row_norm(self.mechanism.order),))
             off = float(made.std(made.scale(one, 1), 1.0, one).max()) / f.clients
             norm = math.sqrt(rows + OFF * math.prod(first.shape) * off**2)
             clips = FIRST * rows, RESIDUAL * norm
@@ -381,7 +382,7 @@ def quietest(
         made = law.calibrate(target)
         for name in names:
             for height in heights if name == TREE else (1,):
-                bound = bounding.Bound((1,), (weight(name, height, law.order),), order=law.order)
+                bound = units.Bound((1,), (weight(name, height, law.order),), order=law.order)
                 noise = float(made.std(made.scale(bound, 1), 1.0, bound).max())
                 noise *= prefix_std(name, buckets, height, law.order)
                 if best is None or noise < best[0]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 
+from fedcal import units
 from fedcal.calibrators.base import text_of
 from fedcal.calibrators.conformity import BY, Conformity
 from fedcal.clients.questions.conformal import SetGaps, SetQuery, SetRanks
@@ -21,7 +22,7 @@ from fedcal.metrics import binning
 from fedcal.privacy import AUTO, Plan, Question, Range, Release
 from fedcal.strategies.base import Names, Number, Settings, Share, integer
 from fedcal.trust import TRUSTS
-from fedcal.units import UNITS, bounding
+from fedcal.units import UNITS
 
 
 class ConformalSettings(Settings):
@@ -130,7 +131,7 @@ class QuantileRule(ABC):
     takes_known: ClassVar[bool] = False
     opening: SetQuery
     plan: Plan
-    bound: bounding.Bound
+    bound: units.Bound
     prefers: tuple[type[Mechanism], ...]
     rounds: int = 1
     release: page.SetRelease | None = None
@@ -154,7 +155,7 @@ class QuantileRule(ABC):
         """Return a question about these thresholds."""
         return kind(self.wanted.federation.classes, thresholds, **{**self.wanted.asked, **more})
 
-    def bound_by(self, clip: float) -> bounding.Bound:
+    def bound_by(self, clip: float) -> units.Bound:
         """Return the bound of an answer to the first question; the clip is of whole clients."""
         clips = (clip,) if self.wanted.whole_client else ()
         return self.opening.bound(self.opening.part(self.wanted.federation.unit), clips)
@@ -260,7 +261,7 @@ class Exact(QuantileRule):
         self._each = max(POINTS // parts, 16)
         self.fewest = math.ceil(round((1.0 - self.alpha) / self.alpha, 9))
         self._ask()
-        self.bound, self.prefers = bounding.Bound(self.opening.lengths()), (Gaussian,)
+        self.bound, self.prefers = units.Bound(self.opening.lengths()), (Gaussian,)
 
     @classmethod
     @override

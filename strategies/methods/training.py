@@ -16,7 +16,7 @@ from fedcal.core.numerics import LOG_A_LIMIT, Floats, override, softplus
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy import SEED, Federation, Plan, Query, Range, Release, privacy
 from fedcal.strategies import base, method
-from fedcal.training import networks, row_gradients
+from fedcal.training import networks, optimisers
 from fedcal.units import UNITS
 
 
@@ -28,7 +28,7 @@ class Training(base.FederatedStrategy):
 
     keeps_releases = False
     w: Floats
-    steps: row_gradients.Optimiser
+    steps: optimisers.Optimiser
     done = 0
 
     def move(self, step: Floats, release: Release, mend: str) -> None:
@@ -109,7 +109,7 @@ class Descent(Training):
     """
 
     rows_per_client: base.Positive | None = None
-    schedule: row_gradients.Schedule
+    schedule: optimisers.Schedule
     optimiser: str
     momentum: float
     weight_decay: float
@@ -128,7 +128,7 @@ class Descent(Training):
         """
         rows = self.nominal_rows(self.name) * self.federation.clients
         self.batch_rows = rows if batch is None else min(batch, rows)
-        chosen = row_gradients.OPTIMISERS[self.optimiser]
+        chosen = optimisers.OPTIMISERS[self.optimiser]
         if not chosen.has_momentum:
             self.unused(f"the optimiser {self.optimiser} has none", "momentum")
         self.w, self.steps = start, chosen(start.size, self.momentum)
@@ -145,7 +145,7 @@ class Descent(Training):
         more: dict[str, Any] = {"prefers": (Gaussian,), "row_rate": rate, "fine": query.fine}
         plan = self.plan_for(query, (clip,), steps, **more)
         if chosen.by_noise and plan.noise_std is not None:
-            lr = row_gradients.langevin_lr(self.batch_rows, rows, plan.noise_std[0])
+            lr = optimisers.langevin_lr(self.batch_rows, rows, plan.noise_std[0])
         self.step_size = lr
         return plan
 
@@ -170,7 +170,7 @@ class Descent(Training):
         self.done += 1
         gradient = release.values / (self.batch_rows * self.plan.federation.sampling_rate)
         gradient = gradient + self.weight_decay * self.w
-        lr = self.step_size * row_gradients.scheduled(self.schedule, self.done, self.plan.rounds)
+        lr = self.step_size * optimisers.scheduled(self.schedule, self.done, self.plan.rounds)
         self.move(self.steps.step(gradient, lr), release, f"lr ({self.step_size})")
 
 
@@ -225,8 +225,8 @@ class FedSGD(_Network, Descent):
     batch: base.Positive | None = None
     epochs: base.Positive | None = None
     lr: base.Positive | None = None
-    schedule: row_gradients.Schedule = "constant"
-    optimiser: Annotated[str, base.among(row_gradients.OPTIMISERS)] = "sgd"
+    schedule: optimisers.Schedule = "constant"
+    optimiser: Annotated[str, base.among(optimisers.OPTIMISERS)] = "sgd"
     momentum: base.NotNegative = 0.0
     weight_decay: base.NotNegative = 0.0
     clip: base.Positive | None = None
@@ -248,7 +248,7 @@ class FedSGD(_Network, Descent):
             self.unused(f"all rows take part in each round for unit '{f.unit}'", "batch")
         elif batch is None:
             batch = BATCH
-        if row_gradients.OPTIMISERS[self.optimiser].by_noise:
+        if optimisers.OPTIMISERS[self.optimiser].by_noise:
             self.unused(f"the optimiser {self.optimiser} takes its step from the noise", "lr")
         self._clip = self.clip or 1.0
         return self.descend(
@@ -402,7 +402,7 @@ class DPFedAvg(_Local):
     def prepare(self) -> Plan:
         """Return the plan, in units of the clip."""
         self.w, self.current_clip = self.first_weights(), self.clip
-        self.steps = row_gradients.SGD(self.w.size, self.momentum)
+        self.steps = optimisers.SGD(self.w.size, self.momentum)
         return self.plan_with(20, self.query(1).bound("client"), prefers=(Gaussian,))
 
     def query(self, round_number: int) -> training.LocalUpdate:

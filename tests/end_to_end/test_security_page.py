@@ -6,7 +6,7 @@ from fedcal.mechanisms import Gaussian
 from fedcal.privacy.making import make_plan
 from fedcal.privacy.privacy import Federation
 from fedcal.secure_aggregation.roster import Committee, read_committee
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 ROOT = Path(__file__).parents[2]
 PAGE, GUIDE = ROOT / "SECURITY.md", ROOT / "docs" / "guide" / "secure-aggregation.md"

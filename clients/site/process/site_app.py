@@ -12,7 +12,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedcal import __version__
-from fedcal.clients.answers import answer_with, drawn
+from fedcal.clients.replies import answer_with, drawn
 from fedcal.clients.site.guard import WITH_POLICY, Prepared, check, own_terms, prepared
 from fedcal.clients.site.party import Party
 from fedcal.clients.site.policy import JobFacts

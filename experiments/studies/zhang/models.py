@@ -30,7 +30,7 @@ from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.training.networks import Rule, TrainedModel
-from fedcal.training.row_gradients import langevin_lr
+from fedcal.training.optimisers import langevin_lr
 from fedcal.units import Example
 
 DELTA = 1e-5

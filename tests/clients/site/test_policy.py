@@ -20,7 +20,7 @@ from fedcal.privacy.privacy import Federation
 from fedcal.privacy.query import Question
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Committee, Member, Roster
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 KEYS = [SigningKey(bytes([n]) * 32) for n in range(1, 9)]
 ROSTER = Roster(

@@ -15,7 +15,7 @@ from fedcal.privacy.query import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.strategies.methods.training import DPFedAvg, FedAvg
 from fedcal.training.networks import NETWORKS, LocalSGD
-from fedcal.units.bounding import Bound, bounded
+from fedcal.units import Bound, bounded
 
 CLASSES, FEATURES, CLIENTS = 3, 4, 20
 

@@ -18,7 +18,7 @@ from fedcal.personal.posterior import site_priors
 from fedcal.privacy.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.prior import HEIGHT, FedPrior
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 NAMES = ("d", "b", "c", "a")
 

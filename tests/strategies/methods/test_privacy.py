@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from strategy_checks import BUDGETED as NAMED
 
-from fedcal.accounting.gaussian import gaussian_multiplier
+from fedcal.accounting import gaussian_multiplier
 from fedcal.calibrators import Calibrator
 from fedcal.clients.answers import answer
 from fedcal.conformal import PredictionSets

@@ -19,8 +19,8 @@ from fedcal.run.engines.inline import run_inline
 from fedcal.secure_aggregation import Ring
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.training.networks import NETWORKS
-from fedcal.training.row_gradients import scheduled
-from fedcal.units.bounding import Bound
+from fedcal.training.optimisers import scheduled
+from fedcal.units import Bound
 
 ROWS, WIDTH, CLASSES = 600, 5, 3
 

@@ -50,6 +50,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from fedcal.core.checks import ContributionRefused, InputError, one_of, whole
+from fedcal.core.imports import registry
 from fedcal.core.numerics import Floats, Integers, Words
 from fedcal.core.options import MOST_NUMBERS
 from fedcal.secure_aggregation import Ring
@@ -148,6 +149,9 @@ class Example(Unit):
 
 
 Rule = Literal["joint", "per_block", "per_value"]
+UNITS: dict[str, type[Unit]] = registry(User, Subject, Example)
+"""Name on the command line and in files -> unit, the largest first."""
+
 SLACK = 2.0**-34
 """Vectors are clipped to norm (1 - SLACK), so that no rounding of the clip itself, nor of the
 sum of up to 2**18 squares (or absolute values) that checks it, can hide a true norm above 1."""
