@@ -11,9 +11,8 @@ import pytest
 from policies import policy_text
 from refusals import refused
 
-from fedcal.clients.site.account import JobFacts
-from fedcal.clients.site.guard import own_terms
-from fedcal.clients.site.prepared import SITE, Prepared, alone, prepared
+from fedcal.clients.site.guard import SITE, Prepared, alone, own_terms, prepared
+from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import answer_once, finish
 from fedcal.core.checks import BudgetExceeded, InputError
@@ -21,10 +20,9 @@ from fedcal.core.naming import digest_of
 from fedcal.core.numerics import Words
 from fedcal.core.shards import Shards
 from fedcal.privacy.agreement import job_digest
-from fedcal.privacy.federation import Federation
-from fedcal.secure_aggregation.committee import Committee
+from fedcal.privacy.privacy import Federation
 from fedcal.secure_aggregation.keys import SigningKey, make_key
-from fedcal.secure_aggregation.roster import Member, Roster
+from fedcal.secure_aggregation.roster import Committee, Member, Roster
 from fedcal.strategies.server.job import Job
 
 ROWS = Shards.from_owner(

@@ -23,8 +23,7 @@ import pytest
 from refusals import refused
 
 import fedcal
-from fedcal.clients.site.account import CLAIMED, OWN_NOISE, JobFacts
-from fedcal.clients.site.policy import Policy
+from fedcal.clients.site.policy import CLAIMED, OWN_NOISE, JobFacts, Policy
 from fedcal.clients.site.store import (
     KEPT_JOBS,
     KEPT_ROUNDS,
