@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from policies import policy_text
+from policies import policy
 from refusals import each_is_refused, refused
 
 from fedcal.clients.site import guard
@@ -110,18 +110,14 @@ def test_a_question_about_scores_is_not_for_rows_to_train_on(tmp_path):
 def test_what_the_policy_does_not_allow_is_refused(tmp_path):
     key = make_key(tmp_path / "own.pem").public
     roster = Roster("hearts", (Member("a", key), Member("b", bytes(32))), Committee((0, 1), 2))
-    (tmp_path / "federation.toml").write_text(roster.to_toml())
-    own = {"federation": tmp_path / "federation.toml", "sign_key": tmp_path / "own.pem"}
+    own = {"roster": roster, "sign_key": tmp_path / "own.pem"}
     facts = Federation(
         *(2, 2), epsilon=1.0, trust="distributed", noise_source="system", committee=2, threshold=2
     )
     job = Job("fedbin", facts, secure_aggregation="protocol", roster=roster.to_text())
     for epsilon in (1.0, 0.99):
-        rules = {"epsilon_total": epsilon, "answers": 2}
-        (policy := tmp_path / "rules.toml").write_text(
-            policy_text(federation=roster.digest, **rules)
-        )
-        site = site_of(tmp_path, job, policy=policy, **own)
+        rules = policy(federation=roster.digest, epsilon_total=epsilon, answers=2)
+        site = site_of(tmp_path, job, policy=rules, **own)
         question = asked(job)
         if epsilon == 1.0:
             answered = check(job.to_fields(), question, site)

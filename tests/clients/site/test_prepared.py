@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from policies import policy_text
+from policies import policy
 from refusals import refused
 
 from fedcal.clients.site.guard import SITE, Prepared, alone, own_terms, prepared
@@ -97,32 +97,25 @@ def files(tmp_path):
     others = [SigningKey(bytes([n]) * 32).public for n in (1, 2)]
     sites = tuple(Member(f"site {n}", k) for n, k in enumerate((others[0], key.public, others[1])))
     roster = Roster("hearts", sites, Committee((0, 1, 2), 3), digest_of(["x", "y"]))
-    (tmp_path / "federation.toml").write_text(roster.to_toml())
-    policy = policy_text(federation=roster.digest, epsilon_total=2.5, delta_total=1e-3)
-    (tmp_path / "site.toml").write_text(policy)
-    return {
-        "federation": tmp_path / "federation.toml",
-        "sign_key": tmp_path / "signing.pem",
-        "policy": tmp_path / "site.toml",
-    }
+    rules = policy(federation=roster.digest, epsilon_total=2.5, delta_total=1e-3)
+    return {"roster": roster, "sign_key": tmp_path / "signing.pem", "policy": rules}
 
 
 def test_federation_key_and_policy_go_together(files, tmp_path):
     for name in files:
         two = {key: path for key, path in files.items() if key != name}
-        refused("--federation, --sign-key and --policy", prepare, tmp_path / "a", ROWS, **two)
+        refused("a roster, a signing key and a policy", prepare, tmp_path / "a", ROWS, **two)
     assert not (tmp_path / "a").exists()
     prepare(tmp_path / "a", ROWS, names=["x", "y"], **files)
 
 
 def test_what_does_not_go_together_is_refused_at_the_start(files, tmp_path):
-    refused(r"class digest of .*federation\.toml must be", prepare, tmp_path / "a", ROWS, **files)
+    refused("class digest of the federation hearts must be", prepare, tmp_path / "a", ROWS, **files)
     make_key(tmp_path / "other.pem")
     wrong = {**files, "sign_key": tmp_path / "other.pem"}
     with pytest.raises(InputError, match=r"with the public key of .* has none"):
         prepare(tmp_path / "a", ROWS, names=["x", "y"], **wrong)
-    text = files["federation"].read_text()
-    files["federation"].write_text(text.replace("site 2", "site two"))
+    files["roster"] = replace(files["roster"], name="lungs")
     with pytest.raises(InputError, match="policy refuses the federation"):
         prepare(tmp_path / "a", ROWS, names=["x", "y"], **files)
     assert not (tmp_path / "a").exists()
@@ -137,7 +130,7 @@ def test_under_the_protocol_a_site_needs_a_policy(tmp_path):
         prepare(tmp_path / how, replace(ROWS, input="logits"), terms=job.terms())
         asked = job.to_fields(), "r", prepared(tmp_path / how)
         if committee:
-            refused("needs --federation, --sign-key and --policy", own_terms, *asked)
+            refused("needs a roster, a signing key and a policy", own_terms, *asked)
         else:
             assert own_terms(*asked).key == job.terms().key
 

@@ -7,10 +7,8 @@ from dataclasses import replace
 from hashlib import sha256
 
 import pytest
-from policies import policy_text
 
 from fedcal.cli.main import exit_code_of
-from fedcal.clients.site.guard import POLICY
 from fedcal.clients.site.policy import CLAIMED, OWN_NOISE, JobFacts, account
 from fedcal.clients.site.store import RECORDS, SiteRecords
 
@@ -40,7 +38,6 @@ def state(tmp_path):
         replace(FACTS, trust="central", verified=CLAIMED, epsilon=0.5, unit="example"),
         replace(FACTS, trust="secagg", epsilon=math.inf, delta=0.0),
     )
-    (folder / POLICY).write_text(policy_text(epsilon_total=4.0, delta_total=1e-5))
     with SiteRecords(folder / RECORDS) as records:
         for about in (FACTS, *others):
             about = replace(about, job=sha256(repr(about).encode()).hexdigest())

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from hospitals import SITES, Hospitals, write_rows
 
+from fedcal.clients.site.guard import prepared
 from fedcal.core.checks import FedcalError
 from fedcal.secure_aggregation.keys import make_key
 from fedcal.sites import site_side
+from fedcal.sites.sealed import Sealed
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -76,13 +78,11 @@ def test_what_is_put_over_the_folder_of_a_site_is_not_what_it_has_accepted(
     """A kit that is unpacked over the old one may have a study, rules and rows in it."""
     all_joined(there, call)
     call("site", "accept", there.kit(), there.sealed, "--yes")
-    rules = (there.kit() / "site.toml").read_text("utf-8")
-    federation = (there.kit() / "federation.toml").read_text("utf-8")
     digest = json.loads(call("site", "status", there.kit(), "--json"))["digest"]
     (there.kit() / "site.toml").write_text("answers = 1\n")
-    (there.kit() / "federation.toml").write_text(
-        federation.replace("threshold = 2", "threshold = 3")
-    )
+    (there.kit() / "federation.toml").write_text("threshold = 3\n")
+    study = (there.kit() / "study.toml").read_text("utf-8")
+    (there.kit() / "study.toml").write_text(study.replace("epsilon = 4.0", "epsilon = 40.0"))
     (there.kit() / "study.sealed").write_text("{}")
     (there.kit() / "ca.crt").write_text("server.s authority in")
     (there.kit() / "rows.json").write_text('{"data": "os:getcwd"}')
@@ -94,8 +94,9 @@ def test_what_is_put_over_the_folder_of_a_site_is_not_what_it_has_accepted(
     assert "nobody listens" in call("site", "start", there.kit(), code=1)
     state = json.loads(call("site", "status", there.kit(), "--json"))
     assert (state["digest"], state["rows"]) == (digest, str(there.folder / "rows.csv"))
-    for name, text in (("site.toml", rules), ("federation.toml", federation)):
-        assert (there.kit() / "state" / name).read_text("utf-8") == text
+    ours, sealed = prepared(there.kit() / "state"), Sealed.read(there.sealed)
+    assert ours.policy == sealed.study.policy(sealed.roster.digest)
+    assert ours.roster == sealed.roster
     (there.kit() / "home" / "x").symlink_to("../../../elsewhere")
     assert "is not part of a kit" in call("site", "join", there.kit(), "rows.csv", code=2)
     shutil.rmtree(there.kit() / "home")

@@ -10,7 +10,7 @@ from refusals import refused
 
 from fedcal.cli.main import exit_code_of
 from fedcal.clients.site.guard import alone, prepared
-from fedcal.clients.site.policy import OWN_NOISE, JobFacts, Policy
+from fedcal.clients.site.policy import OWN_NOISE, JobFacts
 from fedcal.clients.site.results import keep_result
 from fedcal.clients.site.store import records_in
 from fedcal.core.checks import FedcalError
@@ -148,5 +148,5 @@ def test_a_year_whose_budget_is_spent_says_when_the_next_one_begins(tmp_path, mo
     spent = {"spent this year": 4.0, "left this year": 0.0, "spent in all": 4.0, "left in all": 4.0}
     assert found["epsilon"] == spent | {"a release": 1.0}
     assert found["next"] == f"nothing: the budget of {study.policy().in_words(1)} is spent"
-    caps = Policy.read(kit / "site.toml")
+    caps = study.policy()
     assert (caps.epsilon_a_year, caps.delta_a_year) == (study.epsilon, caps.delta_total / 2)

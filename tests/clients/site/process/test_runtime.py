@@ -20,10 +20,9 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.runtime import run_clientapp as flower
 from refusals import each_is_refused, refused
 
-from fedcal.clients.site.policy import CPU_SECONDS
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process import handover, runtime
-from fedcal.clients.site.process.limits import COPIES, MEMORY_MIB
+from fedcal.clients.site.process.limits import COPIES, CPU_SECONDS, MEMORY_MIB
 from fedcal.clients.site.process.runtime import check_bundle, own_app, self_test
 from fedcal.clients.site.process.site_app import Refused
 from fedcal.clients.site.site_log import LOGGER

@@ -14,7 +14,7 @@ from accepted import accept
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedcal.calibrators import TemperatureScaling, load
-from fedcal.clients import answers
+from fedcal.clients import replies
 from fedcal.clients.answers import contribute
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process import site_app
@@ -149,7 +149,7 @@ def test_an_error_among_the_rows_tells_nobody_of_them(site, caplog, monkeypatch)
     def fails(*_: object, **__: object) -> None:
         raise raised[-1]
 
-    monkeypatch.setattr(answers, "contribute", fails)
+    monkeypatch.setattr(replies, "contribute", fails)
     assert "ContributionRefused" in refused(site.answer(site.request()))
     assert caplog.messages[-1] == "refused to answer: a contribution leaves the ring"
     raised.append(ValueError("label 17 of Mrs Smith is out of range"))
@@ -168,7 +168,7 @@ def test_memory_that_runs_out_on_rows_is_seen_in_exact_sums_alone(
             raise MemoryError
         return contribute(shards, *rest, **named)
 
-    monkeypatch.setattr(answers, "contribute", hungry)
+    monkeypatch.setattr(replies, "contribute", hungry)
     assert not site.answer(site.request()).has_error()
     why = "it takes more memory than this site gives a message"
     assert f"the question fails on this site's rows, none are counted: {why}" in caplog.messages
