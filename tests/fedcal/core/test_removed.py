@@ -9,7 +9,6 @@ import flwr
 import pytest
 from extending import ROOT
 from flwr.supernode.runtime import run_clientapp as flower
-from packaging.requirements import Requirement
 from refusals import refused
 
 from fedcal.cli.main import COMMANDS, exit_code_of
@@ -39,16 +38,6 @@ def test_a_command_that_was_removed_says_what_to_use(capsys):
         for file in re.findall(r"(?:docs|examples)/\S+\.(?:md|py)", expected):
             assert Path(ROOT, file).is_file()
     assert not {name.removeprefix("fedcal ") for name in GONE} & {*COMMANDS}
-
-
-def test_the_extra_that_a_refusal_names_installs_the_package():
-    sources = [p for f in ("fedcal", "clients", "strategies") for p in Path(ROOT, f).rglob("*.py")]
-    text = "\n".join(path.read_text("utf-8") for path in sources)
-    called = {*re.findall(r'\bneed\(\s*"(\w+)[\w.]*", "(\w+)"', text)}
-    assert len(called) > 5
-    for module, extra in called - {("datasets", "datasets"), ("ray", "simulation")}:  # Flower's
-        lines = PROJECT["optional-dependencies"][extra]
-        assert module in {Requirement(line).name.replace("-", "_") for line in lines}
 
 
 INSTALL = r"; pip install 'fedcal\[sites\]' \(flwr==1\.39\.0\)$"

@@ -1,9 +1,7 @@
 """Scores by declared kind, arithmetic of rows, and names."""
 
-import copy
 import hashlib
 import math
-import pickle
 import unicodedata
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import each_is_refused, refused
+from refusals import each_is_refused
 
-from fedcal import calibrators, datasets
-from fedcal.calibrators import BBQ, TemperatureScaling, WeightedBinning
+from fedcal import datasets
+from fedcal.calibrators import BBQ
 from fedcal.core import numerics
 from fedcal.core.naming import digest_of, printable
-from fedcal.core.numerics import SURE, logits_from_probs, softmax
+from fedcal.core.numerics import SURE, softmax
 from fedcal.core.scores import check_scores
 from fedcal.core.shards import Shards
 
@@ -61,18 +59,6 @@ def test_no_entry_point_takes_probabilities_for_logits():
         lambda: BBQ().fit(Z, LABELS).predict_proba(P),
     ]
     each_is_refused([(call, LOOKS) for call in entry_points], lambda call: call())
-
-
-@pytest.mark.parametrize("make", [TemperatureScaling, WeightedBinning])
-def test_a_calibrator_takes_the_kind_of_scores_it_was_fitted_on(make, tmp_path):
-    fitted = make().fit(P, LABELS, input="probs")
-    expected = make().fit(logits_from_probs(P), LABELS).predict_proba(logits_from_probs(P))
-    fitted.save(tmp_path / "c.npz")
-    copies = copy.deepcopy(fitted), pickle.loads(pickle.dumps(fitted))
-    for same in (fitted, *copies, calibrators.load(tmp_path / "c.npz")):
-        assert same.input == "probs"
-        np.testing.assert_array_equal(same.predict_proba(P), expected)
-        refused(r"^probs \(this calibrator takes probs\): .*\[0, 1\]", same.predict_proba, Z)
 
 
 ROWS = 131  # no multiple of a vector register, of 7 or of 64

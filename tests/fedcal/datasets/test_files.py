@@ -7,7 +7,6 @@ import time
 import tracemalloc
 import zipfile
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -95,7 +94,6 @@ def test_csv_clients_that_are_written_differently_are_different(tmp_path):
 
 
 def test_semicolons_and_decimal_commas_are_read_where_the_header_has_them(tmp_path):
-    """The same rows in both forms; what could be thousands is refused."""
     points = ["client,label,logit_a,logit_b", "7,a,1.25,-3e-1", "x;y,b,0,2"]
     commas = [line.translate(str.maketrans(",.", ";,")) for line in points[:2]]
     commas.append('"x;y";b;0;2')
@@ -105,19 +103,8 @@ def test_semicolons_and_decimal_commas_are_read_where_the_header_has_them(tmp_pa
         file.write("\n".join(commas))
     first, second = load(english), load(german)
     np.testing.assert_array_equal(second.scores, [[1.25, -0.3], [0, 2]])
-    assert vars(replace(second, name=first.name)).keys() == vars(first).keys()
-    np.testing.assert_array_equal(first.scores, second.scores)
     assert first.client_names == second.client_names
     assert first.class_names == second.class_names == ("a", "b")
-    for line, problem in {
-        "label;score\n0;0.5": r"line 2: column 'score' is not a number: '0.5'; .* need a comma",
-        "label;score\n0;1.000,5": "is not a number: '1.000,5'",
-        "label;score\n0.0;0,5": r"'label' is not a number: '0.0'; .* need a comma",
-        "label|score\n0|0.5": "separated by bars; allowed are commas",
-    }.items():
-        path = tmp_path / "x.csv"
-        path.write_text(line)
-        refused(problem, load, path)
 
 
 def test_bad_csv_is_refused_in_one_line(tmp_path):
@@ -127,6 +114,9 @@ def test_bad_csv_is_refused_in_one_line(tmp_path):
         (["label,logit_0,logit_1", "0,,2"], "line 2: column 'logit_0' is not a number"),
         (["label,score", "cat,.5"], r"labels are names \('cat'\)"),
         (["label\tscore", "0\t.5"], "separated by tabs; allowed are commas"),
+        (["label;score", "0;0.5"], "line 2: column 'score' is not .* '0.5'; .* need a comma"),
+        (["label;score", "0;1.000,5"], "is not a number: '1.000,5'"),
+        (["label;score", "0.0;0,5"], "'label' is not a number: '0.0'; .* need a comma"),
         (["label,score", '0,"0,5"'], "not a number: '0,5'; decimals need a point"),
         (["label,score", "0,0,5"], "3 cells for 2 columns; a decimal comma"),
         (["y,p", "0,1"], "line 1: unknown column 'y'; allowed: label"),
