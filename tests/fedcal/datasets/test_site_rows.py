@@ -1,6 +1,5 @@
 """Rows of sites: text files as hospitals have them, and scores that cannot be right."""
 
-import gzip
 import re
 
 import numpy as np
@@ -59,10 +58,6 @@ def test_a_file_of_german_excel_is_read_as_it_is(tmp_path, encoding):
     expected += ["label 0 is survived", "label 1 is sepsis", "columns that are ignored: Ward"]
     windows = ["letters are read as Windows has them (cp1252)"] * (encoding == "cp1252")
     assert notes == windows + expected
-    path = tmp_path / "rows.csv.gz"
-    path.write_bytes(gzip.compress(text.encode(encoding)))
-    rows, _ = read_site_csv(path, CLASSES, NAMED)
-    assert rows.given.ids["subject"].tolist() == ["p1", "p2", "p3"]
 
 
 def test_marks_and_labels_are_recognised(tmp_path):

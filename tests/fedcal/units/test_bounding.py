@@ -99,18 +99,6 @@ def test_the_encoded_norm_is_exactly_within_the_bound(case):
         assert float(sum(parts)) <= case.bound.l1_sensitivity * (1 + 1e-12)
 
 
-@rules
-@orders
-def test_vectors_around_the_bound_end_inside_of_it_and_close(rule, order):
-    bound = Bound(LENGTHS, NORMS, rule, order)
-    rng = np.random.default_rng(1)
-    x = on_the_bound(rng.normal(size=(200, bound.length)), bound)
-    x *= 1 + rng.choice([-2, -1, 0, 1, 2, 1000], (200, 1)) * 2.0**-52
-    for row in encode_bounded(x, bound, FINE):
-        for square in exact_squares(row, bound, FINE.grid):
-            assert 1 - 1e-9 < square <= 1
-
-
 @pytest.mark.parametrize(("rule", "order"), [("joint", 1), ("per_block", 2)])
 def test_a_long_vector_of_equal_numbers_on_the_bound(rule, order):
     """2**16 rounded squares: the longest sum that the slack covers."""
@@ -150,18 +138,6 @@ def test_a_vector_inside_the_bound_keeps_every_bit(case):
     on_grid = np.trunc(inside / case.ring.grid) * case.ring.grid
     words = encode_bounded(on_grid, case.bound, case.ring)
     np.testing.assert_array_equal(case.ring.decode(words), on_grid)
-
-
-@rules
-@orders
-def test_a_row_is_clipped_alike_alone_and_among_others(rule, order):
-    bound = Bound(LENGTHS, NORMS, rule, order)
-    x = np.random.default_rng(3).normal(scale=3, size=(130, bound.length))
-    x[::5] = 0
-    together = encode_bounded(x, bound, FINE)
-    for block in (1, 7, 64):
-        parts = [encode_bounded(x[i : i + block], bound, FINE) for i in range(0, 130, block)]
-        np.testing.assert_array_equal(np.concatenate(parts), together)
 
 
 @pytest.mark.parametrize(("order", "part"), [(2, math.hypot), (1, lambda *x: sum(map(abs, x)))])
