@@ -8,7 +8,7 @@ from refusals import each_is_refused
 
 from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.metrics import metric_intervals, summary
-from fedcal.metrics.gap_change import LEAST, changes_by_client, changes_record, gap_change
+from fedcal.metrics.bootstrap import LEAST, changes_by_client, changes_record, gap_change
 
 
 def sample(

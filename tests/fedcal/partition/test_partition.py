@@ -10,8 +10,16 @@ import pytest
 from refusals import each_is_refused, refused
 
 from fedcal.datasets import Dataset, from_arrays
-from fedcal.partition import deal, dirichlet, held_out, iid, label_shards, parse, quantity
-from fedcal.partition.flower_partitioners import owners_by
+from fedcal.partition import (
+    deal,
+    dirichlet,
+    held_out,
+    iid,
+    label_shards,
+    owners_by,
+    parse,
+    quantity,
+)
 
 Split = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]
 
