@@ -191,12 +191,12 @@ BAD_COLUMNS: list[Any] = [
     ({"label": Y, "logits": HOLED}, "column 'logits' holds null at row 1"),
     (L | {"label": [0, 1, None, 1]}, "column 'label' holds null at row 2"),
     (L | {"label": Y, "client": ["a", None, "b", "c"]}, "client: missing in 1 .* is row 1"),
-    ({"label": Y, "score": list("abcd")}, "'score' holds string; must hold numbers"),
-    ({"label": Y, "logits": [["a"]] * 4}, "'logits' holds string; must hold numbers"),
-    ({"label": Y, "logits": [1.0] * 4}, "holds double; must hold lists of numbers"),
-    (L | {"label": Y, "client": [{"a": 1}] * 4}, "'client' holds struct.* or text"),
+    ({"label": Y, "score": list("abcd")}, "score: must hold numbers"),
+    ({"label": Y, "logits": [["a"]] * 4}, "logits: must hold numbers"),
+    ({"label": Y, "logits": [1.0] * 4}, "must hold lists of numbers, got double"),
+    (L | {"label": Y, "client": [{"a": 1}] * 4}, "client: must hold"),
     (L | {"label": Y, "client": ["x" * 257] * 4}, "column .client. must be .* got 257"),
-    (L | {"label": Y, "split": Y}, "column 'split' holds int64; must hold text"),
+    (L | {"label": Y, "split": Y}, "unknown split"),
     ({"label": pa.array([], F64), "score": pa.array([], F64)}, "number of rows must be"),
 ]
 
