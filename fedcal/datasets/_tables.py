@@ -437,8 +437,8 @@ def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
             for name, own in parts.items() if batch.num_rows else ():
                 own.append(_values(pa, name, batch.column(name), rows, name in columns.lists))
                 if own[0].shape[1:] != own[-1].shape[1:]:
-                    said = f"lists of another length from row {rows} on"
-                    raise InputError(f"column {name!r} has {said}")
+                    where = f"lists of another length from row {rows} on"
+                    raise InputError(f"column {name!r} has {where}")
                 taken += own[-1].size * max(own[-1].itemsize, 8)
                 check_room(taken, most)
             rows += batch.num_rows

@@ -1,4 +1,4 @@
-"""What every kind of calibrator does, for few and many classes; and what `load` refuses.
+"""Laws of every kind of calibrator, for few and many classes; and what `load` refuses.
 
 The kinds are the registry's (`kinds()`), and those whose options compute something else.
 """

@@ -1,4 +1,4 @@
-"""What a client contributes is a function of the multiset of its rows, not of their order.
+"""A client's contribution is a function of the multiset of its rows, not of their order.
 
 So a bound holds whatever the order in which neighbouring data lie in their files, and whatever
 numbers their readers give to groups and subjects. The questions are those of `QUERIES`, by their

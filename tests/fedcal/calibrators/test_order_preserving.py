@@ -90,7 +90,7 @@ NUMBERS = st.one_of(
     st.integers(0, 2**32 - 1),
 )
 def test_no_rows_and_no_parameters_turn_the_ranking(form, z, scale, seed):
-    """Where logits fall, probabilities do not rise; where logits tie, they tie."""
+    """Probabilities do not rise where logits fall, and tie where logits tie."""
     logits = np.array(z)
     w = np.random.default_rng(seed).uniform(-scale, scale, form.size(4))
     p = form(w, 4).calibrated(logits)

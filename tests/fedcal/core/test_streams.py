@@ -70,7 +70,7 @@ OF_NO_CONSEQUENCE = {
     "classes",  # the question and its bound have what follows from them
 }
 RESOLVED = {"epsilon", "delta", "mechanism", "quorum", "rounds"}
-"""What a federation asks for; the plan has what came of it."""
+"""Options of a federation; the plan has the resolved values."""
 OTHER = {
     "committee": 5,
     "mechanism": Laplace(0.5),

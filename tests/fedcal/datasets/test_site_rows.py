@@ -23,7 +23,7 @@ p1;0;0,25;a\r
 ;;;\r
 p3;0;1;b\r
 """
-"""Of German Excel: a first line of its own, decimal commas, spaces, lines of nothing."""
+"""A file of German Excel: a first line of its own, decimal commas, spaces, lines of nothing."""
 
 BAD = """patient,label,score
 p1,1.0,.5

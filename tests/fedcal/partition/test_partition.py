@@ -1,4 +1,4 @@
-"""Who owns which row: partitions by seed and skew, Flower's partitioners, the held-out part."""
+"""Owners of rows: partitions by seed and skew, Flower's partitioners, the held-out part."""
 
 import math
 import random
@@ -54,14 +54,14 @@ def test_iid_sizes_differ_by_at_most_one(clients):
 @pytest.mark.parametrize("beta", [0.05, 1.0, 10.0])
 @pytest.mark.parametrize("split", [dirichlet, quantity])
 def test_skew_is_that_of_beta(split, beta):
-    """Of each class by itself, or of all rows."""
+    """Moments of the shares of each class by itself, or of all rows."""
     draws, clients, rows, rng = 600, 10, 400, np.random.default_rng(3)
     if split is dirichlet:
         labels = np.repeat(np.arange(draws), rows)
         owner = labels * clients + dirichlet(labels, clients, beta, rng)
     else:
-        dealt = [quantity(np.zeros(rows, np.int64), clients, beta, rng) for _ in range(draws)]
-        owner = np.concatenate([k * clients + one for k, one in enumerate(dealt)])
+        drawn = [quantity(np.zeros(rows, np.int64), clients, beta, rng) for _ in range(draws)]
+        owner = np.concatenate([k * clients + one for k, one in enumerate(drawn)])
     share = np.bincount(owner, minlength=draws * clients) / rows
     squares = (share.reshape(draws, clients) ** 2).sum(axis=1)
 

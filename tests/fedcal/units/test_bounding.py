@@ -1,4 +1,4 @@
-"""What leaves a client is within its bound: exactly, in integers, for any floats."""
+"""Contributions of a client are within their bound: exactly, in integers, for any floats."""
 
 import math
 from dataclasses import dataclass
