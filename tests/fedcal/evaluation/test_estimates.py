@@ -330,7 +330,7 @@ def drawn_histogram(rows: int, std: float, seed: int = 0) -> Histogram:
 def test_a_small_group_is_named_and_has_no_numbers():
     sizes = {"": 5000, "large": 2000, "middling": 300, "small": 15}
     histograms = {
-        ("model", name, ""): drawn_histogram(rows, 3.0, k)
+        ("model", name, ""): drawn_histogram(rows, 3.0, max(k - 1, 0))
         for k, (name, rows) in enumerate(sizes.items())
     }
     found = findings(histograms, "positive")
