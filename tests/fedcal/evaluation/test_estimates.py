@@ -348,6 +348,7 @@ def test_a_small_group_is_named_and_has_no_numbers():
     assert [row[-1].endswith(": not calibrated") for row in table.rows[:2]] == [
         name in tests["not_calibrated"] for name in ("large", "middling")
     ]
+    assert [page.p_shown(p, 1e-3) for p in (math.nan, 1e-5, 0.04)] == ["", "< 0.001", "0.040"]
     for title in ("Groups", "Accuracy by group", "Calibration in the large by group"):
         assert "Too few rows for any result: small." in shown[title].note
 
