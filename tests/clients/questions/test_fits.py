@@ -127,7 +127,7 @@ def test_the_pooled_fit_is_the_optimum(form, c):
     assert -np.log(p[np.arange(1000), own.labels]).sum() <= want * (1 + 1e-9)
 
 
-def test_matrix_scaling_of_many_classes_is_at_its_optimum():
+def test_clients_of_more_rows_than_a_tile_are_at_their_optimum_whoever_is_beside_them():
     rows, form = [64, 65, 80, 200], MatrixScaling  # 64 rows are a tile
     own = some_shards(40, rows=sum(rows), clients=3).block(1, 2)
     shards = Shards.from_owner(own.logits, own.labels, np.repeat(np.arange(4), rows), 4)
@@ -140,6 +140,8 @@ def test_matrix_scaling_of_many_classes_is_at_its_optimum():
     slow = minimize(at, np.tile(start, (4, 1)), start - LIMIT, start + LIMIT, 1000)
     assert (value[:3] <= at.value(slow)[0][:3] * (1 + 1e-12)).all()
     np.testing.assert_allclose(w[:3], slow[:3], atol=1e-5)
+    alone = [local_fits(form, shards.block(k, k + 1), start, proximal=2.0)[0] for k in range(4)]
+    np.testing.assert_array_equal(w, alone)
 
 
 def few_shards(c: int) -> Shards:
