@@ -9,7 +9,7 @@ from scipy.stats import laplace, norm
 
 from fedcal.calibrators.conformity import spread
 from fedcal.clients.questions.conformal import SetGaps
-from fedcal.conformal import angelopoulos as paper
+from fedcal.conformal import levels as paper
 from fedcal.conformal.levels import (
     Draw,
     Noise,
@@ -21,12 +21,12 @@ from fedcal.conformal.levels import (
     marginal_level,
     sure_coverage,
 )
-from fedcal.conformal.set_release import FAILS, SetRelease
+from fedcal.conformal.page import FAILS, SetRelease
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
 from fedcal.mechanisms import NoiseLaw
-from fedcal.metrics.score_table import decoder_of
+from fedcal.metrics.binning import decoder_of
 from fedcal.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.conformal import FedConformal

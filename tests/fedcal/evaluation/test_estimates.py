@@ -22,8 +22,7 @@ from fedcal.evaluation import (
     page,
     roc_curve,
 )
-from fedcal.evaluation.estimators.calibration import ECES, Ece
-from fedcal.evaluation.estimators.curves import reliability
+from fedcal.evaluation.estimators.calibration import ECES, Ece, reliability
 from fedcal.evaluation.estimators.metrics import SmoothMetric
 from fedcal.evaluation.findings import findings
 from fedcal.evaluation.intervals import (
