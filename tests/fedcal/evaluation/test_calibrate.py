@@ -14,7 +14,7 @@ from fedcal.calibrators.score_map import (
     probability,
 )
 from fedcal.evaluation import Histogram
-from fedcal.metrics.binning import bucket_of, decoder_of, equal_width, scored
+from fedcal.metrics.binning import bucket_of, equal_width, scored
 
 B = 240
 HOWS = ("platt", "beta")
@@ -69,20 +69,6 @@ def test_fit_counts_pooled_rows_and_makes_the_same(name, how):
     fitted = type(made)(how=how).fit(d.scores, d.labels, input=d.input)
     for key, array in made.arrays().items():
         np.testing.assert_array_equal(fitted.arrays()[key], array)
-
-
-@pytest.mark.parametrize(
-    ("curve", "encoding", "norm"), [("platt", "flat", 1), ("beta", "prefix", 218)]
-)
-def test_a_noisy_logistic_curve_stays_near_the_one_without_noise(curve, encoding, norm):
-    root = 3.7 * decoder_of(encoding, B, 1) * norm  # about what the norm of columns costs
-    for name, near in zip(SETS, (0.01, 0.04, 0.07), strict=True):
-        h = exact(name)
-        want = probability(logistic(h, curve), h.middles)
-        noise = Histogram(h.edges, h.counts, root).draws(np.random.default_rng(0), 3)
-        noisy = [Histogram(h.edges, h.counts + one, root) for one in noise]
-        off = np.stack([probability(logistic(n, curve), h.middles) - want for n in noisy])
-        assert np.sqrt(np.mean(off**2 @ h.counts.sum(axis=0) / h.counts.sum())) < near
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,7 +10,7 @@ from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.numerics import Floats, softmax
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.sites.effects import bucket_log_odds, edges_of, predicted, site_metrics
+from fedcal.evaluation.sites.effects import edges_of, predicted, site_metrics
 from fedcal.metrics.binning import names_text
 from fedcal.personal import posterior, releases
 from fedcal.personal.posterior import HARM, SitePrior, identity_prior, site_priors
@@ -126,16 +126,6 @@ def test_counts_of_any_shape_have_a_prior_and_an_expectation(case: str, std: flo
     for one in told.values():
         assert one["low"] <= one["mean"] <= one["high"]
         assert np.isfinite([v for v in one.values() if isinstance(v, float)]).all()
-
-
-def test_buckets_are_read_where_their_rows_are() -> None:
-    """Not at their middles: the mean log odds of the rows of each, within .1."""
-    x = np.random.default_rng(4).normal(-0.5, 1.6, 200_000)
-    edges = edges_of("positive")
-    bucket = np.clip(np.searchsorted(edges, expit(x), side="right") - 1, 0, 9)
-    rows = np.bincount(bucket, minlength=10).astype(float)
-    means = np.bincount(bucket, x, 10) / rows
-    assert np.abs(bucket_log_odds(edges, rows) - means)[1:-1].max() < 0.1
 
 
 # -- at the site ----------------------------------------------------------------------------------
@@ -282,15 +272,3 @@ def test_a_new_site_is_inside_the_prediction_interval() -> None:
             law = predicted(*found[name])
             inside[name] += bool(law.low < at < law.high)
     assert all(0.89 <= n / 160 < 1 for n in inside.values()), inside
-
-
-@pytest.mark.parametrize("std", [0.0, LAPLACE])
-def test_a_site_without_rows_says_nothing_of_the_next_one(std: float) -> None:
-    rng = np.random.default_rng(12)
-    counts = np.concatenate([counted(drawn(rng, 12, 300, TAU, COMMON)[0]), np.zeros((1, 2, 10))])
-    found = site_metrics(counts, edges_of("positive"), np.eye(10) * std)
-    for values, variances in found.values():
-        all_of, others = predicted(values, variances), predicted(values[:12], variances[:12])
-        for end in ("low", "high"):
-            width = others.high - others.low
-            assert abs(getattr(all_of, end) - getattr(others, end)) < 0.15 * width
