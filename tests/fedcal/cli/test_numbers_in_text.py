@@ -49,18 +49,6 @@ def test_a_table(kind, separator, tmp_path, capsys):
         assert expected in capsys.readouterr().err
 
 
-def test_what_people_write_is_read(tmp_path, capsys):
-    path = tmp_path / "x.csv"
-    rows = [
-        f" +1 ,1e-1, 9E-1\n0, .{90 + k % 9}5,{1 - (900 + 10 * (k % 9) + 5) / 1000:.3f}"
-        for k in range(50)
-    ]
-    path.write_text("label,prob_0,prob_1\n" + "\n".join(rows), "utf-8")
-    given = ["--epsilon", "+8.", "--set", "rows_per_client=.5e2", "--partition", "dirichlet:1e-1"]
-    assert exit_code_of(["simulate", "--data", str(path), *given, "--clients", "5", "--json"]) == 0
-    assert '"rows_per_client": 50' in capsys.readouterr().out
-
-
 def test_names_that_are_no_numbers_stay_names(tmp_path):
     names = ("0_1", "01", "１", "--2")
     rows = [f"{k % 2},.{k % 2 + 3},{name}" for k, name in enumerate(names)]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_up import halves
 
 from fedcal import SimulationResult, calibrators, datasets, simulate
 from fedcal.core.checks import TooLittle
@@ -14,19 +15,8 @@ from fedcal.run.config import POOLED, Config
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
+ROWS = halves(3, 240, 5, 1.0)
 PRIVATE: dict[str, Any] = {"method": "fednewton", "epsilon": 1.0, "clients": 40, "seed": 3}
-
-
-def rows(n: int = 240, classes: int = 3, test: int = 0) -> dict[str, Any]:
-    """Overconfident logits with labels, and a test part if wanted."""
-    rng = np.random.default_rng(5)
-    labels = rng.integers(0, classes, n + test)
-    logits = rng.normal(size=(n + test, classes))
-    logits[np.arange(n + test), labels] += 1.0
-    found = {"logits": 3 * logits[:n], "labels": labels[:n]}
-    if test:
-        found |= {"test_logits": 3 * logits[n:], "test_labels": labels[n:]}
-    return found
 
 
 def bits(result: SimulationResult) -> Any:
@@ -34,9 +24,9 @@ def bits(result: SimulationResult) -> Any:
 
 
 def test_arrays_a_dataset_and_a_path_give_the_same_result(tmp_path):
-    np.savez(tmp_path / "rows.npz", **rows())
-    by_arrays = simulate(rows(), **PRIVATE)
-    by_dataset = simulate(datasets.from_arrays(**rows()), **PRIVATE)
+    np.savez(tmp_path / "rows.npz", **ROWS)
+    by_arrays = simulate(ROWS, **PRIVATE)
+    by_dataset = simulate(datasets.from_arrays(**ROWS), **PRIVATE)
     by_path = simulate(tmp_path / "rows.npz", **PRIVATE)
     by_config = simulate(config=Config(data=str(tmp_path / "rows.npz"), **PRIVATE))
     for other in (by_dataset, by_path, by_config):
@@ -48,7 +38,7 @@ def test_arrays_a_dataset_and_a_path_give_the_same_result(tmp_path):
 
 @pytest.mark.parametrize("method", ["fedtemp", "fedbbq", "fedmatrix", *POOLED])
 def test_the_result_is_about_the_test_rows(method):
-    data = rows(test=80)
+    data = halves(3, 240, 5, 1.0)
     result = simulate(data, method=method, clients=20)
     probs = result.calibrator.predict_proba(data["test_logits"])
     assert probs.tobytes() == result.test_probs.tobytes()
@@ -81,6 +71,6 @@ def test_a_delta_from_one_over_clients_on_is_warned_of():
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             warnings.simplefilter("ignore", TooLittle)
-            simulate(rows(), **PRIVATE, delta=delta)
+            simulate(ROWS, **PRIVATE, delta=delta)
         assert ["below 1/clients" in str(w.message) for w in caught] == [True] * warned
-    simulate(rows(), clients=20, delta=0.5)  # without privacy a warning would be an error
+    simulate(ROWS, clients=20, delta=0.5)  # without privacy a warning would be an error

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_up import scored
 
 from fedcal import Comparison, compare, datasets, simulate
 from fedcal.core.checks import Interrupted
@@ -20,12 +21,10 @@ from fedcal.run.sweep import Row, key_of
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
 
-def arrays(n: int = 240, seed: int = 5, test: bool = True, **more: Any) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, 3, n)
-    logits = 3 * rng.normal(size=(n, 3)) + 3 * np.eye(3)[labels]
-    found = {"logits": logits, "labels": labels, **more}
-    return found | ({"test_logits": logits[:90], "test_labels": labels[:90]} if test else {})
+def arrays(seed: int = 5, **more: Any) -> dict[str, Any]:
+    logits, labels = scored(3, 240, seed, 3.0, 3.0)
+    test = {"test_logits": logits[:90], "test_labels": labels[:90]}
+    return {"logits": logits, "labels": labels, **test, **more}
 
 
 SMALL: dict[str, Any] = {"method": "none,fednewton,fedbin", "clients": 4, "seeds": 2}

@@ -4,8 +4,8 @@ import math
 import warnings
 from typing import Any
 
-import numpy as np
 import pytest
+from made_up import halves
 from refusals import each_is_refused
 
 from fedcal import datasets
@@ -72,15 +72,8 @@ def test_without_privacy_there_is_one_delta_and_no_noise_to_trust_anybody_with()
     ]
 
 
-def arrays() -> dict[str, Any]:
-    rng = np.random.default_rng(2)
-    labels = rng.integers(0, 3, 60)
-    logits = rng.normal(0, 3, (60, 3))
-    return {"logits": logits, "labels": labels, "test_logits": logits, "test_labels": labels}
-
-
 def resolved(**options: Any) -> tuple[list[Cell], list[LeftOut]]:
-    data = datasets.from_arrays(**arrays(), name="d")
+    data = datasets.from_arrays(**halves(3, 60, 2, 1.0), name="d")
     grid = read_grid({"data": "d", "partition": "iid", "clients": 10, **options})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -135,9 +128,10 @@ def test_a_value_that_goes_with_nothing_is_refused():
 
 def test_what_is_left_out_is_named_before_and_after():
     options: dict[str, Any] = {"mechanism": "auto,exponential", "clients": 10, "seeds": 1}
+    options |= {"method": "fedtemp,fedoneshot", "epsilon": 1, "jobs": 1}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = compare(arrays(), jobs=1, method="fedtemp,fedoneshot", epsilon=1, **options)
+        found = compare(halves(3, 60, 2, 1.0), **options)
     (warning,) = (str(w.message) for w in caught if w.category is not TooLittle)
     assert warning.startswith("impossible combinations are skipped (1), the first FedTemp with ")
     (line,) = [line for line in found.more if line.startswith("Skipped: ")]

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from refusals import refused
+from strategy_checks import some_shards
 
 from experiments.benchmarks.in_process import run_in_process
 from fedcal.clients.questions.temperature import TemperatureNewton
 from fedcal.core import checks
-from fedcal.core.shards import Shards
 from fedcal.privacy.curator import Release
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
@@ -27,10 +27,7 @@ engines = pytest.mark.parametrize("run", [run_inline, run_in_process])
 
 @pytest.fixture
 def shards():
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, CLASSES, 120)
-    logits = rng.normal(0, 4, (120, CLASSES))
-    return Shards.from_owner(logits, labels, rng.integers(0, CLIENTS, 120), CLIENTS)
+    return some_shards(CLASSES, rows=120, clients=CLIENTS)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from fedcal.clients.answers import answer
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.clients.questions.histograms import ClassHistograms
-from fedcal.core.checks import InputError, RoundFailed
+from fedcal.core.checks import RoundFailed
 from fedcal.core.numerics import Words
 from fedcal.core.shards import Shards
 from fedcal.privacy.ledger import Ledger
@@ -273,16 +273,6 @@ def test_a_client_that_raises_stops_the_run_and_its_words_stay_in_its_log(shards
         assert "rows" not in line
         assert "cannot read" in caplog.text
         assert (strategy.releases, ledger.entries()) == ([], ())
-
-
-def test_another_number_of_rounds_is_refused_before_anything_is_asked(shards):
-    wire, strategy = Wire(shards), newton()
-    with pytest.raises(InputError, match=r"num_rounds.* must be 2, got 3"):
-        strategy.start(wire, num_rounds=3)
-    assert (wire.sent, strategy.releases) == ([], [])
-    result = strategy.start(wire, num_rounds=2)
-    arrays = {k: v.numpy() for k, v in result.arrays.items()}
-    assert arrays["temperature"] == strategy.result().arrays()["temperature"]
 
 
 def test_a_site_comes_back_as_another_node(shards):

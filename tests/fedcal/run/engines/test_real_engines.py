@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_up import halves
 from procfs import descendants, listening, processes, until
 from refusals import each_is_refused
 
@@ -36,12 +37,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 def rows() -> dict[str, Any]:
     """Rows of three natural clients, with a test part."""
-    rng = np.random.Generator(np.random.Philox(key=5))
-    labels = rng.integers(0, CLASSES, 2 * ROWS)
-    logits = 3 * (rng.normal(size=(2 * ROWS, CLASSES)) + np.eye(CLASSES)[labels])
-    test = {"test_logits": logits[ROWS:], "test_labels": labels[ROWS:]}
-    client = np.arange(ROWS) % 3
-    return {"logits": logits[:ROWS], "labels": labels[:ROWS], "client": client, **test}
+    return halves(CLASSES, ROWS, 5, 1.0) | {"client": np.arange(ROWS) % 3}
 
 
 def run(engine: str, **options: Any) -> SimulationResult:

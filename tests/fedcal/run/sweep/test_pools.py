@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_up import scored
 
 from fedcal import datasets
 from fedcal.core.checks import FedcalError
@@ -21,9 +22,7 @@ from fedcal.run.sweep import Run, digest_of, here, in_processes, key_of
 
 
 def small(seed: int = 0, **more: Any) -> Dataset:
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, 3, 120)
-    logits = 2 * rng.normal(size=(120, 3)) + 2 * np.eye(3)[labels]
+    logits, labels = scored(3, 120, seed, 2.0, 2.0)
     return datasets.from_arrays(
         logits=logits, labels=labels, test_logits=logits[:40], test_labels=labels[:40], **more
     )
