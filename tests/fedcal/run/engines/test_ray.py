@@ -13,9 +13,7 @@ import pytest
 from ray_cluster import ray_cluster
 
 from fedcal import datasets, partition
-from fedcal.core.checks import FedcalError, InputError
 from fedcal.privacy.noise_plan import Federation
-from fedcal.run.engines import ray as engine
 from fedcal.run.engines import run
 from fedcal.run.engines.ray import cluster, run_ray
 from fedcal.strategies.server.job import Job
@@ -126,20 +124,3 @@ def test_a_worker_that_is_killed_in_a_round_is_replaced_and_no_row_lost_or_count
         assert len(set(held[0])) == 2
         assert sum(len(set(of)) for of in held) == len(held) + 2
         assert {len(of) for of in held} == {4}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_connected")
-def test_rows_that_a_client_refuses_and_a_worker_that_dies_too_often_end_the_run(monkeypatch):
-    shards = partition.deal(datasets.load(DATA), "iid", 20, 0)
-    with pytest.raises(InputError, match="column group"):
-        run_ray(job("evaluate", 20, {"groups": '["a"]'}), shards)
-    monkeypatch.setattr(engine, "RESTARTS", 0)
-    dead: list[list[int]] = []
-
-    def kill(done: int, planned: int) -> None:
-        for held in dead:
-            os.kill(held[0], signal.SIGKILL)
-
-    with pytest.raises(FedcalError, match="a Ray worker died 1 times"):
-        run_ray(job("fedtemp", 20, rounds=3), shards, progress=kill, processes=dead)

@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import numpy as np
@@ -112,47 +113,25 @@ INTERRUPTS = [
 @pytest.mark.parametrize(("engine", "number"), INTERRUPTS)
 def test_an_interrupted_run_leaves_nothing(engine, number, tmp_path):
     np.savez(tmp_path / "rows.npz", **rows())
-    (tmp_path / "folders").mkdir()
     command = [sys.executable, "-m", "fedcal", "simulate", "--data", "rows.npz", "--out", "out"]
-    started = subprocess.Popen(
-        [*command, "--engine", engine, "--clients", "3", "--rounds", "500", "--quiet"],
-        cwd=tmp_path,
-        env=os.environ | {"TMPDIR": str(tmp_path / "folders")},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with started:
-        assert until(lambda: bool([*tmp_path.glob("folders/*/out/progress")]))
-        below = descendants(started.pid)
-        started.send_signal(number)
-        _, written = started.communicate()
-    if number == signal.SIGINT:
-        assert started.returncode == 130
-        assert written.splitlines()[-1] == "fedcal: interrupted; nothing was written"
-    assert until(lambda: not below & processes().keys())
-    assert until(lambda: not [*tmp_path.glob("folders/*/out")])
+    command += ["--engine", engine, "--clients", "3", "--rounds", "500", "--quiet"]
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp") as folder,  # a longer path fits no socket
+        subprocess.Popen(
+            command, cwd=tmp_path, env=os.environ | {"TMPDIR": folder}, stderr=PIPE, text=True
+        ) as process,
+    ):
+        started = until(lambda: bool([*Path(folder).glob("*/out/progress")]), 120)
+        below = descendants(process.pid)
+        process.send_signal(number)
+        _, written = process.communicate(timeout=60)
+        assert started, written
+        if number == signal.SIGINT:
+            assert process.returncode == 130
+            assert written.splitlines()[-1] == "fedcal: interrupted; nothing was written"
+        assert until(lambda: not below & processes().keys())
+        assert until(lambda: not [*Path(folder).glob("fedcal-*")])
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-@linux
-def test_a_node_that_is_killed_in_mid_round_is_a_dropout(nothing_stays):
-    """The others' answers are released; it does not come back, for nobody starts it again."""
-
-    def kill(done: int, planned: int) -> None:
-        if done == 1:
-            for process in descendants(os.getpid()):
-                words = Path(f"/proc/{process}/cmdline").read_bytes()
-                if b"flower-supernode" in words and b"site-1.key" in words:
-                    os.kill(process, signal.SIGKILL)
-
-    options: dict[str, Any] = {"epsilon": 8.0, "unit": "example", "rounds": 3}
-    with pytest.warns(UserWarning, match="2 of 3 clients answered"):
-        found = run("grpc", progress=kill, **options)
-    expected = run("inline", **options)
-    assert found.rounds[0] == expected.rounds[0]
-    assert found.rounds[1]["values"] != expected.rounds[1]["values"]
-    assert len(found.rounds) == 3
 
 
 SITES, LAST = 5, 4
