@@ -12,17 +12,16 @@ from fedcal import __version__
 from fedcal.core.shards import Shards
 from fedcal.metrics import ece, nll
 from fedcal.partition import dirichlet
-from fedcal.privacy.federation import Federation
 from fedcal.privacy.making import make_plan
 from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.privacy import Federation
 from fedcal.results.statement import of_plan
 from fedcal.run.config import Config, load_config, merge
 from fedcal.run.engines.inline import run_inline
 from fedcal.run.jobs import job_of
 from fedcal.run.plan import EPSILONS, plan
 from fedcal.strategies.server.job import Job
-from fedcal.units import UNITS
-from fedcal.units.bounding import Bound
+from fedcal.units import UNITS, Bound
 
 FACTS: dict[str, Any] = {"clients": 100, "rows_per_client": 50.0, "classes": 10, "epsilon": 1.0}
 

@@ -12,7 +12,7 @@ from fedcal import datasets
 from fedcal.core.checks import TooLittle
 from fedcal.run.comparison import compare
 from fedcal.run.comparison.grid import AXES, Cell, LeftOut, Variant, read_grid, resolve
-from fedcal.run.comparison.statement import composed
+from fedcal.run.comparison.run import composed
 from fedcal.run.config import POOLED, Config
 
 TEST_PART, NO_TEST_PART = {"d": False}, {"d": True}

@@ -7,7 +7,7 @@ import pytest
 
 from fedcal import metrics
 from fedcal.metrics import Reliability
-from fedcal.results.comparison_table import as_table, headline, marks_of
+from fedcal.results.comparison import as_table, headline, marks_of
 
 
 def over(*values: float) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from refusals import each_is_refused
 from fedcal import SimulationResult, simulate
 from fedcal.core.numerics import Integers
 from fedcal.core.shards import Shards
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.privacy import Federation
 from fedcal.run.engines.grpc import run_grpc
 from fedcal.run.engines.inline import run_inline
 from fedcal.run.engines.supernode import SuperNode

@@ -11,7 +11,7 @@ import pytest
 from refusals import each_is_refused, refused
 
 from fedcal.datasets import Dataset
-from fedcal.results.families import FAMILIES
+from fedcal.results.labels import FAMILIES
 from fedcal.run.comparison.grid import read_grid
 from fedcal.run.comparison.run import DONE, check_row
 from fedcal.run.result import versions
