@@ -77,7 +77,7 @@ def test_what_a_method_releases_outlives_a_result_that_breaks(method, data, tmp_
     out = tmp_path / "run"
     given = options(method, out)
     with monkeypatch.context() as patch:
-        patch.setattr(simulation.record, "result_of", broken)
+        patch.setattr(simulation, "result_of", broken)
         with pytest.raises(FedcalError, match=rf"KeyError: 'broken'; .* fedcal report {out} makes"):
             simulate(data, out=out, **given)
     (releases,) = charged(given["ledger"])

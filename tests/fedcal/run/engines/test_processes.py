@@ -126,9 +126,9 @@ def test_a_superlink_is_waited_for_until_it_listens(folder):
         socket.create_connection((host, int(port)), 1.0).close()
 
 
-def environment(tmp_path: Path, address: str | None = None) -> dict[str, str]:
-    own = engine.ray_environment(tmp_path, address)
-    return superlink.quiet_environment(tmp_path / "home") | own
+def environment(tmp_path: Path) -> dict[str, str]:
+    own = superlink.quiet_environment(tmp_path / "home")
+    return own | engine.ray_environment(tmp_path)
 
 
 def test_nothing_of_the_user_s_environment_leads_elsewhere(tmp_path, monkeypatch):
@@ -151,9 +151,6 @@ def test_nothing_of_the_user_s_environment_leads_elsewhere(tmp_path, monkeypatch
     assert (env["FLWR_TELEMETRY_ENABLED"], env["RAY_USAGE_STATS_ENABLED"]) == ("0", "0")
     assert env["NO_PROXY"] == env["no_proxy"] == "intern.example,127.0.0.1"
     assert env["KEPT"] == "as it is"
-    env = environment(tmp_path, "192.0.2.1:6379")  # a cluster keeps its own folder
-    assert env["RAY_ADDRESS"] == "192.0.2.1:6379"
-    assert "RAY_TMPDIR" not in env
     monkeypatch.delenv("PYTHONPATH")
     monkeypatch.setattr(superlink.sysconfig, "get_path", lambda name: str(ROOT))
     assert environment(tmp_path)["PYTHONPATH"] == ""  # an installed fedcal is found without help
