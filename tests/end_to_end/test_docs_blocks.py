@@ -1,4 +1,4 @@
-"""What README.md, its neighbours and the pages under docs/ tell one to type must run.
+"""What README.md, its neighbours, docs/ and the help of commands tell one to type must run.
 
 A fenced block is run, in the order of its page, if it is `python` or `console`; shell has no other
 name. A comment above it says otherwise, with the reason in the open:
@@ -40,7 +40,6 @@ DOCS = ROOT / "docs"
 PAGES = sorted(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)
 
 README = ROOT / "README.md"
-"""What it says in Python is run by test_readme.py, with what it takes for granted."""
 ALONE = [*sorted(ROOT.glob("*.md")), ROOT / "fedcal" / "datasets" / "README.md"]
 
 MARKS = ("not run", "slow", "needs", "fails")
@@ -150,7 +149,7 @@ def run_page(
     monkeypatch.setitem(sys.modules, "__main__", module)
     names = vars(module)
     if page == README:
-        the_reader_s_files(folder)
+        names |= the_reader_s_rows(folder)
     for block in blocks(page.read_text("utf-8")):
         if block.language == "{literalinclude}" and not block.marks:
             exec(
@@ -165,17 +164,19 @@ def run_page(
         elif block.language == "console":
             for words, said in commands(block):
                 run(words, said, int(block.marks.get("fails", 0)), capsys)
-        elif page != README:
+        else:
             exec(compile(block.text, f"{page.name}:{block.line}", "exec"), names)
 
 
-def the_reader_s_files(folder: Path) -> None:
-    """`my.npz` and `new.npz`, which README takes for granted."""
+def the_reader_s_rows(folder: Path) -> dict[str, Any]:
+    """Write `my.npz` and `new.npz`; return the arrays that README takes for granted."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, 2000)
-    logits = rng.normal(size=(2000, 3)) + np.eye(3)[labels]
-    np.savez(folder / "my.npz", logits=3 * logits, labels=labels)
-    np.savez(folder / "new.npz", logits=3 * logits[:50])
+    logits = 3 * (rng.normal(size=(2000, 3)) + np.eye(3)[labels])
+    np.savez(folder / "my.npz", logits=logits, labels=labels)
+    np.savez(folder / "new.npz", logits=logits[:50])
+    new = {"new_logits": logits[1000:], "new_labels": labels[1000:]}
+    return {"logits": logits[:1000], "labels": labels[:1000], **new}
 
 
 def check_without_running(block: Block) -> None:
@@ -287,6 +288,17 @@ def alike(said: list[str], printed: list[str]) -> bool:
     return True
 
 
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_the_examples_of_the_help_are_taken(name, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "160")
+    assert cli.exit_code_of([*name.split(), "--help"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    examples = [line for line in said if line.startswith(f" fedcal {name} ")]
+    assert examples
+    for example in examples:
+        parse_fedcal(shlex.split(example)[1:])
+
+
 def test_what_is_wrong_in_a_block_that_is_not_run_is_seen():
     for line in (
         *("$ fedcal simulate --metod fedtemp", "$ fedcal simulat", "$ fedcal site join"),
@@ -297,6 +309,3 @@ def test_what_is_wrong_in_a_block_that_is_not_run_is_seen():
         assert block.marks == {"not run": "why"}
         with pytest.raises((AssertionError, click.ClickException)):
             check_without_running(block)
-    for fence in ("~~~", "  ```", "````"):
-        with pytest.raises(AssertionError, match="three backticks at the margin"):
-            blocks(f"1. First\n\n{fence}bash\nfedcal simulate\n{fence}\n")
