@@ -46,10 +46,6 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if k != "seconds"} for row in found]
 
 
-SINGLE: dict[str, Any] = {"quorum": 0.5, "noise-source": "seeded", "secure-aggregation": "masks"}
-SINGLE |= {"dropout": 0.1, "seed": 7, "seeds": 2}
-
-
 FIGURES = {f"{name}.{suffix}" for name in ("epsilon", "bytes") for suffix in ("png", "svg")}
 FIGURES |= {"column.pdf", "column.svg"}
 OURS = ".inputs.json"

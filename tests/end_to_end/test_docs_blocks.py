@@ -3,7 +3,7 @@
 A fenced block is run, in the order of its page, if it is `python` or `console`; shell has no other
 name. A comment above it says otherwise, with the reason in the open:
 
-    <!-- not run: why -->      it must still parse, and the commands' options must exist
+    <!-- not run: why -->      it must still parse, and the options of fedcal's commands exist
     <!-- slow: why -->         the same, but the slow tests run it
     <!-- needs: torch -->      it is run where these packages are installed
     <!-- fails: 2 -->          the command's exit code
@@ -14,20 +14,16 @@ import math
 import re
 import shlex
 import sys
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import click
-import compose
 import numpy as np
 import pytest
-import typer.main
 
 import experiments.__main__
 from fedcal.cli import main as cli
@@ -180,62 +176,16 @@ def the_reader_s_rows(folder: Path) -> dict[str, Any]:
 
 
 def check_without_running(block: Block) -> None:
-    """A block that is not run must still parse: commands, targets and modules exist."""
+    """A block that is not run must still parse, and so must fedcal's commands in it."""
     if block.language == "python":
         ast.parse(block.text)
         return
     for words, _ in commands(block):
-        if words[0] == "for":  # what a shell does for each
-            inner = [word.rstrip(";") for word in words[words.index("do") + 1 :]]
-            words = list(takewhile(lambda word: word not in ("&", "done"), inner))
-        while re.fullmatch(r"[A-Z_]+=.*", words[0]):
-            words = words[1:]
         if words[0] == "fedcal":
             parse_fedcal(words[1:])
-        elif words[0] == "flwr":
-            parse(flower_command(words[1]), words[1:])
-        elif words[0] == "make":
-            check_targets(words[1:])
-        elif words[:2] == ["docker", "compose"]:
-            check_compose(words[2:])
         elif words[:3] == ["python", "-m", "experiments"]:
-            parse(cli.made_of(experiments.__main__.command, words[2], ""), words[2:])
-        elif words[:2] == ["python", "-m"]:
-            assert find_spec(words[2]), words[2]
-        else:
-            known = ("pip", "mv")
-            assert Path(words[0]).name in known, f"{words[0]}: how is that looked at?"
-
-
-def parse(command: Any, words: list[str]) -> None:
-    command.make_context(words[0], words[1:])
-
-
-def flower_command(name: str) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Flower uses what typer deprecates
-        from flwr.cli.app import app
-
-        group: Any = typer.main.get_command(app)
-    return group.commands[name]
-
-
-def check_compose(words: list[str]) -> None:
-    """The services that a `docker compose` line names exist, and so does what it runs there."""
-    command, *rest = [w for w in words if w != "--detach"]
-    services = compose.read()["services"]
-    if command == "exec":
-        assert rest[0] in services
-        assert rest[1] == "fedcal"
-        parse_fedcal(rest[2:])
-    else:
-        assert command in ("build", "up"), command
-        assert set(rest) <= services.keys()
-
-
-def check_targets(names: list[str]) -> None:
-    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-    assert set(names) <= set(targets)
+            command = cli.made_of(experiments.__main__.command, words[2], "")
+            command.make_context(words[2], words[3:])
 
 
 def parse_fedcal(words: list[str]) -> None:
@@ -244,7 +194,7 @@ def parse_fedcal(words: list[str]) -> None:
         return
     assert words[0] in cli.COMMANDS, words
     name, command, rest = cli.app.resolve_command(click.Context(cli.app), words)
-    parse(command, [name, *rest])
+    command.make_context(name, rest)
 
 
 def run(words: list[str], said: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
@@ -302,8 +252,7 @@ def test_the_examples_of_the_help_are_taken(name, monkeypatch, capsys):
 def test_what_is_wrong_in_a_block_that_is_not_run_is_seen():
     for line in (
         *("$ fedcal simulate --metod fedtemp", "$ fedcal simulat", "$ fedcal site join"),
-        *("fedcal simulate", "$ flwr run . --streem", "$ A=1 flwr run . --streem"),
-        *("$ make tests", "$ python -m experiments.nothing", "$ ruff check"),
+        *("fedcal simulate", "$ python -m experiments --nothing"),
     ):
         (block,) = blocks(f"<!-- not run: why -->\n```console\n{line}\n```\n")
         assert block.marks == {"not run": "why"}
