@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedcal import compare, datasets, simulate
-from fedcal.clients.site.prepared import prepared
+from fedcal.clients.site.guard import prepared
 from fedcal.clients.site.preparing import prepare
 from fedcal.core.checks import InputError
 from fedcal.run.sweep import digest_of

@@ -13,10 +13,10 @@ import pytest
 
 from fedcal import plan
 from fedcal.mechanisms import Gaussian
-from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.making import make_plan
-from fedcal.units.bounding import Bound
+from fedcal.privacy.privacy import Federation
+from fedcal.units import Bound
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
