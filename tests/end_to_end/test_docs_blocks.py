@@ -40,7 +40,6 @@ ALONE = [*sorted(ROOT.glob("*.md")), ROOT / "fedcal" / "datasets" / "README.md"]
 
 MARKS = ("not run", "slow", "needs", "fails")
 GENERATED = "generated"  # tests/experiments/studies/test_documents.py
-SHELLS = {"bash", "sh", "shell", "zsh", "shell-session", "sh-session"}
 
 
 @dataclass
@@ -102,17 +101,6 @@ def commands(block: Block) -> Iterator[tuple[list[str], list[str]]]:
 
 def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
-
-
-def hides_shell(block: Block) -> bool:
-    """Whether a block holds commands that nobody runs."""
-    typed = any(line.startswith(("$ ", "fedcal ")) for line in block.lines)
-    return block.language in SHELLS or (block.language != "console" and typed)
-
-
-def test_every_command_of_a_page_is_in_a_block_that_is_run():
-    for page in (*ALONE, *PAGES):
-        assert [b.line for b in blocks(page.read_text("utf-8")) if hides_shell(b)] == [], page
 
 
 def cases() -> Iterator[Any]:
