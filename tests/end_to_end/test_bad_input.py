@@ -140,15 +140,6 @@ def test_a_charge_that_the_ledger_refuses(folder, capsys):
     assert line == "fedcal: error: the cap of ledger l.db must be 1.5, got 2.0"
 
 
-def test_when_everybody_drops_out_nothing_is_left(refused):
-    for more in ((), ("--epsilon", "1"), ("--secure-aggregation", "masks")):
-        refused(
-            *(*RUN, "--clients", "20", "--dropout", "1", "--out", "deep/down/run", *more),
-            code=1,
-            says=["round 1: clients were sampled and none answered"],
-        )
-
-
 @pytest.fixture
 def earlier(folder, capsys):
     """What a successful run left in `run`."""
@@ -178,8 +169,7 @@ class Interrupting:
         return self.sums(*arguments)
 
 
-@pytest.mark.parametrize("last", [1, 3])
-@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize(("last", "fresh"), [(1, True), (3, False)])
 def test_an_interrupt_leaves_nothing(folder, earlier, monkeypatch, capsys, last, fresh):
     sums = Interrupting(TemperatureNewton.sums, last)
     monkeypatch.setattr(TemperatureNewton, "sums", lambda *arguments: sums(*arguments))

@@ -134,14 +134,8 @@ def exact(scored: Scored, least: float = FLOOR) -> dict[str, float]:
     value[f"{start}log_loss"] = float(np.logaddexp(0, own).mean())
     value[f"{start}brier"] = float(((s - y) ** 2).mean())
     if of_two:
-        told = s > 0.5
-        value |= {
-            "prevalence": float(y.mean()),
-            "roc_auc": float(sk.roc_auc_score(y, s)),
-            "recall": float(told[y == 1].mean()),
-            "specificity": float((~told[y == 0]).mean()),
-        }
-        value |= {"precision": float(y[told].mean())} if told.any() else {}
+        value |= {"prevalence": float(y.mean()), "roc_auc": float(sk.roc_auc_score(y, s))}
+        value["recall"] = float((s > 0.5)[y == 1].mean())
     else:
         value["accuracy"] = float(y.mean())
         value["confidence_auc"] = float(sk.roc_auc_score(y, s))

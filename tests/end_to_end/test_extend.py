@@ -191,3 +191,10 @@ def test_a_method_and_its_query_of_another_package_need_no_file_of_fedcal(own_pa
     assert result.artifact.counts.shape == (4,)
     inline = simulate("heart-disease", method=own_package, **facts)
     np.testing.assert_array_equal(result.artifact.counts, inline.artifact.counts)
+
+
+def test_two_queries_of_one_kind_are_refused(own_package, tmp_path):
+    text = (tmp_path / "ownpack/ranks.py").read_text().replace("own_ranks", "class_counts")
+    (tmp_path / "ownpack/ranks.py").write_text(text)
+    with pytest.raises(InputError, match="are both questions of kind 'class_counts'"):
+        simulate("heart-disease", method=own_package, epsilon=8.0, clients=6)

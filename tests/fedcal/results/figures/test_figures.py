@@ -15,8 +15,6 @@ from fedcal.metrics import Reliability
 from fedcal.results.comparison import cells_of
 from fedcal.results.figures import curves, diagrams
 from fedcal.results.figures.drawing import (
-    BOXES,
-    LINES,
     Panel,
     Sheet,
     curve,
@@ -80,15 +78,6 @@ def test_untrusted_words_are_escaped():
     root = ET.fromstring(svg)
     assert {evil, label} <= {t.text for t in root.iter("text")}
     assert root.get("aria-label") == evil
-
-
-def test_methods_differ_without_any_colour():
-    for group in "mb":
-        names = [name for name in LINES if name[0] == group and name[1:].isdigit()]
-        of = [LINES[name] for name in names]
-        looks = {(s["linestyle"], s["marker"], s["markerfacecolor"] == s["color"]) for s in of}
-        assert len(looks) == len(names) > 1
-    assert len({s.get("hatch") for s in BOXES.values()}) == 3
 
 
 def test_words_of_a_figure_lie_inside_it_and_beside_each_other():
