@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from fedcal import datasets
-from fedcal.clients.site.policy import Policy
 from fedcal.core.checks import InputError
 from fedcal.run.config import load_config, parse_setting
-from fedcal.secure_aggregation.roster import Roster
 from fedcal.sites.study_file import Study
 from fedcal.storage import npz
 
@@ -25,7 +23,7 @@ DEEP = (
     f"x = {'[' * PARTS}",
     f"x = {'{a=' * PARTS}",
 )
-READERS = (Study.read, Policy.read, Roster.read, lambda path: load_config(path, {}))
+READERS = (Study.read, lambda path: load_config(path, {}))
 
 
 def refused_soon(said, call, *given, mib=300):
