@@ -56,16 +56,9 @@ def test_what_a_federation_may_not_say(tmp_path):
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"site": None}, "'site' of the federation is missing"),
         ({"site": table()["site"][:1], "committee": ["site 0"]}, "size must be"),
-        ({"site": "a"}, "site must be a list of tables"),
         ({"site": [{"name": "a", "keys": ""}]}, "did you mean 'key'"),
         ({"site": [{"name": "a", "key": "00"}]}, "must be 64 hexadecimal digits"),
-        ({"tresholds": 2}, "unknown key of the federation 'tresholds'; did you mean"),
-        ({"name": None}, "'name' of the federation is missing"),
-        ({"name": "a\nb"}, "must be printable text"),
         ({"name": "a\u202eb"}, "must be printable text"),  # turns round
-        ({"name": "a" * 65}, "at most 64 characters"),
-        ({"threshold": None}, "'threshold' of the federation is missing"),
-        ({"committee": None}, "'committee' of the federation is missing"),
         *(({"threshold": number}, threshold) for number in (1, 4)),
         ({"committee": ["site 0", "site 9"]}, "unknown site of the committee 'site 9'"),
         ({"committee": ["site 0", "site 0"]}, "two sites of the committee: 0 is there twice"),
@@ -92,12 +85,10 @@ def test_no_two_sites_are_one(column, tmp_path):
 
 def test_damaged_and_hostile_files_are_one_line(tmp_path):
     file = tmp_path / "f.toml"
-    hostile = [b"a = ", b"\xff\xfe", b"a = " + b"[" * 100_000, b"a = " + b"9" * 10_000, b"\0" * 99]
-    for content in (*hostile, b"#" * ((1 << 25) + 1)):
+    for content in (b"a = ", b"\xff\xfe", b"a = " + b"[" * 100_000, b"#" * ((1 << 25) + 1)):
         file.write_bytes(content)
         each_is_refused([(file, r"f\.toml")], Roster.read, most=400)
-    missing = (tmp_path / "none", tmp_path, Path("/dev/zero"))
-    each_is_refused([(path, "does not exist, or is not a file") for path in missing], Roster.read)
+    each_is_refused([(Path("/dev/zero"), "does not exist, or is not a file")], Roster.read)
 
 
 def test_a_roster_of_a_message_is_canonical_or_refused():
