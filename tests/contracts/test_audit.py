@@ -21,17 +21,13 @@ from experiments.studies.own.audits import CANDIDATES, Attacked, attacked
 from fedcal.clients.answers import contribute
 from fedcal.core.numerics import Purpose, stream
 from fedcal.core.shards import Shards
-from fedcal.mechanisms import Laplace, choice
 from fedcal.privacy import Federation, make_plan
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.histograms import DPHistogram
-from fedcal.trust import NOISY
 from fedcal.units.bounding import Bound
 
 ERROR = 1e-3  # of all cells together, and of each broken mechanism
 FAST = 60_000
-
-every_cell = pytest.mark.parametrize("cell", benchmark.attacks(), ids=str)
 
 
 def trials_of(cell: Attacked) -> int:
@@ -45,24 +41,23 @@ def trials_of(cell: Attacked) -> int:
     return FAST
 
 
-@every_cell
+CELLS = [cell for cell in benchmark.attacks() if cell.unit == "user" or not cell.row_sums]
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
 def test_no_mechanism_spends_more_than_it_claims(cell):
     finding = attacked(cell, trials_of(cell), ERROR)
     assert not finding.refuted
     assert (finding.claimed, finding.error) == (1.0, ERROR / len(benchmark.attacks()))
     if cell.law.pure and cell.noise_source == "seeded":  # others draw anew each time
-        assert finding.lower_bound >= within_reach(cell) * finding.claimed
-
-
-def within_reach(cell: Attacked) -> float:
-    """Part of the claim that so few trials must find. A sampled index says less than a sum."""
-    return 0.4 if cell.mechanism == "exponential" and cell.sampling_rate < 1 else 0.6
+        index_of_a_sample = cell.mechanism == "exponential" and cell.sampling_rate < 1
+        assert finding.lower_bound >= (0.4 if index_of_a_sample else 0.6) * finding.claimed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("trust", "unit"),
-    [(t, "user") for t in NOISY] + [("local", "example"), ("distributed", "subject")],
+    [("central", "user"), ("local", "example"), ("distributed", "subject")],
 )
 def test_whole_runs_of_a_method_keep_their_claim(trust, unit):
     """Rows in, releases out, thousands of times with and without one unit's rows.
@@ -121,19 +116,6 @@ def test_the_bound_is_wrong_as_rarely_as_it_says():
     assert wrong <= repeats * error / 2 + 5 * math.sqrt(repeats * error / 2)
 
 
-def test_more_trials_come_closer_and_no_difference_tells_nothing():
-    rng = np.random.default_rng(1)
-    found = [
-        epsilon_lower_bound(rng.laplace(1.0, 1.0, n), rng.laplace(0.0, 1.0, n))
-        for n in (1000, 10_000, 300_000)
-    ]
-    assert found[0] < found[1] < found[2] <= 1.0
-    assert found[2] > 0.95
-    for n in (100, 100_000):
-        assert epsilon_lower_bound(rng.laplace(size=n), rng.laplace(size=n)) == 0.0
-        assert epsilon_lower_bound(np.zeros(n), np.zeros(n)) == 0.0
-
-
 def test_worlds_that_differ_for_certain_are_bounded_by_the_trials_only():
     n = 2000
     found = epsilon_lower_bound(np.ones(n), np.zeros(n), error=0.02)
@@ -151,10 +133,7 @@ def refuted(finding: Finding) -> bool:
 
 @pytest.mark.parametrize(
     ("mechanism", "trust"),
-    [
-        *(("laplace", trust) for trust in ("central", "distributed", "local")),
-        *(("gaussian", trust) for trust in ("central", "distributed", "local")),
-    ],
+    [("laplace", "central"), ("laplace", "distributed"), ("gaussian", "local")],
 )
 def test_half_of_the_sensitivity_is_caught(mechanism, trust, monkeypatch):
     cell = Attacked(mechanism, trust, "user")
@@ -168,13 +147,6 @@ def test_half_of_the_sensitivity_is_caught(mechanism, trust, monkeypatch):
 
 def _half(right: Callable[[Bound], float]) -> property:
     return property(lambda bound: right(bound) / 2)
-
-
-@pytest.mark.parametrize("rounds", [2, 3])
-def test_a_query_that_the_budget_forgot_is_caught(rounds):
-    """Noise for `rounds` - 1 releases, and so many are made."""
-    plan = Attacked("laplace", "central", "user", rounds=rounds - 1).plan()
-    assert refuted(audit(replace(plan, rounds=rounds), 4 * FAST))
 
 
 @pytest.mark.parametrize(("there", "caught"), [(4, False), (3, True)])
@@ -194,13 +166,6 @@ def test_three_quarters_of_the_shares_are_caught(there, caught):
     assert (epsilon_lower_bound(*seen) > 1.0) == caught
 
 
-def test_laplace_of_that_std_is_caught():
-    """The scale is 1 / sqrt(2) of the std: whoever takes one for the other loses sqrt(2)."""
-    plan = Attacked("laplace", "central", "user").plan()
-    weak = replace(plan, mechanism=Laplace(plan.mechanism.epsilon * math.sqrt(2)))
-    assert refuted(audit(weak, FAST))
-
-
 def test_an_l2_bound_under_laplace_noise_is_caught(monkeypatch):
     """Nine numbers of L2 norm C have an L1 norm of up to 3 C."""
     plan = Attacked("laplace", "central", "user", numbers=9).plan()
@@ -212,25 +177,7 @@ def test_an_l2_bound_under_laplace_noise_is_caught(monkeypatch):
     assert refuted(audit(loose, FAST // 2, pair=everywhere))
 
 
-@pytest.mark.parametrize("factor", [0.5, 0.7])
-def test_unary_encoding_with_a_wrong_flip_is_caught(factor, monkeypatch):
-    right = choice.unary_flip
-    monkeypatch.setattr(choice, "unary_flip", lambda epsilon: factor * right(epsilon))
-    assert refuted(audit(Attacked("unary", "local", "user", numbers=4).plan(), FAST // 4))
-
-
-def test_the_exponential_mechanism_without_its_factor_2_is_caught(monkeypatch):
-    right = choice.draw_index
-    monkeypatch.setattr(
-        attacks,
-        "draw_index",
-        lambda scores, epsilon, norm, source: right(scores, 2 * epsilon, norm, source),
-    )
-    plan = Attacked("exponential", "central", "user", numbers=CANDIDATES).plan()
-    assert refuted(audit(plan, FAST // 3))
-
-
-@pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "exponential"])
+@pytest.mark.parametrize("mechanism", ["laplace", "exponential"])
 def test_a_clipped_client_under_unit_example_is_caught(mechanism):
     """One row more turns a clipped sum from one end of the client's bound to the other."""
     numbers = CANDIDATES if mechanism == "exponential" else 1
@@ -240,18 +187,12 @@ def test_a_clipped_client_under_unit_example_is_caught(mechanism):
     assert wrong.diameter == 2
     before = attacks.worst_pair(wrong)[0] * 1e3
     pair = (before, before - 2 * before)  # the client's other rows, and with one row of -2 of them
-    trials = {"laplace": FAST, "gaussian": 6 * FAST, "exponential": FAST // 4}[mechanism]
+    trials = FAST if mechanism == "laplace" else FAST // 4
     assert refuted(audit(plan, trials, pair=pair))
     assert not refuted(audit(wrong, FAST // 8, pair=pair))
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "trust"),
-    [("laplace", "central"), ("gaussian", "central"), ("laplace", "distributed")],
-)
-def test_amplification_without_sampling_is_caught(mechanism, trust):
-    plan = Attacked(mechanism, trust, "user", sampling_rate=0.3).plan()
-    trials = 2 * FAST if mechanism == "gaussian" else FAST // 3
-    assert refuted(
-        audit(replace(plan, federation=replace(plan.federation, sampling_rate=1.0)), trials)
-    )
+def test_amplification_without_sampling_is_caught():
+    plan = Attacked("laplace", "central", "user", sampling_rate=0.3).plan()
+    wrong = replace(plan, federation=replace(plan.federation, sampling_rate=1.0))
+    assert refuted(audit(wrong, FAST // 3))
