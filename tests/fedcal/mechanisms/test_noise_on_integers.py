@@ -69,22 +69,6 @@ def test_neighbours_likelihood_ratio_is_at_most_e_to_the_epsilon(epsilon, norm):
 
 
 @pytest.mark.parametrize("trust", ["central", "distributed", "local"])
-@pytest.mark.parametrize(
-    ("source", "epsilon", "norm"), [("seeded", 1.0, 1.0), ("system", 3.0, 2.0)]
-)
-def test_what_is_added_has_the_law_and_not_that_of_another_epsilon(trust, source, epsilon, norm):
-    """Shares of the quorum under `distributed`, a complete draw of each client under `local`."""
-    plan = plan_of(bound_of(norm, DRAWS), epsilon, trust, noise_source=source)
-    rng = None if source == "system" else np.random.default_rng(1)
-    clients = {"central": 1, "distributed": plan.shares, "local": 3}[trust]
-    drawn = np.sum([plan.noise.draw(rng) for _ in range(clients)], axis=0)
-    complete = 3 if trust == "local" else 1
-    assert drawn_from(drawn, chances(epsilon, norm, complete))
-    for wrong in (2 / 3, 3 / 2):
-        assert not drawn_from(drawn, chances(epsilon * wrong, norm, complete))
-
-
-@pytest.mark.parametrize("trust", ["central", "distributed", "local"])
 def test_in_one_draw_for_studies_it_has_the_same_law(trust):
     plan = plan_of(bound_of(2.0, DRAWS), 3.0, trust)
     of = plan.sum_of(plan.bound, 9)
