@@ -31,8 +31,7 @@ from fedcal.run.engines.inline import run_inline
 from fedcal.secure_aggregation.masking import mask
 from fedcal.strategies import FederatedStrategy
 from fedcal.trust import NOISY, Trust
-from fedcal.units import UNITS
-from fedcal.units.bounding import Bound
+from fedcal.units import UNITS, Bound
 
 CLIENTS, DRAWS = 10, 2000
 CASES = [

@@ -13,9 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from refusals import each_is_refused, refused
 
-from fedcal.accounting import gaussian as module
-from fedcal.accounting import gaussian as zcdp
-from fedcal.accounting.gaussian import (
+from fedcal import accounting
+from fedcal.accounting import (
     exponential_epsilon,
     gaussian_delta,
     gaussian_epsilon,
@@ -43,8 +42,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def forget() -> None:
-    module._amplified_multiplier.cache_clear()
-    module._poisson_gaussian_epsilon.cache_clear()
+    accounting._amplified_multiplier.cache_clear()
+    accounting._poisson_gaussian_epsilon.cache_clear()
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0, 100.0, 1000.0])
@@ -141,8 +140,8 @@ def test_pld_is_not_below_the_closed_form_where_it_has_one():
     for delta, multiplier, rounds in ((1e-5, 7.0, 12), (1e-12, 30.0, 1000), (6e-12, 50.0, 5000)):
         exact = gaussian_epsilon(delta, multiplier, rounds)
         for fraction in (0.5, 0.9, 1.0, 1.3):
-            grid = fraction * module._grid(exact, multiplier, rounds, 1.0)
-            pld = module._pld_epsilon(delta, multiplier, rounds, 1.0, grid)
+            grid = fraction * accounting._grid(exact, multiplier, rounds, 1.0)
+            pld = accounting._pld_epsilon(delta, multiplier, rounds, 1.0, grid)
             assert exact <= pld <= exact * 1.01
 
 
@@ -150,8 +149,8 @@ def test_pld_is_not_below_the_closed_form_where_it_has_one():
 @given(st.floats(1e-2, 100), st.floats(1e-12, 0.1))
 def test_rho_is_the_largest_that_meets_the_target(epsilon, delta):
     rho = zcdp_rho(epsilon, delta)
-    assert zcdp._zcdp_delta(rho, epsilon) <= delta
-    assert zcdp._zcdp_delta(rho * (1 + 1e-6), epsilon) > delta
+    assert accounting._zcdp_delta(rho, epsilon) <= delta
+    assert accounting._zcdp_delta(rho * (1 + 1e-6), epsilon) > delta
 
 
 def test_the_papers_noise_is_the_lemmas():

@@ -18,11 +18,11 @@ from fedcal.evaluation.estimators.metrics import Accuracy, Precision
 from fedcal.mechanisms import Laplace, NoiseLaw
 from fedcal.metrics.histogram import Histogram
 from fedcal.privacy.curator import Curator
-from fedcal.privacy.federation import Federation
 from fedcal.privacy.making import make_plan
 from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.privacy import Federation
 from fedcal.privacy.query import Query
-from fedcal.units.bounding import Bound, encode_bounded
+from fedcal.units import Bound, encode_bounded
 
 DRAWS = 20_000
 every_case = pytest.mark.parametrize(("epsilon", "norm"), [(1.0, 2.0), (3.0, 1.0), (8.0, 2.0)])

@@ -9,10 +9,9 @@ from refusals import each_is_refused
 from fedcal.clients.questions.histograms import OutcomeCell
 from fedcal.clients.questions.search import ClippedNLL
 from fedcal.privacy import wire
-from fedcal.privacy.query import QUERIES
-from fedcal.privacy.request import Request, facts_of
+from fedcal.privacy.query import QUERIES, Request, facts_of
 from fedcal.secure_aggregation import Ring
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 SEVEN = Ring(7, 2.0**-31, 12345)
 

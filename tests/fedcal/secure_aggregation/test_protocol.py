@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from refusals import refused
 
 from fedcal.clients.site import party
-from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.party import Party
+from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.store import SiteRecords
 from fedcal.secure_aggregation import keys
-from fedcal.secure_aggregation.committee import Committee, opened
 from fedcal.secure_aggregation.keys import SigningKey, seal, shared_key, unseal, verified
 from fedcal.secure_aggregation.messages import (
     Confirmation,
@@ -35,7 +34,7 @@ from fedcal.secure_aggregation.messages import (
     unpacked,
     vector_digest,
 )
-from fedcal.secure_aggregation.roster import Member, Roster
+from fedcal.secure_aggregation.roster import Committee, Member, Roster, opened
 
 JOB, QUESTION = bytes(range(32)), bytes(range(32, 64))
 ABOUT = JobFacts(

@@ -15,7 +15,7 @@ from functools import cache
 import pytest
 from known_sums import is_multiple, learnable
 
-from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.roster import Committee
 
 Vector = tuple[int, ...]
 Sets = frozenset[int]
