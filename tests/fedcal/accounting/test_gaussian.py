@@ -1,6 +1,5 @@
 """Accounting against independent oracles, and its inversions from both sides of the target."""
 
-import json
 import math
 from typing import Any
 
@@ -30,20 +29,6 @@ deltas = st.floats(1e-12, 0.5)
 multipliers = st.floats(0.05, 1000)
 numbers_of_rounds = st.integers(1, 1000)
 rates = st.floats(1e-4, 1)
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """A cache folder of the test's own, and a process that remembers nothing."""
-    monkeypatch.setenv("FEDCAL_CACHE", str(tmp_path / "cache"))
-    forget()
-    yield tmp_path / "cache"
-    forget()
-
-
-def forget() -> None:
-    accounting._amplified_multiplier.cache_clear()
-    accounting._poisson_gaussian_epsilon.cache_clear()
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0, 100.0, 1000.0])
@@ -189,16 +174,3 @@ def test_a_target_without_a_meaning_or_below_the_arithmetic_is_refused():
         refused("multiplier", gaussian_delta, 1.0, multiplier)
     refused("1e-10", poisson_gaussian_epsilon, 1e-11, 1.0, 100_000, 0.1)
     assert gaussian_multiplier(1.0, 1e-13, 1, 0.1) < gaussian_multiplier(1.0, 1e-13)
-
-
-def test_a_wrong_entry_is_computed_anew(folder):
-    plan = 1.0, 1e-5, 4, 0.5
-    first = gaussian_multiplier(*plan)
-    (file,) = folder.iterdir()
-    right = json.loads(file.read_text())
-    wrong = (first * 0.999, first * 2 / 3, first * 1.01, math.nan, True)
-    for text in (*(json.dumps({**right, "multiplier": value}) for value in wrong), "{", "[" * 4000):
-        file.write_text(text)
-        forget()
-        assert gaussian_multiplier(*plan) == first, text[:99]
-        assert json.loads(file.read_text()) == right  # and repaired
