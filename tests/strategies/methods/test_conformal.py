@@ -123,6 +123,11 @@ def test_a_drawn_threshold_covers(unit):
         assert_covers(strategy, np.asarray(query.thresholds) if edges else SMOOTH, 300, 0.93)
 
 
+def test_a_draw_has_slack():
+    _, query = crossing("example")
+    assert query.level > 0.9 + 2.0  # rows; b is 1.8
+
+
 def test_noisy_gaps_cover():
     federation = Federation(300, 10, epsilon=4.0, unit="user", trust="distributed")
     strategy = FedConformal(federation, quantile="gaps", rows_per_client=50.0)

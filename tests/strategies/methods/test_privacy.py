@@ -153,7 +153,7 @@ def test_neighbours_differ_by_no_more_than_the_plan_says(name, unit):
     slow, averaged = name in FITS, averages(name, unit)
     strategy = method(name, own) if slow else moved(method(name, own), 3)
     plan = strategy.plan
-    part = UNITS[unit].per
+    part = {"user": "client", "subject": "subject", "example": "row"}[unit]
     assert plan.bound.per == ("client" if averaged else part)
     if plan.mechanism.order == 1:
         assert plan.bound.order == 1
