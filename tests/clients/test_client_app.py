@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from fedcal.clients.answers import answer, contribute
 from fedcal.clients.client_app import client_app, site_of
@@ -33,12 +33,13 @@ def request_of(**change: Any) -> Request:
 
 
 def ask(site: int, records: dict[str, dict[str, Any]], **options: bool) -> Message:
-    app = client_app(
-        lambda context: SHARDS.block(site_of(context), site_of(context) + 1), **options
-    )
+    def rows(context: Context) -> Shards:
+        return SHARDS.block(site_of(context), site_of(context) + 1)
+
+    grid = InProcessGrid(client_app(rows, **options), range(70, 70 + CLIENTS))
     content = RecordDict({name: ConfigRecord(fields) for name, fields in records.items()})
     message = Message(content, 70 + site, "query.answer", group_id="5")
-    (reply,) = InProcessGrid(app, range(70, 70 + CLIENTS)).send_and_receive([message])
+    (reply,) = grid.send_and_receive([message])
     return reply
 
 
