@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any
 from experiments.studies.cells import MEAN, STD, whole
 from experiments.studies.spec import Experiment, Field, Plot, Record, Rows
 from fedcal.core.pages import Table
-from fedcal.results.figures.drawing import Panel, Sheet, curve
-from fedcal.results.figures.style import BASELINE_STYLES, LINES, METHOD_STYLES
+from fedcal.results.figures.drawing import (
+    BASELINE_STYLES,
+    LINES,
+    METHOD_STYLES,
+    Panel,
+    Sheet,
+    curve,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

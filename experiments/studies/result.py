@@ -16,7 +16,7 @@ from fedcal.core.pages import Table, Text
 from fedcal.results.figures.drawing import Sheet, save_sheets
 from fedcal.results.files import in_json, to_json, write_folder
 from fedcal.results.page import Page, Section
-from fedcal.results.tables import csv_text, markdown
+from fedcal.results.terminal import csv_text, markdown
 from fedcal.run.result import versions
 from fedcal.storage.atomic import path_of, write_whole
 

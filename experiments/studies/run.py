@@ -18,8 +18,7 @@ from fedcal.core.checks import FedcalError, InputError, Interrupted, TooLittle, 
 from fedcal.datasets import Dataset, is_shipped
 from fedcal.results.comparison import names_of
 from fedcal.results.files import to_json
-from fedcal.results.tables import print_table
-from fedcal.results.terminal import console
+from fedcal.results.terminal import console, print_table
 from fedcal.results.terminal import progress as progress_of
 from fedcal.run.comparison import compare
 from fedcal.run.comparison.grid import read_grid, resolve

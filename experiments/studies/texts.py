@@ -34,9 +34,9 @@ from experiments.studies.run import reproduce
 from experiments.studies.spec import EXPERIMENTS, Record, Rows, study_file
 from fedcal.core.checks import TooLittle, one_of
 from fedcal.core.pages import Table
-from fedcal.results.comparison_table import Line, as_table
+from fedcal.results.comparison import Line, as_table
 from fedcal.results.files import in_json
-from fedcal.results.tables import markdown, plain
+from fedcal.results.terminal import markdown, plain
 from fedcal.run.comparison import compare
 from fedcal.storage.atomic import whole_file
 

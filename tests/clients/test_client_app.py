@@ -13,10 +13,10 @@ from fedcal.clients.questions.temperature import TemperatureScores
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation, make_plan, wire
 from fedcal.privacy.curator import Curator
-from fedcal.privacy.request import Request, facts_of
+from fedcal.privacy.query import Request, facts_of
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.secure_aggregation.masking import mask
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 CLIENTS, LENGTH = 4, 40
 LABELS, OWNER = np.array([0, 0, 1, 2, 2, 2, 1]), np.array([0, 0, 1, 1, 2, 2, 3])

@@ -18,7 +18,7 @@ from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
-HOMES = ("fedcal/mechanisms/", "fedcal/trust.py", "fedcal/units/", "experiments/")
+HOMES = ("fedcal/mechanisms/", "fedcal/trust.py", "fedcal/units.py", "experiments/")
 MODULES = sorted(
     path
     for folder in ("fedcal", "clients", "strategies", "experiments")
@@ -39,7 +39,6 @@ OTHERS = {
     ("experiments/studies/luo/methods.py", "exponential"): "a search of that name",
     ("fedcal/run/engines/ray.py", "local"): "an address of Ray",
     ("clients/site/guard.py", "subject"): "a part of a client, which that unit protects",
-    ("fedcal/units/bounding.py", "subject"): "a part of a client, which that unit protects",
     **{(file, "subject"): "a column of data" for file in COLUMN},
 }
 """Words that are something else there."""

@@ -20,7 +20,7 @@ from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
 from fedcal.datasets import from_arrays
 from fedcal.privacy.noise_plan import Federation
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import Request
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.conformal import FedConformal
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from strategy_checks import some_shards
 
-from fedcal.accounting.gaussian import zcdp_multiplier, zcdp_rho
+from fedcal.accounting import zcdp_multiplier, zcdp_rho
 from fedcal.calibrators import TopLabelBinning
 from fedcal.core.numerics import Floats, softmax
 from fedcal.core.shards import Shards

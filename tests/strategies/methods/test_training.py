@@ -16,14 +16,14 @@ from fedcal.core.numerics import Floats, Purpose, softmax, stream
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
 from fedcal.privacy.curator import OpenRound, Release
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import Request
 from fedcal.run.engines.inline import run_inline
 from fedcal.secure_aggregation import Ring
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.methods.training import DPFedAvg, FedAvg, FedSGD
 from fedcal.training.networks import NETWORKS, LocalSGD
 from fedcal.training.optimisers import scheduled
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 ROWS, WIDTH, CLASSES, CLIENTS = 600, 5, 3, 20
 
