@@ -43,7 +43,6 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     "reach": (1.2, 2.0),
     "rows_per_subject": (1, 3),
     "score": ("confidence", "classes"),
-    "score_seed": (1, 2),
     "shape": ("3", "4"),
     "steps": (2, 6),
     ("conformal", "bins"): (5, 15),
@@ -63,7 +62,6 @@ ALONG: dict[tuple[str, str], dict[str, Any]] = {
     ("conformal", "penalty"): {"score": "raps"},
     ("conformal", "randomised"): {"score": "aps"},
     ("conformal", "rows_known"): {"quantile": "prefix"},
-    ("conformal", "score_seed"): {"score": "aps", "randomised": True},
     ("fedsgd", "clip"): {"clipping": "row"},
     ("fedsgd", "reach"): {"clipping": "global"},
 }
