@@ -19,8 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from experiments.studies.cells import METRICS, SETTINGS, SHIPPED, rows_of, spread
-from experiments.studies.cells import whole as complete
+from experiments.studies.cells import METRICS, SETTINGS, spread, without_failures
 from experiments.studies.result import Reproduction
 from experiments.studies.spec import (
     EVERYWHERE,
@@ -50,7 +49,7 @@ def content(result: Reproduction) -> Rows:
         raise InputError(f"runs failed, the first with: {result.failures[0]}")
     checked(result.experiment, result.rows)
     if result.experiment.parts:
-        kept = ({k: row[k] for k in SHIPPED} for row in result.rows)
+        kept = ({k: v for k, v in row.items() if k != "failures"} for row in result.rows)
         return [row | {"epsilon": in_json(row["epsilon"])} for row in kept]
     return [
         {k: float(f"{v:.8g}") if isinstance(v, float) else v for k, v in row.items()}
@@ -60,15 +59,17 @@ def content(result: Reproduction) -> Rows:
 
 
 def shipped(name: str) -> Reproduction:
-    """Return the shipped results, as `reproduce` gave them; `NAME@WORD` for those on other data.
+    """Return the shipped results, as `reproduce` gave them.
 
     Raises
     ------
     InputError
         There are none of that name.
     """
-    found, items = experiment(name.partition("@")[0]), read(name)["results"]
-    return Reproduction(found, rows_of(found, items) if found.parts else items)
+    found, rows = experiment(name), read(name)["results"]
+    if found.parts:
+        rows = [row | {"epsilon": float(row["epsilon"]), "failures": []} for row in rows]
+    return Reproduction(found, rows)
 
 
 def read(name: str) -> Record:
@@ -147,7 +148,7 @@ def checked(experiment: Experiment, rows: Rows) -> dict[Key, Values]:
         Nothing tells two rows of a table apart.
     """
     found: dict[Key, Values] = {}
-    for row in complete(rows) if experiment.parts else ():
+    for row in without_failures(rows) if experiment.parts else ():
         place = ("network", "part", "title", *(() if row["baseline"] else SETTINGS))
         key = tuple("" if row[k] is None else str(row[k]) for k in place)
         found[key] = {metric: (row[metric], tolerance(metric, row[metric])) for metric in METRICS}

@@ -1,14 +1,12 @@
 """A small experiment of two parts, and what it runs on."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from experiments.studies import result, spec
+from experiments.studies import spec
 from experiments.studies.run import reproduce
-from fedcal.run import folders
 
 SMALL = """
 [small]
@@ -17,10 +15,6 @@ about = "Two parts on a small network."
 networks = ["imdb-binary"]
 seeds = 2
 notes = ["A note."]
-plots = [
-  { title = "by rounds", x = "rounds", y = ["classwise_ece_mean"], by = ["title"] },
-  { title = "accuracy", x = "partition", y = ["accuracy_mean"], by = ["title"] },
-]
 
 [small.claims]
 weighted-keeps = ""
@@ -85,27 +79,10 @@ def small(tmp_path_factory, monkeypatch):
     return _known(tmp_path_factory.mktemp("studies"), monkeypatch)
 
 
-def _undrawn(patch: pytest.MonkeyPatch) -> None:
-    """Matplotlib takes its time; figures have tests of their own."""
-
-    def save(sheets: dict[str, Any], folder: Path, kinds: Any) -> None:
-        for name in sheets:
-            (folder / f"{name}.pdf").write_bytes(b"%PDF-")
-
-    patch.setattr(folders, "write_report", lambda *_: None)
-    patch.setattr(result, "save_sheets", save)
-
-
-@pytest.fixture
-def undrawn(monkeypatch):
-    _undrawn(monkeypatch)
-
-
 @pytest.fixture(scope="session")
 def ran(network, tmp_path_factory):
     """The small experiment, run once, and the folder of its files."""
     out = tmp_path_factory.mktemp("out")
     with pytest.MonkeyPatch.context() as patch:
         name = _known(tmp_path_factory.mktemp("studies"), patch)
-        _undrawn(patch)
         return reproduce(name, networks=[network], jobs=1, out=out), out
