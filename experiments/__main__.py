@@ -35,7 +35,7 @@ def command(
     Method, data and clients
     ------------------------
     data
-        Comma-separated files of your own, each with its lines.
+        Comma-separated names or files, instead of the study's own data.
 
     Running
     -------

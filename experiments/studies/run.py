@@ -31,7 +31,6 @@ def reproduce(
     name: str,
     *,
     data: Sequence[str] = (),
-    networks: Sequence[str] | None = None,
     seeds: int | None = None,
     jobs: int | None = None,
     out: str | Path | None = None,
@@ -45,9 +44,7 @@ def reproduce(
     name
         of `spec.EXPERIMENTS`
     data
-        files that get lines of their own, below the shipped networks
-    networks
-        instead of the experiment's own, for a part of it
+        names of shipped data, or files, instead of the experiment's own
     seeds
         how many, from 0; None = the experiment's own, 5 as in the paper
     jobs
@@ -75,11 +72,12 @@ def reproduce(
     if out is not None:
         claim(path_of(out), kind_of(name), overwrite=overwrite, report=False)
     if found.parts:
-        chosen = [*(found.networks if networks is None else networks), *data]
-        result = _grid(found, chosen, seeds or found.seeds, jobs, progress)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TooLittle)  # what noise drowns is what is shown
+            result = _grid(found, data or found.networks, seeds or found.seeds, jobs, progress)
     else:
         takes = inspect.signature(found.study.rows).parameters
-        asked = {"data": [*(networks or ()), *data] or None, "seeds": seeds}
+        asked = {"data": data or None, "seeds": seeds}
         given: dict[str, Any] = {k: v for k, v in asked.items() if v is not None}
         for key in given.keys() - takes.keys():
             raise InputError(f"{name} has no choice of {key}; leave out --{key}")
@@ -114,9 +112,7 @@ def _grid(
             if progress:
                 progress(before + finished, sum(counts))
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TooLittle)  # what noise drowns is what is shown
-            table = compare(progress=moved, uncalibrated=False, jobs=jobs, **options)
+        table = compare(progress=moved, uncalibrated=False, jobs=jobs, **options)
         rows += [row_of(line, part, short[line["data"]]) for line in table.cells]
         statement |= dict.fromkeys(table.statement)
     return Reproduction(found, rows, list(statement))
