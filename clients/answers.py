@@ -6,10 +6,9 @@ import fedcal.clients.questions  # noqa: F401  # a message may name any of ours
 from fedcal.core.numerics import Integers, Purpose, Words, stream
 from fedcal.core.shards import Shards
 from fedcal.mechanisms import Source, samplers
-from fedcal.privacy.query import Query
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import Query, Request
 from fedcal.secure_aggregation import ClientSums
-from fedcal.units.bounding import encode_bounded
+from fedcal.units import encode_bounded
 
 ROW_NUMBERS = 1 << 18
 """Numbers that are clipped at once where the bound is per row or subject."""

@@ -13,7 +13,7 @@ from fedcal.clients.site.sources import dealt_to, site_rows
 from fedcal.core import checks
 from fedcal.core.shards import Shards
 from fedcal.privacy import wire
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import Request
 
 log = logging.getLogger("fedcal")
 

@@ -7,7 +7,7 @@ from fedcal.clients.answers import contribute
 from fedcal.clients.site.process.limits import OverLimit
 from fedcal.core import numerics
 from fedcal.core.shards import Shards
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import Request
 
 
 def drawn(

@@ -10,8 +10,7 @@ from fedcal.cli.main import exit_code_of, made_of
 from fedcal.cli.parameters import Json, Overwrite, Quiet
 from fedcal.core.checks import FedcalError, InputError
 from fedcal.results.files import to_json
-from fedcal.results.tables import print_table
-from fedcal.results.terminal import console, progress
+from fedcal.results.terminal import console, print_table, progress
 
 
 def command(

@@ -41,7 +41,7 @@ from fedcal.core.numerics import Floats, Integers, Purpose, Words, stream
 from fedcal.mechanisms import Exponential, Laplace, Noise, Source, Unary, samplers, words_of
 from fedcal.mechanisms.choice import draw_index, scores_of
 from fedcal.privacy.noise_plan import Plan
-from fedcal.units.bounding import Bound, encode_bounded
+from fedcal.units import Bound, encode_bounded
 
 __all__ = ["Finding", "attack", "audit", "epsilon_lower_bound", "worst_pair"]
 

@@ -6,16 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
+from fedcal import units
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
-from fedcal.core import fields
+from fedcal.core import options
 from fedcal.core.checks import InputError, finite, interval, listed, needed, same, unused
+from fedcal.core.options import check_of
 from fedcal.mechanisms import MECHANISMS, Exponential
 from fedcal.privacy import AUTO, Federation, Ledger, Plan, Query, Range, make_plan
 from fedcal.privacy.query import Order
 from fedcal.strategies.method import Family
 from fedcal.strategies.server.transport import FlowerTransport
 from fedcal.trust import TRUSTS
-from fedcal.units import UNITS, bounding
+from fedcal.units import UNITS
 
 
 def _number(name: str, value: Any) -> Any:
@@ -29,10 +31,10 @@ def _names(name: str, value: Any) -> Any:
 
 
 # Kinds of settings, with what they may be.
-Positive = fields.Positive
-NotNegative = fields.NotNegative
-Count = fields.Count
-integer, among = fields.within, fields.among
+Positive = options.Positive
+NotNegative = options.NotNegative
+Count = options.Count
+integer, among = options.within, options.among
 Number = Annotated[float, _number]  # of a plain `int` or `float`
 Share = Annotated[float, interval("(0, 1)")]
 Text = Annotated[str, lambda _, value: str(value)]  # `--set` may give a number
@@ -63,7 +65,7 @@ class Settings:
             if name in vars(cls) and name[0] != "_" and "ClassVar" not in str(text):
                 declared[name] = keyword(name, default=vars(cls)[name], annotation=text)
                 plain = {int: Number, float: Number}
-                checks[name] = fields.check_of(name, plain.get(kinds[name], kinds[name]))
+                checks[name] = check_of(name, plain.get(kinds[name], kinds[name]))
         for base in cls.__bases__:
             if issubclass(base, Settings):
                 declared = declared | {k: v for k, v in base.declared.items() if k not in declared}
@@ -149,7 +151,7 @@ class FederatedStrategy(Settings, FlowerTransport):
         bound = query.bound(query.part(self.federation.unit), clips, order)
         return self.plan_with(rounds, bound, row_sums=query.row_sums, **more)
 
-    def plan_with(self, rounds: int, bound: bounding.Bound, **more: Any) -> Plan:
+    def plan_with(self, rounds: int, bound: units.Bound, **more: Any) -> Plan:
         """Return the plan of so many rounds, unless the federation has its own; see `make_plan`."""
         f = self.federation
         return make_plan(f, rounds=f.rounds or rounds, bound=bound, **more)

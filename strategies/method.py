@@ -15,10 +15,11 @@ import numpy as np
 
 from fedcal.core.checks import InputError, PrivacyError, one_of
 from fedcal.core.numerics import Floats, Integers, Words
-from fedcal.privacy import Federation, Ledger, Plan, Query, Question, Range, declared, wire
+from fedcal.privacy import Federation, Ledger, Plan, Query, Question, Range, wire
 from fedcal.privacy.curator import Curator, OpenRound, Release
+from fedcal.privacy.query import check_question
 from fedcal.secure_aggregation import SECURE_AGGREGATION, messages
-from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.roster import Committee
 from fedcal.storage.artifact import Artifact
 from fedcal.units import UNITS
 
@@ -163,7 +164,7 @@ class Method(ABC):
         if query is None:
             return None
         if round_number <= self.plan.rounds:  # the curator refuses later ones
-            declared.check_question(self._declared, round_number, query)
+            check_question(self._declared, round_number, query)
         asked = self._curator.open(round_number, query, self.norms)
         share = 1.0 if query.everyone else self.plan.share_asked
         numbers, committee = asked.request.bound.length, self.plan.committee

@@ -24,10 +24,11 @@ from fedcal.core.checks import FedcalError, InputError, RoundFailed
 from fedcal.partition import DEALT, deal
 from fedcal.privacy.agreement import job_digest, key_of_job
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.strategies import base, register, settings, warnings
-from fedcal.strategies.server import collector, participation, run_folder, transport
+from fedcal.strategies import base, register, warnings
+from fedcal.strategies.server import checkpoint, collector, participation, transport
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
+from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
 from fedcal.trust import TRUSTS
 
 WITHOUT_UNREADY = "without-unready"
@@ -62,7 +63,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
         register(imports.named("method", method))
     out = Path(str(fields["out"])) if fields.get("out") else None
     grid = cast(Grid, participation.PromptGrid(grid))
-    with _logged(), nullcontext() if out is None else run_folder.held(out, resume=resume):
+    with _logged(), nullcontext() if out is None else checkpoint.held(out, resume=resume):
         # what is wrong in it is said before anybody waits
         early = Job.from_fields(fields, nodes=1, classes=_ANY)
         clients, met = wait_for_nodes(grid, early, int(fields["clients"]), model)
@@ -93,7 +94,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
 
         def moved(done: int, planned: int) -> None:
             if out is not None:
-                run_folder.note_progress(out, done, planned)
+                checkpoint.note_progress(out, done, planned)
 
         outcome = job.run(drive, moved, folder=folder, resume=resume)
         rows = {key: str(fields.get(key, "")) for key in ("data", "partition", "engine")}
@@ -250,10 +251,10 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: participation.NodeIn
         why = "the server would see each share of the noise"
         needs = f"trust '{job.plan.trust}' with real sites needs secure aggregation among them"
         raise InputError(f"{needs}: {why}; make a study, or use central or local")
-    rows_open = settings.lacks_rows(job.method, job.federation, job.settings)
+    rows_open = lacks_rows(job.method, job.federation, job.settings)
     missing = [key for key in ("classes", "input") if not fields[key]]
     # Rows in a file that was written for this run were looked at by who wrote it.
-    by_data = dealt and settings.needs_subjects(job.federation) and fields["partition"] != DEALT
+    by_data = dealt and needs_subjects(job.federation) and fields["partition"] != DEALT
     if not rows_open and not missing and not by_data:
         return job
     if not dealt and missing:
@@ -267,7 +268,7 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: participation.NodeIn
     seed = job.federation.seed
     data = datasets.load(str(fields["data"])).read_by(job.method, seed)
     shards = deal(data, str(fields["partition"]), clients, seed)
-    settings.check_subjects(job.federation, shards)
+    check_subjects(job.federation, shards)
     job = Job.from_fields(fields, nodes=clients, classes=shards.classes, input=shards.input)
     if not rows_open:
         return job

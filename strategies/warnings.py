@@ -18,7 +18,7 @@ from typing import Any
 from fedcal.core.checks import InputError, TooLittle
 from fedcal.datasets import Population
 from fedcal.privacy import Federation
-from fedcal.privacy.federation import MOST_CLIENTS
+from fedcal.privacy.privacy import MOST_CLIENTS
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 from fedcal.units import Example

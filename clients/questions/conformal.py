@@ -11,16 +11,17 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from fedcal import units
 from fedcal.calibrators.conformity import BY, Conformity, quantile_costs
 from fedcal.clients.questions.scores import CountedRows, counted_words, group_of, halves_of
 from fedcal.core.checks import InputError, interval, one_of, same
-from fedcal.core.fields import Classes, Finite, NotNegative, Vector, increasing
 from fedcal.core.numerics import Floats, Integers, override
+from fedcal.core.options import Classes, Finite, NotNegative, Vector, increasing
 from fedcal.core.shards import Shards, drawn
-from fedcal.metrics import score_table
+from fedcal.metrics import binning
 from fedcal.privacy.query import ROOM, Order, Part, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
-from fedcal.units import Example, Subject, bounding
+from fedcal.units import Example, Subject
 
 _APART = 0x5E75
 """Key that separates the hash that draws a row from the one that randomises its score."""
@@ -86,7 +87,7 @@ class SetQuery(CountedRows):
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the groups; () = rows are not counted by group."""
-        return score_table.check_names(self.groups) if self.groups else ()
+        return binning.check_names(self.groups) if self.groups else ()
 
     @property
     def parts(self) -> int:
@@ -94,7 +95,7 @@ class SetQuery(CountedRows):
         return {"none": 1, "class": self.classes, "group": len(self.names) + 1}[self.by]
 
     @override
-    def counts_rows(self, bound: bounding.Bound) -> bool:
+    def counts_rows(self, bound: units.Bound) -> bool:
         most = min(bound.norms, default=0.0) * bound.most
         return not self.once and self.row_norm(bound.order) <= most
 
@@ -216,7 +217,7 @@ class SetRanks(SetGaps):
         same("parts of rows, of which a quantile is,", self.parts, 1)
 
     def costs(self, sums: Floats) -> Floats:
-        """Return the `quantile_costs` of `fedcal.conformal.angelopoulos`.
+        """Return the `quantile_costs` of `fedcal.conformal.levels`.
 
         A row raises each cost by 0 to 1.
         """
@@ -228,7 +229,7 @@ class SetCounts(SetQuery):
     """Encoded number of rows of each part in each bucket of the score.
 
     The last threshold is 1. The answer is the product of each part's counts and the matrix of the
-    encoding (`fedcal.metrics.score_table`); a row is a 1 in one count.
+    encoding (`fedcal.metrics.binning`); a row is a 1 in one count.
 
     Parameters
     ----------
@@ -246,21 +247,21 @@ class SetCounts(SetQuery):
 
     ends = "up to 1"
     encoding: str = "flat"
-    height: score_table.Height = 1
+    height: binning.Height = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        score_table.check_encoding(self.encoding, len(self.thresholds), self.height)
+        binning.check_encoding(self.encoding, len(self.thresholds), self.height)
 
     @property
     def matrix(self) -> Floats:
         """Matrix that maps a part's counts to answers, (answers, buckets)."""
-        return score_table.matrix_of(self.encoding, len(self.thresholds), self.height)
+        return binning.matrix_of(self.encoding, len(self.thresholds), self.height)
 
     @property
     def decoder(self) -> Floats:
         """Matrix that maps a part's answers to counts, (buckets, answers)."""
-        return score_table.decoder_of(self.encoding, len(self.thresholds), self.height)
+        return binning.decoder_of(self.encoding, len(self.thresholds), self.height)
 
     def decode(self, answers: Floats) -> Floats:
         """Return counts from a sum of answers, (parts, buckets)."""
@@ -276,7 +277,7 @@ class SetCounts(SetQuery):
 
     def row_norm(self, order: Order) -> float:
         """Return the largest norm of the contribution of a row to all numbers together."""
-        return score_table.column_norm(self.encoding, len(self.thresholds), self.height, order)
+        return binning.column_norm(self.encoding, len(self.thresholds), self.height, order)
 
     @override
     def added(self, part: Part, order: Order) -> float:

@@ -7,12 +7,13 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from fedcal.core.fields import Classes, Seed, within
+from fedcal import units
 from fedcal.core.numerics import Floats, Integers, override
+from fedcal.core.options import Classes, Seed, within
 from fedcal.core.shards import Shards
 from fedcal.metrics import binning
 from fedcal.privacy.query import OneHotQuery, Order, Part, Query, Summed
-from fedcal.units import Example, bounding
+from fedcal.units import Example
 
 MOST_BINS = 2**16
 
@@ -61,7 +62,7 @@ class HistogramQuery(Query):
     def ones(self, order: Order) -> float:
         """Return a row's counts in the norm of this order, to its power, for 3 classes or more."""
 
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> bounding.Bound:
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> units.Bound:
         """Return the bound of all blocks, each in units of its norm, to norm 1 together.
 
         For a row, the norms follow from what a row adds, so that hardly any is clipped: a single 1
@@ -73,8 +74,8 @@ class HistogramQuery(Query):
             one = 1.0 if self.classes == 2 else float(self.ones(order) ** (1.0 / order))
             norms = self.norms(one, one)
             if order == 1 and self.whole(part):
-                return bounding.Bound(self.lengths(), norms, order=order, per=part, whole=True)
-        return bounding.Bound(self.lengths(), norms, order=order)
+                return units.Bound(self.lengths(), norms, order=order, per=part, whole=True)
+        return units.Bound(self.lengths(), norms, order=order)
 
     def whole(self, part: Part) -> bool:
         """Return whether a row adds ones within equal norms, which are their number."""
@@ -189,16 +190,16 @@ class BinOutcomes(Query):
         """Return one block with all counts."""
         return (2 * self.bins,)
 
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> bounding.Bound:
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> units.Bound:
         """Return the bound of all counts together; of a row a single 1, or a 1 in each half."""
         if self.takes_clips(part, clips, 1):
-            return bounding.Bound(self.lengths(), (clips[0],), order=order)
+            return units.Bound(self.lengths(), (clips[0],), order=order)
         one: dict[str, Any] = {"order": order}
         if order == 1 and self.whole(part):
             one |= {"per": part, "whole": True}
         if self.counts == "correct_wrong":
-            return bounding.Bound(self.lengths(), (1.0,), **one)
-        return bounding.Bound((self.bins, self.bins), (1.0, 1.0), "per_block", **one)
+            return units.Bound(self.lengths(), (1.0,), **one)
+        return units.Bound((self.bins, self.bins), (1.0, 1.0), "per_block", **one)
 
     def whole(self, part: Part) -> bool:
         """Return whether the part is a row, which is a single 1, or a 1 in each half."""

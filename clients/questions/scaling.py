@@ -10,11 +10,11 @@ from fedcal.calibrators import order_preserving as mlp
 from fedcal.calibrators.parametric import LocalLosses, ParametricScaling, local_fits, rows_of
 from fedcal.clients.questions import temperature
 from fedcal.core import checks, numerics
-from fedcal.core.fields import Classes, NotNegative, Positive, Seed, Vector, within
 from fedcal.core.numerics import Floats, Integers
+from fedcal.core.options import Classes, NotNegative, Positive, Seed, Vector, within
 from fedcal.core.shards import Shards
 from fedcal.privacy.query import Order, Part, Query, Summed
-from fedcal.units.bounding import Bound, bounded
+from fedcal.units import Bound, bounded
 
 ROW_CLIP = 10.0
 """Bound of one row's gradient for descent, in nats: one row in a hundred reaches it for a model

@@ -7,17 +7,18 @@ from typing import Any, cast
 
 import numpy as np
 
+from fedcal import units
 from fedcal.core import numerics
 from fedcal.core.checks import InputError, needed, same
-from fedcal.core.fields import Numbers, Positive, Seed, vector
 from fedcal.core.naming import one_form
 from fedcal.core.numerics import Floats, Integers, Words, override
+from fedcal.core.options import Numbers, Positive, Seed, vector
 from fedcal.core.shards import Shards, in_unit_interval, on_grid, row_hashes, uniforms
-from fedcal.metrics import score_table
+from fedcal.metrics import binning
 from fedcal.metrics.binning import Score, bucket_of, far_share, fine_tails, scored
 from fedcal.privacy.query import Order, Part, Summed, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
-from fedcal.units import Example, Subject, bounding
+from fedcal.units import Example, Subject
 
 
 class CountedRows(Summed):
@@ -31,14 +32,14 @@ class CountedRows(Summed):
         """Return the largest norm that bounds what a row adds."""
 
     @abstractmethod
-    def counts_rows(self, bound: bounding.Bound) -> bool:
+    def counts_rows(self, bound: units.Bound) -> bool:
         """Return whether rows can be counted, and none of them is clipped by the bound."""
 
     @abstractmethod
     def add_rows(self, sums: ClientSums, shards: Shards, ring: Ring) -> None:
         """Add up the encoded contributions of rows."""
 
-    def row_words(self, shards: Shards, bound: bounding.Bound, ring: Ring) -> Words | None:
+    def row_words(self, shards: Shards, bound: units.Bound, ring: Ring) -> Words | None:
         """Return each client's sum over its rows, every row encoded by itself; None = not so.
 
         The words are those that clipping, encoding and adding up row after row gives.
@@ -57,7 +58,7 @@ class CountedRows(Summed):
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreCounts(score_table.ScoreTable, CountedRows):
+class ScoreCounts(binning.ScoreTable, CountedRows):
     """Question for the number of rows of each outcome in each bucket of the score.
 
     A client sends its encoded counts, laid out by `ScoreTable`, whose parameters come first.
@@ -202,7 +203,7 @@ class ScoreCounts(score_table.ScoreTable, CountedRows):
         return answers if self.gain == 1 else answers * self.gain
 
     @override
-    def counts_rows(self, bound: bounding.Bound) -> bool:
+    def counts_rows(self, bound: units.Bound) -> bool:
         plain = not self.pad and not self.subject_rows and self.reference is None
         drawn = bool(self.seed) or not self.tail_nodes
         most = min(bound.norms, default=0.0) * bound.most
@@ -287,7 +288,7 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
     return np.concatenate(columns, axis=1)
 
 
-def group_of(shards: Shards, names: tuple[str, ...], by: score_table.By = "group") -> Integers:
+def group_of(shards: Shards, names: tuple[str, ...], by: binning.By = "group") -> Integers:
     """Return the index of each row's group among the names, (n,); the last group is "all others".
 
     Raises InputError for rows without such a column, or a client whose name is not in `names`.

@@ -12,8 +12,8 @@ import numpy as np
 
 from fedcal.clients.questions.temperature import correct, label_logits, shifted_logits
 from fedcal.core.checks import InputError, positive, whole
-from fedcal.core.fields import Positive, within
 from fedcal.core.numerics import Floats, Integers, override, row_sum
+from fedcal.core.options import Positive, within
 from fedcal.core.shards import Shards
 from fedcal.metrics import binning
 from fedcal.privacy.query import Order, Part, Summed

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from fedcal.core import checks, numerics
-from fedcal.core.fields import Classes, Positive, within
 from fedcal.core.numerics import Floats, Integers, override
+from fedcal.core.options import Classes, Positive, within
 from fedcal.core.shards import Shards
 from fedcal.privacy.query import Order, Part, Query, Summed
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 Average = Literal["inverse", "temperature"]
 

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import ContributionRefused, same
-from fedcal.core.fields import Classes, Param, Positive, Seed, Vector, within
 from fedcal.core.numerics import Floats, Integers, Purpose, Words, stream
+from fedcal.core.options import Classes, Param, Positive, Seed, Vector, within
 from fedcal.core.shards import Shards
 from fedcal.privacy.query import Order, Part, Query
 from fedcal.secure_aggregation import Ring
 from fedcal.training import networks
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 COUNT_NORM = 5.0
 """Norm of the last number of a `LocalUpdate`, which is 1/2 at most: its noise is larger than an

@@ -1,4 +1,9 @@
-"""What a real site checks before it answers.
+"""A site's folder: its rows as memory-mapped arrays, what it is, and what it takes part in.
+
+A message to a real site is answered by a process of its own. It maps the rows, so that only those
+that a question needs are read, and never parses the file that they came from.
+
+What a real site checks before it answers.
 
 A server that follows the protocol passes every check. Of one that does not, the site believes
 nothing: plan and questions are those of the terms that it has accepted and checked (`own_terms`).
@@ -6,15 +11,179 @@ What was sent is kept, and sent again word for word, by `records`: a second answ
 be a second release.
 """
 
+import json
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedcal.clients.answers import check_columns
-from fedcal.clients.site.prepared import WITH_POLICY, Prepared
-from fedcal.core.checks import InputError, like, needed, same, whole
-from fedcal.core.shards import NO_SUBJECTS, text_of
+from fedcal.clients.site.policy import CPU_SECONDS, Policy
+from fedcal.clients.site.process.limits import COPIES, MEMORY_MIB
+from fedcal.core import checks, numerics
+from fedcal.core.checks import InputError, damaged, like, needed, same, system_errors, whole
+from fedcal.core.naming import digest_of
+from fedcal.core.shards import NO_SUBJECTS, Shards, text_of
 from fedcal.privacy.agreement import Terms
-from fedcal.privacy.request import RUN, Asked, Request
+from fedcal.privacy.query import RUN, Asked, Request
+from fedcal.secure_aggregation.keys import SigningKey, read_key
+from fedcal.secure_aggregation.roster import Roster
+from fedcal.storage.atomic import locked
+
+SITE, LOCK = "site.json", "lock"
+FEDERATION, POLICY, TERMS = "federation.toml", "site.toml", "terms.json"
+WITH_POLICY = "secure aggregation needs --federation, --sign-key and --policy together"
+VERSION = 4
+OPTIONAL = ("subjects", "groups", "other", "inputs")
+ARRAYS = ("logits", "labels", *OPTIONAL, "test_logits", "test_labels")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Prepared site: its rows and its statement about itself.
+
+    Attributes
+    ----------
+    folder
+        where it is kept, and where answers and results go
+    shards
+        of one client
+    test
+        logits (m, c) and labels (m,) that a result is judged on; None = there are none
+    names
+        of the classes
+    number
+        of this client, from 0, where somebody knows it: in a simulation
+    simulated
+        on one machine: a policy is not needed
+    seed
+        of a simulated site's coins and noise; None = they are the operating system's
+    sign_key_file
+        with the key that this site signs by; None = it is in no federation
+    has_policy
+        whether the folder holds a policy
+    server
+        who asks: HOST:PORT of the SuperLink; "" = nobody said
+    """
+
+    folder: Path
+    shards: Shards
+    test: tuple[numerics.Floats, numerics.Integers] | None
+    names: tuple[str, ...]
+    number: int | None
+    simulated: bool = False
+    seed: int | None = None
+    sign_key_file: Path | None = None
+    has_policy: bool = False
+    server: str = ""
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the class names."""
+        return digest_of(self.names)
+
+    @cached_property
+    def sign_key(self) -> SigningKey | None:
+        """Signing key of this site under the protocol of secure aggregation."""
+        return None if self.sign_key_file is None else read_key(self.sign_key_file)
+
+    @cached_property
+    def roster(self) -> Roster | None:
+        """The federation that this site is in, as it was pinned at its start."""
+        return None if self.sign_key_file is None else Roster.read(self.folder / FEDERATION)
+
+    @property
+    def place(self) -> int | None:
+        """Number of the site in the roster."""
+        if self.roster is None or self.sign_key is None:
+            return None
+        return self.roster.number_of(self.sign_key.public)
+
+    @cached_property
+    def policy(self) -> Policy | None:
+        """Policy of the site; None = no limits."""
+        return Policy.read(self.folder / POLICY) if self.has_policy else None
+
+    @cached_property
+    def terms(self) -> Terms | None:
+        """Terms that this site has accepted, checked then; None = it answers nothing."""
+        path = self.folder / TERMS
+        with (
+            system_errors(f"{TERMS} of this site cannot be read"),
+            damaged(f"{TERMS} of this site is damaged: start fedcal site again"),
+        ):
+            return Terms.from_plain(json.loads(path.read_bytes())) if path.exists() else None
+
+    @property
+    def cpu_seconds(self) -> int:
+        """CPU seconds that the process answering one message may take."""
+        return CPU_SECONDS if self.policy is None else self.policy.cpu_seconds
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that this process may take: by the policy, and room for copies of the rows."""
+        mib = MEMORY_MIB if self.policy is None else self.policy.memory_mib
+        return (mib << 20) + COPIES * sum(f.stat().st_size for f in self.folder.glob("*.npy"))
+
+
+def count_file(folder: Path) -> Path | None:
+    """Return that file of a site; None = in the folder, or not known."""
+    try:
+        count, *_ = json.loads((folder / SITE).read_text("utf-8"))["count_files"]
+    except (OSError, LookupError, TypeError, ValueError):
+        return None
+    return count and Path(count)
+
+
+def alone(folder: Path) -> AbstractContextManager[None]:
+    """Hold a site's folder; InputError if another process does."""
+    return locked(folder / LOCK, f"another process runs the site of {folder}")
+
+
+def prepared(folder: Path) -> Prepared:
+    """Return the site that `prepare` wrote; its rows are mapped, not read.
+
+    Raises InputError, one line without a word about rows, if a file is missing, damaged or not
+    readable.
+    """
+    again = "start fedcal site again"
+    with (
+        system_errors(f"{SITE} of this site cannot be read"),
+        damaged(f"a file of this site is damaged: {again}", EOFError),
+    ):
+        site = json.loads((folder / SITE).read_text("utf-8"))
+        checks.same(f"version of {folder} ({again})", site["version"], VERSION)
+        arrays: dict[str, NDArray[Any]] = {}
+        for name in site["arrays"]:
+            with system_errors(f"{name}.npy of this site cannot be read"):
+                arrays[name] = np.asarray(np.load(folder / f"{name}.npy", "r", allow_pickle=False))
+        offsets = np.array([0, len(arrays["labels"])])
+        kind = checks.one_of("input", site["input"], numerics.KINDS)
+        columns: dict[str, Any] = {name: arrays[name] for name in OPTIONAL if name in arrays}
+        columns |= {
+            "group_names": tuple(site["group_names"]),
+            "names": tuple(site.get("site_names", ())),
+        }
+        return Prepared(
+            folder=folder,
+            shards=Shards(arrays["logits"], arrays["labels"], offsets, kind, **columns),
+            test=(arrays["test_logits"], arrays["test_labels"])
+            if "test_logits" in arrays
+            else None,
+            names=tuple(site["names"]),
+            number=site["number"],
+            simulated=site["simulated"] is True,
+            seed=site["seed"],
+            sign_key_file=None if site["sign_key"] is None else Path(site["sign_key"]),
+            has_policy=site["has_policy"] is True,
+            server=site["server"],
+        )
+
 
 MOST_NUMBERS = 1 << 22
 """Numbers of an answer, 32 MiB of them: larger ones are refused before they are computed."""

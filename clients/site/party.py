@@ -22,15 +22,21 @@ from contextlib import suppress
 
 import numpy as np
 
-from fedcal.clients.site.account import JobFacts
+from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.store import SiteRecords
 from fedcal.core import checks, numerics
 from fedcal.core.checks import InputError
 from fedcal.secure_aggregation import messages
-from fedcal.secure_aggregation.committee import SEED_BYTES, hidden, new_seeds, stream_sum
 from fedcal.secure_aggregation.keys import SigningKey, new_exchange_key, seal, shared_key, unseal
 from fedcal.secure_aggregation.messages import header_by
-from fedcal.secure_aggregation.roster import Roster, check_digest
+from fedcal.secure_aggregation.roster import (
+    SEED_BYTES,
+    Roster,
+    check_digest,
+    hidden,
+    new_seeds,
+    stream_sum,
+)
 
 
 class Party:

@@ -1,6 +1,6 @@
 """How a site's folder is written: rows, keys, policy and terms are checked before they are there.
 
-The process that answers does not load this; it reads the folder (`fedcal.clients.site.prepared`).
+The process that answers does not load this; it reads the folder (`fedcal.clients.site.guard`).
 """
 
 import json
@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.clients.site.policy import Policy
-from fedcal.clients.site.prepared import (
+from fedcal.clients.site.guard import (
     ARRAYS,
     FEDERATION,
     LOCK,
@@ -25,12 +24,13 @@ from fedcal.clients.site.prepared import (
     WITH_POLICY,
     alone,
 )
+from fedcal.clients.site.policy import Policy
 from fedcal.core import checks, numerics
 from fedcal.core.checks import InputError, system_errors
 from fedcal.core.naming import class_names, digest_of
 from fedcal.core.shards import Shards
-from fedcal.privacy.accepting import check_terms
 from fedcal.privacy.agreement import Terms
+from fedcal.privacy.making import check_terms
 from fedcal.secure_aggregation.keys import read_key
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.atomic import whole_file, write_whole

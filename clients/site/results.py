@@ -1,6 +1,6 @@
 """What a site's process does with the result of a run: it keeps its bytes, and reads none of them.
 
-What they say is read at a person's command (`fedcal.sites.kept`).
+What they say is read at a person's command (`fedcal.sites.release`).
 """
 
 import re

@@ -5,7 +5,7 @@ of its rounds. The first answer charges the job's whole epsilon and delta, in th
 that keeps the answer. Over jobs epsilons add up and deltas add up, as in `fedcal.privacy.ledger`:
 a privacy filter by basic composition, which stays valid when a server chooses a job after seeing
 the results of earlier ones. There is one account over jobs of all units, for the smallest of them
-(`fedcal.clients.site.account.account`): a row is in its subject and in its client, and pays for
+(`fedcal.clients.site.policy.account`): a row is in its subject and in its client, and pays for
 all three. Exact sums (epsilon infinite) are written down and are in no sum.
 
 A small second file beside the site's key says which records are those of the key, and how they
@@ -23,14 +23,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedcal.clients.site import account
-from fedcal.clients.site.account import JobFacts
-from fedcal.clients.site.policy import Policy
-from fedcal.clients.site.prepared import Prepared, count_file
+from fedcal.clients.site import policy
+from fedcal.clients.site.guard import Prepared, count_file
+from fedcal.clients.site.policy import JobFacts, Policy
 from fedcal.core.checks import InputError, damaged, needed, same, system_errors, whole
 from fedcal.core.numerics import Words
 from fedcal.privacy.privacy import check_caps
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import Request
 from fedcal.storage.atomic import posix_locks, write_whole
 from fedcal.storage.database import Database
 
@@ -350,7 +349,7 @@ class SiteRecords(Database):
                 raise InputError(f"{spent!r:.80} was spent, and receipts show at least {least}")
             were_open = self.unfinished
             self._close("TRUE", why="closed by the operator")
-            for one in account.carried_over(spent):
+            for one in policy.carried_over(spent):
                 self._add(one)
             self.execute(_NEW_ID)
             return were_open
@@ -375,13 +374,11 @@ class SiteRecords(Database):
         jobs = {one.job for one in booked}
         paths = [] if self._path is None else self._path.parent.glob(RECEIPTS)
         receipts = dict(path.read_text("ascii").split(" ", 1) for path in paths)
-        lost = [
-            one for job in receipts.keys() - jobs for one in account.carried_over(receipts[job])
-        ]
-        known = (*booked, *account.carried_over(spent))
-        shown = account.carried_over(self._left.spent), (*booked, *lost)
-        more = [one for charges in shown if (one := account.spent_in_all(charges, known))]
-        return account.in_text(max(more, key=lambda one: one[1])) if more else ""
+        lost = [one for job in receipts.keys() - jobs for one in policy.carried_over(receipts[job])]
+        known = (*booked, *policy.carried_over(spent))
+        shown = policy.carried_over(self._left.spent), (*booked, *lost)
+        more = [one for charges in shown if (one := policy.spent_in_all(charges, known))]
+        return policy.in_text(max(more, key=lambda one: one[1])) if more else ""
 
     def _jobs(self, where: str, *values: object) -> list[JobFacts]:
         rows = self.rows(f"SELECT {', '.join(_FACTS)} FROM jobs WHERE {where}", values)
@@ -414,7 +411,7 @@ class SiteRecords(Database):
         if (limits := self.limits) is None or job.exact:
             return
         others = self._jobs("booked IS NOT NULL AND job != ?", job.job)
-        unit, (asked, *spent) = account.account([job, *others])
+        unit, (asked, *spent) = policy.account([job, *others])
         year = limits.year(time.time())
         years = (limits.year(one.booked or 0.0) for one in others)
         of_year = [cost for cost, its in zip(spent, years, strict=True) if its == year]
@@ -546,7 +543,7 @@ class SiteRecords(Database):
         After a crash before this is done with the time of the commit it is no restored backup.
         """
         if self._path is not None:
-            spent = account.in_text(account.spent_in_all(self._jobs("booked IS NOT NULL")))
+            spent = policy.in_text(policy.spent_in_all(self._jobs("booked IS NOT NULL")))
             number, own = self._state
             text = " ".join(map(str, _Left(number, changed, before, own, spent)))
             with system_errors(f"cannot write {self._count_path}"):
@@ -607,7 +604,7 @@ def finish(site: Prepared, job: JobFacts, run: str) -> None:
 
     Beside the result stays a receipt: the job, and what it was charged.
     """
-    charge = account.in_text(account.spent_in_all([job]))
+    charge = policy.in_text(policy.spent_in_all([job]))
     write_whole(site.folder / RECEIPTS.replace("*", run), f"{job.job} {charge}")
     with records_of(site) as records:
         records.finish(job.job)

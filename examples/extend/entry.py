@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from fedcal.units.base import Example
+from fedcal.units import Example
 
 
 class Entry(Example):

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import numpy as np
 
-from fedcal.core.fields import within
+from fedcal.core.options import within
 from fedcal.core.shards import Shards
 from fedcal.core.numerics import Floats, Integers
 from fedcal.privacy.query import Order, Part, Query
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedcal.core.checks import positive
 from fedcal.core.numerics import Integers
-from fedcal.partition.owners import DrawnPartition
+from fedcal.partition import DrawnPartition
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,7 @@ from experiments.benchmarks import (
 from experiments.benchmarks.timing import APART, Contestant, apart, compare
 from fedcal.core.checks import one_of
 from fedcal.core.pages import Table
-from fedcal.results.tables import markdown, print_table
-from fedcal.results.terminal import console
+from fedcal.results.terminal import console, markdown, print_table
 from fedcal.run.sweep import Row
 
 CASES = {

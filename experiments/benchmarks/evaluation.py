@@ -9,7 +9,7 @@ import numpy as np
 from experiments.benchmarks.timing import Case, Contestant, named, peer
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.units import Example

@@ -21,7 +21,7 @@ import numpy as np
 from fedcal import datasets
 from fedcal.core.pages import Table
 from fedcal.privacy.noise_plan import Federation
-from fedcal.results.tables import markdown
+from fedcal.results.terminal import markdown
 from fedcal.run.engines import run
 from fedcal.run.sweep import Row
 from fedcal.strategies.server.job import Job

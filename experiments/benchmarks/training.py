@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from experiments.benchmarks.timing import Case, Contestant, named
 from fedcal.core.numerics import Integers
 from fedcal.core.shards import Shards
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.training.networks import enlist, network_named, text_of

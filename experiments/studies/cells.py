@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 
 from experiments.studies.spec import Experiment, Part, Printed, Record, Rows
-from fedcal.results.comparison_table import Line
+from fedcal.results.comparison import Line
 
 BASE = "Base"
 """Title of the model as it is; every grid has it, and its accuracy is the one to keep."""

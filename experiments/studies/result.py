@@ -15,7 +15,7 @@ from experiments.studies.maddock.claims import CLAIMS
 from experiments.studies.spec import Experiment, Field, Record, Rows
 from fedcal.core.pages import Table
 from fedcal.results.files import in_json
-from fedcal.results.tables import csv_text, markdown
+from fedcal.results.terminal import csv_text, markdown
 from fedcal.run.folders import Kind
 from fedcal.run.result import versions
 

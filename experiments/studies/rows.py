@@ -13,11 +13,11 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from experiments.studies.spec import Record, Rows, RowsClaim
+from fedcal import partition
 from fedcal.core.numerics import Floats, Integers, Purpose, Words, stream
 from fedcal.core.shards import Shards
 from fedcal.mechanisms import Gaussian, Laplace, Sum
 from fedcal.mechanisms.choice import Unary, unary_flip
-from fedcal.partition import owners
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.query import Query
@@ -87,7 +87,7 @@ def dealt(
     logits: Floats, labels: Integers, picked: Integers, clients: int, rng: np.random.Generator
 ) -> Shards:
     """Deal some of the rows to clients with Dirichlet(0.1) label skew."""
-    owner = owners.dirichlet(labels[picked], clients, 0.1, rng)
+    owner = partition.dirichlet(labels[picked], clients, 0.1, rng)
     return Shards.from_owner(logits[picked], labels[picked], owner, clients)
 
 

@@ -35,8 +35,8 @@ from experiments.studies.run import reproduce
 from experiments.studies.spec import EXPERIMENTS, Record, Rows, study_file
 from fedcal.core.checks import one_of
 from fedcal.core.pages import Table
-from fedcal.results.comparison_table import Line, as_table
-from fedcal.results.tables import markdown, plain
+from fedcal.results.comparison import Line, as_table
+from fedcal.results.terminal import markdown, plain
 from fedcal.storage.atomic import whole_file
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -44,8 +44,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.core.checks import InputError, one_of, whole
-from fedcal.core.fields import array
 from fedcal.core.numerics import Floats, Integers, Kind, override, probs_of, row_max, row_sum
+from fedcal.core.options import array
 from fedcal.metrics.binning import (
     Counts,
     bin_index,

@@ -31,8 +31,8 @@ from numpy.typing import ArrayLike
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.minimisers import MEMORY, dot_rows, fit_in_span, minimize, residuals
 from fedcal.core.checks import whole
-from fedcal.core.fields import array
 from fedcal.core.numerics import INNER, LARGEST_LOGIT, Floats, Integers, Kind, softmax
+from fedcal.core.options import array
 from fedcal.core.shards import Shards
 
 

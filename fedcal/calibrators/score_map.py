@@ -32,8 +32,8 @@ from numpy.typing import ArrayLike
 from fedcal.calibrators import histogram_binning
 from fedcal.calibrators.base import Calibrator
 from fedcal.core.checks import InputError, check_kept, one_of, whole
-from fedcal.core.fields import array
 from fedcal.core.numerics import KINDS, Floats, Integers, Kind, probs_of, row_max, sigmoid
+from fedcal.core.options import array
 from fedcal.metrics import binning
 
 if TYPE_CHECKING:

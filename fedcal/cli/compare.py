@@ -11,7 +11,7 @@ from fedcal.cli import parameters
 from fedcal.core import pages
 from fedcal.core.checks import FedcalError, one_of
 from fedcal.results import terminal
-from fedcal.results.comparison_table import as_table
+from fedcal.results.comparison import as_table
 from fedcal.run.comparison import Comparison, compare, grid
 from fedcal.run.comparison.run import FORMS
 from fedcal.run.config import Config

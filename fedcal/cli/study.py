@@ -9,8 +9,7 @@ from fedcal.core import checks
 from fedcal.core.naming import names_in
 from fedcal.core.pages import Table
 from fedcal.results.page import said
-from fedcal.results.tables import print_table
-from fedcal.results.terminal import Stopped, console, must_agree, progress, show
+from fedcal.results.terminal import Stopped, console, must_agree, print_table, progress, show
 from fedcal.run.config import parse_setting
 from fedcal.run.jobs import METHOD
 from fedcal.sites import kits, study_file

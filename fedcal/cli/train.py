@@ -11,8 +11,7 @@ from fedcal.cli import parameters
 from fedcal.core.options import options_of
 from fedcal.metrics import binning, names
 from fedcal.results import page, terminal
-from fedcal.run.config import read_options
-from fedcal.run.layers import layered
+from fedcal.run.config import layered, read_options
 from fedcal.run.training import train
 from fedcal.run.training_config import TrainConfig
 

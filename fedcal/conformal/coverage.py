@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedcal.core.naming import called, listed
 from fedcal.core.numerics import Floats, Integers
-from fedcal.metrics.gap_change import MOST_CLIENTS
+from fedcal.metrics.bootstrap import MOST_CLIENTS
 
 LEVEL = 0.95
 """Confidence level of intervals."""

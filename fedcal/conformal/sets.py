@@ -13,12 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal.calibrators.conformity import BY, Conformity
 from fedcal.conformal.coverage import Basis, Parts, SetEvaluation, judged, shortfalls
-from fedcal.conformal.page import judged_parts, of_release, promise
-from fedcal.conformal.set_release import SetRelease
+from fedcal.conformal.page import SetRelease, judged_parts, of_release, promise
 from fedcal.core.checks import InputError, check_kept, needed, one_of, same
-from fedcal.core.fields import array
 from fedcal.core.naming import called, listed, one_form
 from fedcal.core.numerics import KINDS, Floats, Kind, logits_of, override
+from fedcal.core.options import array
 from fedcal.core.pages import Part
 from fedcal.core.scores import check_scores, ids_of
 from fedcal.storage.artifact import Artifact, Holdout

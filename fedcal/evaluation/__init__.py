@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 from fedcal.calibrators.score_map import calibrator_from
 from fedcal.core.checks import refuse
 from fedcal.evaluation.estimates import METRICS, compare, evaluate, evaluate_classes
-from fedcal.evaluation.estimators.calibration import CalibrationTest, cox
-from fedcal.evaluation.estimators.curves import (
+from fedcal.evaluation.estimators.calibration import (
+    CalibrationTest,
     Curve,
+    cox,
     decision_curve,
     reliability,
     roc_curve,

@@ -3,6 +3,8 @@
 The registry of metrics: their order is that of tables and files.
 
 Two views of the same rows: two models, or one before and after its calibration.
+
+Metrics of a release at a threshold of its score.
 """
 
 import math
@@ -17,7 +19,7 @@ from fedcal.core.numerics import Floats
 from fedcal.evaluation import intervals
 from fedcal.evaluation.estimators import calibration, metrics
 from fedcal.evaluation.estimators.calibration import ECES, ClasswiseEce, Ece
-from fedcal.evaluation.estimators.metrics import Accuracy, Gap
+from fedcal.evaluation.estimators.metrics import Accuracy, Gap, Predictions
 from fedcal.evaluation.intervals import Estimate, IntervalOptions, Metric, Span
 from fedcal.metrics.histogram import Histogram
 
@@ -244,3 +246,22 @@ def _paired(agreement: Floats, noise: float, asked: IntervalOptions) -> Span:
     return Span(
         value, float(low), float(high), by_rows, by_noise, total > intervals.FIRM * 2 * noise
     )
+
+
+class Flagged(Predictions):
+    """Share of rows predicted positive."""
+
+    name = "flagged"
+    top, bottom = (0, 1, 0, 1), (1, 1, 1, 1)
+
+
+def at_threshold(h: Histogram, threshold: float, *, level: float = 0.95) -> dict[str, Estimate]:
+    """Return sensitivity, specificity, precision and fraction flagged of a `positive` score.
+
+    Raises InputError if the threshold is not an edge of a bucket.
+    """
+    flagged = Flagged(threshold)
+    only = ("recall", "specificity", "precision")
+    estimates = evaluate(h, "positive", threshold=threshold, level=level, only=only)
+    share = flagged.estimate(flagged.span(h, IntervalOptions(level)), level, h)
+    return {**{name: estimates[name] for name in only}, flagged.name: share}

@@ -13,11 +13,11 @@ import numpy as np
 
 from fedcal.core.naming import called
 from fedcal.core.pages import Curve, Intervals, Part, Point, Table
-from fedcal.evaluation.estimators import curves
+from fedcal.evaluation.estimators import calibration
 from fedcal.evaluation.estimators.calibration import ECES, FAR_TAIL
 from fedcal.evaluation.findings import KEYS, Findings, Key, Metrics, counted
 from fedcal.evaluation.intervals import HIDES, Estimate, beyond
-from fedcal.metrics.gap_change import ERROR, LEAST
+from fedcal.metrics.bootstrap import ERROR, LEAST
 from fedcal.metrics.histogram import Histogram
 from fedcal.metrics.names import MORE, ON_DEMAND, decimals, heading, named, scaled, shown
 
@@ -58,7 +58,7 @@ def curve_parts(
         series = {called(names, int(part)): h for part, h in first[:MOST_CLASSES]}
     parts: list[Part | None] = []
     if findings.score != "confidence":
-        lines = {name: _lines(curves.roc_curve(h, level=level)) for name, h in series.items()}
+        lines = {name: _lines(calibration.roc_curve(h, level=level)) for name, h in series.items()}
         axes = "false positive rate", "true positive rate"
         parts.append(_part("ROC", axes, lines, {"chance": _DIAGONAL}))
     parts.append(reliability_part("Reliability", series, findings.score, level))
@@ -73,7 +73,7 @@ def reliability_part(
     """Return reliability diagrams with intervals; None if every bin is too uncertain."""
     named = "confidence" if score == "confidence" else "score"
     outcome = {"confidence": "share correct"}.get(score, "share of the outcome")
-    diagrams = {name: curves.reliability(h, level=level) for name, h in series.items()}
+    diagrams = {name: calibration.reliability(h, level=level) for name, h in series.items()}
     return _part(
         title,
         (f"mean {named}", outcome),
@@ -97,7 +97,7 @@ def _part(
     return Curve(title, *axes, series, bands, references, note) if there else None
 
 
-def _lines(c: curves.Curve, keep: Any = True) -> Lines:
+def _lines(c: calibration.Curve, keep: Any = True) -> Lines:
     """Return finite points to keep, each once, and intervals that contain them."""
     ends = np.stack([c.x, c.y, np.minimum(c.low, c.y), np.maximum(c.high, c.y)])
     each = np.round(ends[:, np.isfinite(ends).all(axis=0) & keep], 6).T.tolist()
@@ -108,12 +108,12 @@ def _lines(c: curves.Curve, keep: Any = True) -> Lines:
 def _decisions(series: Mapping[str, Histogram], level: float) -> Curve | None:
     """Return the net benefit of each model, against treating all rows and none."""
 
-    def line(c: curves.Curve) -> Lines:
+    def line(c: calibration.Curve) -> Lines:
         return _lines(replace(c, low=np.maximum(c.low, LEAST_BENEFIT)), c.y >= LEAST_BENEFIT)
 
-    each = {name: curves.decision_curve(h, level=level) for name, h in series.items()}
+    each = {name: calibration.decision_curve(h, level=level) for name, h in series.items()}
     name = next(iter(series))
-    everybody, _ = line(curves.Curve(each[name].x, *[curves.treat_all(series[name])] * 3))
+    everybody, _ = line(calibration.Curve(each[name].x, *[calibration.treat_all(series[name])] * 3))
     references = {"treat all": everybody, "treat none": ((0.0, 0.0), (1.0, 0.0))}
     return _part(
         "Decision curve",

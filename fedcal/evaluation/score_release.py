@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import interval, one_of
-from fedcal.core.fields import array
 from fedcal.core.naming import listed
 from fedcal.core.numerics import KINDS, Floats, Kind
+from fedcal.core.options import array
 from fedcal.core.pages import Part
 from fedcal.evaluation import findings
 from fedcal.evaluation.findings import Counted, Findings, Key
 from fedcal.evaluation.page import parts
 from fedcal.evaluation.sites import effects
 from fedcal.mechanisms import NoiseLaw
+from fedcal.metrics.binning import ScoreTable
 from fedcal.metrics.histogram import Histogram
-from fedcal.metrics.score_table import ScoreTable
 from fedcal.storage.artifact import Artifact
 
 _ALL = ""

@@ -6,15 +6,8 @@ A new mechanism is a file here and a name below; see `docs/guide/extend.md`.
 from typing import TYPE_CHECKING
 
 from fedcal.core.imports import Lazy, lazily, registry
-from fedcal.mechanisms.additive import Gaussian as Gaussian
-from fedcal.mechanisms.additive import Laplace as Laplace
-from fedcal.mechanisms.base import Mechanism as Mechanism
-from fedcal.mechanisms.base import Noise as Noise
-from fedcal.mechanisms.base import NoNoise as NoNoise
-from fedcal.mechanisms.base import Source as Source
-from fedcal.mechanisms.base import Sum as Sum
-from fedcal.mechanisms.base import Target as Target
-from fedcal.mechanisms.base import words_of as words_of
+from fedcal.mechanisms.additive import Gaussian, Laplace
+from fedcal.mechanisms.base import Mechanism, Noise, NoNoise, Source, Sum, Target, words_of
 
 if TYPE_CHECKING:
     from fedcal.mechanisms.choice import Exponential as Exponential

@@ -12,7 +12,7 @@ from fedcal.core.numerics import Floats, Integers, Words, override
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, Target, words_of
 from fedcal.secure_aggregation import Ring
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 
 class Additive(Mechanism):

@@ -28,7 +28,7 @@ from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers, Words, override
 from fedcal.mechanisms import samplers
 from fedcal.secure_aggregation import Ring
-from fedcal.units.bounding import Bound, Per
+from fedcal.units import Bound, Per
 
 Source = np.random.Generator | None
 """A seeded generator; None = the operating system's."""

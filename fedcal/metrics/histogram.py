@@ -8,8 +8,8 @@ from functools import lru_cache
 import numpy as np
 
 from fedcal.core.checks import InputError
-from fedcal.core.fields import array, increasing
 from fedcal.core.numerics import Floats, Integers
+from fedcal.core.options import array, increasing
 from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.binning import has_nodes
 

@@ -6,13 +6,11 @@ from fedcal.core.imports import lazily
 
 if TYPE_CHECKING:
     from fedcal.privacy.curator import Release
-    from fedcal.privacy.declared import SEED, Question, Range
-    from fedcal.privacy.federation import Federation
     from fedcal.privacy.ledger import Ledger
     from fedcal.privacy.making import make_plan
     from fedcal.privacy.noise_plan import Plan
-    from fedcal.privacy.privacy import AUTO
-    from fedcal.privacy.query import Query
+    from fedcal.privacy.privacy import AUTO, Federation
+    from fedcal.privacy.query import SEED, Query, Question, Range
 
 __all__ = [
     "AUTO",
@@ -28,5 +26,5 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    light = "declared", "privacy", "federation", "noise_plan"
-    __getattr__ = lazily(__name__, __all__, *light, "ledger", "curator", "making")
+    modules = "privacy", "query", "noise_plan", "ledger", "curator", "making"
+    __getattr__ = lazily(__name__, __all__, *modules)

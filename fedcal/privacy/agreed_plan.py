@@ -16,13 +16,13 @@ from typing import Any, Self
 import numpy as np
 
 from fedcal.core.checks import InputError, one_of, unused
-from fedcal.core.fields import strict
 from fedcal.core.numerics import Floats, key_of
+from fedcal.core.options import strict
 from fedcal.mechanisms import MECHANISMS, Mechanism, Noise
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.privacy import Federation
 from fedcal.secure_aggregation import Ring
 from fedcal.trust import TRUSTS, Trust
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 EXACT_GRID = 2.0**-24
 _FINER = 1024  # the grid is so much finer than the noise, divided by the number of clients

@@ -13,13 +13,11 @@ from functools import cached_property
 from typing import Any, Self
 
 from fedcal.core.checks import damaged, read, same, whole
-from fedcal.core.fields import strict
+from fedcal.core.options import strict
 from fedcal.privacy.agreed_plan import AgreedPlan
-from fedcal.privacy.declared import Question, check_question
-from fedcal.privacy.federation import FIELDS
-from fedcal.privacy.query import Query
-from fedcal.privacy.request import Asked, Request
-from fedcal.units.bounding import Bound
+from fedcal.privacy.privacy import FIELDS
+from fedcal.privacy.query import Asked, Query, Question, Request, check_question
+from fedcal.units import Bound
 
 AGREED: Mapping[str, type[Any]] = {
     "method": str,

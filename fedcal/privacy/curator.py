@@ -44,8 +44,7 @@ from fedcal.mechanisms import Source
 from fedcal.privacy.agreement import request_under
 from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.privacy.noise_plan import Plan
-from fedcal.privacy.query import Query, fits
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import Query, Request, fits
 from fedcal.secure_aggregation.fixed_point import MOST_ROWS
 
 

@@ -9,7 +9,7 @@ has its cap. That stays valid when a run's parameters were chosen after seeing t
 earlier ones. Within a run the plan has already composed its releases, tightly. The sum is a
 statement about one unit of privacy, so a file takes runs of one unit alone. Two files for two units
 do not share a cap: a row pays for runs for its user, too
-(`fedcal.clients.site.account.account`, by which sites count, says how much).
+(`fedcal.clients.site.policy.account`, by which sites count, says how much).
 """
 
 import math
@@ -30,7 +30,7 @@ from fedcal.core.checks import (
     same,
     whole,
 )
-from fedcal.core.fields import Positive, set_checked, within
+from fedcal.core.options import Positive, set_checked, within
 from fedcal.privacy.privacy import check_caps
 from fedcal.storage.atomic import must_exist, path_of
 from fedcal.storage.database import Database

@@ -13,10 +13,9 @@ from fedcal.core.numerics import Floats, Integers, Purpose, stream
 from fedcal.mechanisms import Sum, samplers
 from fedcal.mechanisms.noise_law import NoiseLaw
 from fedcal.privacy.agreed_plan import AgreedPlan
-from fedcal.privacy.federation import Federation as Federation  # also found here
-from fedcal.privacy.federation import amplifying_rate
-from fedcal.units import UNITS, Unit
-from fedcal.units.bounding import Bound
+from fedcal.privacy.privacy import Federation as Federation  # also found here
+from fedcal.privacy.privacy import amplifying_rate
+from fedcal.units import UNITS, Bound, Unit
 
 
 class Plan(AgreedPlan):

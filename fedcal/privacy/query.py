@@ -2,23 +2,39 @@
 
 A question is checked where it is made, on the server, and where it is read, on the client: a
 client's computation never depends on a number that no server of this version would send.
+
+Questions that the rounds of a job may ask: fixed parameters, and ranges of moving ones.
+
+A method declares its questions before anything is learned (`Method.questions`). The server asks no
+other questions, and a site that builds the method from the job's settings answers no others.
+
+Request from the server to a client: a question, its bound and its context.
+
+The question and its bound are one record of a message. The versions and public facts in the other
+are in no noise key and do not count as payload.
 """
 
+from __future__ import annotations
+
+import hashlib
+import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from dataclasses import asdict, dataclass, fields, replace
+from numbers import Real
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
-from fedcal.core.checks import one_of, same
-from fedcal.core.fields import CheckedFields
+from fedcal.core.checks import InputError, damaged, fraction, one_of, same, whole
 from fedcal.core.imports import Lazy
-from fedcal.core.numerics import Floats, Integers, Words, key_of
+from fedcal.core.numerics import Floats, Integers, Words, check_seed, key_of
+from fedcal.core.options import MOST_TEXT, CheckedFields, Param, Scalar, set_checked, shaped, strict
 from fedcal.core.shards import Shards
+from fedcal.mechanisms import Noise
 from fedcal.secure_aggregation import Ring
-from fedcal.units import UNITS
-from fedcal.units.bounding import SLACK, Bound, Per, Rule
+from fedcal.units import SLACK, UNITS, Bound, Per, Rule
 
 Part = Per
 """Unit whose contribution is bounded: a complete client, or one subject or one row of a client."""
@@ -261,3 +277,322 @@ def fits(bound: Bound, query: Query) -> bool:
     """Return whether a bound's blocks are the blocks of the answer, or parts of them."""
     ours, theirs = (set(np.cumsum(n).tolist()) for n in (query.lengths(), bound.lengths))
     return ours <= theirs and max(ours) == max(theirs)
+
+
+_ROUNDING = 1e-9
+"""Relative error of a parameter: exp(log(x)) is not x, and types of CPU differ in last digits."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Allowed values of a parameter that moves from round to round.
+
+    Attributes
+    ----------
+    low, high
+        of each number, both included
+    least, most
+        numbers of a vector; 0 and 0 = a single number
+    whole
+        whether numbers must be whole
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    least: int = 0
+    most: int = 0
+    whole: bool = False
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a parameter lies within the range."""
+        if isinstance(value, bool) or not isinstance(value, Real | np.ndarray | tuple):
+            return False
+        numbers = np.asarray(value, np.float64)
+        if numbers.ndim != bool(self.most) or not self.least <= numbers.size <= max(self.most, 1):
+            return False
+        ends = [abs(end) for end in (self.low, self.high) if math.isfinite(end)]
+        room = _ROUNDING * max(ends, default=0.0)
+        within = (numbers >= self.low - room) & (numbers <= self.high + room)
+        return bool(within.all()) and not (self.whole and (numbers != np.round(numbers)).any())
+
+    def __str__(self) -> str:
+        kind = "a whole number" if self.whole else "a number"
+        if self.most:
+            kind = f"{self.least} to {self.most} numbers"
+        return f"{kind} in [{self.low:g}, {self.high:g}]"
+
+
+SEED = Range(0, 2.0**64, whole=True)
+"""Seed that chooses rows by a hash, or their order; it is not a fact of the job."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Kind of question that some rounds of a job may ask.
+
+    Attributes
+    ----------
+    kind
+        of the query
+    fixed
+        field -> its only value; every field that does not move
+    moving
+        field -> its range
+    rounds
+        first and last round that may ask it
+    cells
+        maximum numbers of an answer: rows are partitioned into no more cells. Infinite where the
+        server chooses the cells in the run
+    """
+
+    kind: str
+    fixed: Mapping[str, Any]
+    moving: Mapping[str, Range]
+    rounds: tuple[int, int]
+    cells: float
+
+    @classmethod
+    def like(cls, query: Query, rounds: tuple[int, int], **moving: Range) -> Self:
+        """Declare a query, of which the fields in `moving` may change.
+
+        Parameters
+        ----------
+        query
+            an example of it; with the longest answer, where answers differ
+        rounds
+            first and last round that may ask it
+        moving
+            a vector that keeps the example's length needs no `least` and `most`
+        """
+        values = {f.name: getattr(query, f.name) for f in fields(query)}
+        sized = {name: _sized(allowed, values[name]) for name, allowed in moving.items()}
+        fixed = {name: value for name, value in values.items() if name not in moving}
+        anywhere = any(name in moving for name in query.cuts)
+        cells = math.inf if anywhere else float(sum(query.lengths()))
+        return cls(query.kind, fixed, sized, rounds, cells)
+
+    def is_of(self, round_number: int) -> bool:
+        """Return whether a round may ask it."""
+        return self.rounds[0] <= round_number <= self.rounds[1]
+
+    def differs(self, query: Query) -> str:
+        """Return the first parameter of a query that is not as declared, in words; "" = none."""
+        for name, own in self.fixed.items():
+            if not _same(value := getattr(query, name), own):
+                return f"{name} = {_short(value)} instead of {_short(own)}"
+        for name, allowed in self.moving.items():
+            if not allowed.holds(value := getattr(query, name)):
+                return f"{name} = {_short(value)} instead of {allowed}"
+        numbers = sum(query.lengths())
+        return "" if numbers <= self.cells else f"{numbers} cells instead of {self.cells:g} at most"
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return plain values for a strict JSON file, for `from_plain`."""
+        moving = {
+            name: {**asdict(allowed), "low": float(allowed.low), "high": float(allowed.high)}
+            for name, allowed in self.moving.items()
+        }
+        plain: dict[str, Any] = strict({**vars(self), "moving": moving})
+        return plain
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> Self:
+        """Return the question of `to_plain` values, whoever wrote them; see `check_declared`."""
+        moving = {
+            str(name): Range(
+                **{**allowed, "low": float(allowed["low"]), "high": float(allowed["high"])}
+            )
+            for name, allowed in values["moving"].items()
+        }
+        first, last = values["rounds"]
+        own = {"moving": moving, "rounds": (int(first), int(last)), "cells": float(values["cells"])}
+        return cls(**{**values, **own})
+
+
+def check_question(questions: Sequence[Question], round_number: int, query: Query) -> None:
+    """Refuse a query that no question declares for this round.
+
+    Raises InputError with one line that names the difference.
+    """
+    may = [q for q in questions if q.is_of(round_number)]
+    why = [q.differs(query) for q in may if q.kind == query.kind]
+    if "" in why:
+        return
+    kinds = " or ".join(sorted({q.kind for q in may})) or "nothing"
+    difference = why[0] if why else f"it may ask {kinds}"
+    raise InputError(
+        f"the question '{query.kind}' of round {round_number} is not one of the job's method with "
+        f"its settings: {difference}"
+    )
+
+
+def _sized(allowed: Range, example: Any) -> Range:
+    if allowed.most or not isinstance(example, np.ndarray | tuple):
+        return allowed
+    return replace(allowed, least=len(example), most=len(example))
+
+
+def _same(value: Any, own: Any) -> bool:
+    """Return whether two values are equal up to the rounding of another type of CPU."""
+    vector, own_vector = (np.ndim(v) > 0 for v in (value, own))
+    if vector or own_vector:
+        return np.shape(value) == np.shape(own) and np.allclose(value, own, _ROUNDING, 0.0)
+    if isinstance(value, float) and isinstance(own, float):
+        return math.isclose(value, own, rel_tol=_ROUNDING)
+    return isinstance(value, bool) == isinstance(own, bool) and bool(value == own)
+
+
+def _short(value: Any) -> str:
+    return " ".join(str(value).split())[: MOST_TEXT // 3]
+
+
+Field = Scalar | bytes | list[int] | list[float] | list[str] | list[bytes] | list[bool]
+
+VERSION = 1
+"""Version of the wire form."""
+
+RUN = re.compile(r"[\w.:-]{1,64}")
+"""Form of a run's name."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a server asks a site that has a guard: the site takes all else from its own terms.
+
+    Attributes
+    ----------
+    query
+        the question
+    round
+        its number, from 1
+    run
+        name of the run
+    terms
+        digest of the job and its plan (`fedcal.privacy.agreement.Terms.key`)
+    """
+
+    query: Query
+    round: int
+    run: Annotated[str, shaped(RUN)]
+    terms: Annotated[str, shaped(re.compile("[0-9a-f]{64}"))]
+
+    def to_records(self) -> dict[str, dict[str, Field]]:
+        """Return the records of a message, for `from_records`."""
+        asked: dict[str, Field] = {"kind": self.query.kind, "round": self.round}
+        context: dict[str, Field] = {"run": self.run, "terms": self.terms}
+        return {"query": asked | params_of(self.query), "context": context | facts_of(self.query)}
+
+    @classmethod
+    def from_records(cls, records: Mapping[str, Mapping[str, Any]]) -> Self:
+        """Return what a message asks; InputError if it does not, or states anything else."""
+        with damaged("a question cannot be read"):
+            fields, context = records["query"], records["context"]
+            known = {"kind", "round", "version", "query-version", "run", "terms"}
+            for name in (*fields, *context):
+                if name not in known and not name.startswith(("param.", "fact.")):
+                    raise InputError(f"a question to a site states no {name!r:.80}: its terms do")
+            number = whole("the round of a question", fields["round"], 1)
+            asked = cls(query_in(fields, context), number, context["run"], context["terms"])
+            set_checked(asked)
+            return asked
+
+
+@dataclass(frozen=True)
+class Request:
+    """Question with its bound and its ring, which is all that a client needs to answer.
+
+    No claim of a client about its own bound is trusted: the client clips to `bound`,
+    and the mechanism takes its sensitivity from the same field of the plan.
+
+    Attributes
+    ----------
+    noise
+        noise that each client adds to its answer (trust `distributed`, `local`); None = none
+    rate
+        each client's rows take part with this probability, by its own coin (`distributed`)
+    seed
+        of a simulated client's noise and coins; a real site accepts none from a message
+    row_rate
+        each row takes part with this probability, by a coin of its client
+    """
+
+    query: Query
+    bound: Bound
+    ring: Ring
+    round: int
+    noise: Noise | None = None
+    rate: float = 1.0
+    seed: int | None = None
+    row_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        for rate in (self.rate, self.row_rate):
+            fraction("the sampling rate", rate, "(]")
+        if self.seed is not None:
+            check_seed(self.seed)
+        length = self.bound.length
+        same("length of the answer", sum(self.query.lengths()), length)
+        if self.noise is not None:
+            same("length of the noise", sum(self.noise.lengths), length)
+
+    @property
+    def key(self) -> str:
+        """Key of the question and of all that the noise on its answer depends on, except the round.
+
+        The same noise on two different answers, or at two scales, would reveal both.
+        """
+        return self._key(self.query.noise_key)
+
+    def _key(self, question: str) -> str:
+        ring, noise = self.ring, self.noise
+        return key_of(
+            question,
+            self.bound.key,
+            (ring.clients, ring.grid, self.rate),
+            noise and (noise.mechanism.name, noise.lengths, noise.scales, noise.shares),
+            *((self.row_rate,) if self.row_rate < 1 else ()),
+        )
+
+    @property
+    def digest(self) -> str:
+        """Digest, in hex, of the complete question, of all that is in `key`, and of its round.
+
+        A site answers only one digest in a round of a job, ever.
+        """
+        whole = self._key(self.query.key)
+        return hashlib.sha256(key_of(whole, self.round).encode()).hexdigest()
+
+
+def params_of(query: Query) -> dict[str, Field]:
+    """Return the parameters of a question, for a message."""
+    return {
+        f"param.{key}": value.tolist() if isinstance(value, np.ndarray) else value
+        for key, value in query.params().items()
+    }
+
+
+def facts_of(query: Query) -> dict[str, Field]:
+    """Return the versions and public facts of a question, which do not count as payload."""
+    fields: dict[str, Field] = {"version": VERSION, "query-version": query.version}
+    return fields | {f"fact.{name}": getattr(query, name) for name in query.facts}
+
+
+def query_in(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
+    """Return the question of `params_of` and `facts_of` records, or raise InputError."""
+    whole("the version of the wire form", context["version"], VERSION, VERSION)
+    query = QUERIES[one_of("query", fields["kind"], sorted(QUERIES))]
+    ours = query.version
+    whole(f"the version of the query {query.kind!r}", context["query-version"], ours, ours)
+    params, facts = (
+        {k.removeprefix(start): _param(v) for k, v in record.items() if k.startswith(start)}
+        for record, start in ((fields, "param."), (context, "fact."))
+    )
+    return query.read(params, facts)
+
+
+def _param(value: Any) -> Param:
+    """Return a scalar as it is, and a list as the vector it was."""
+    if not isinstance(value, list):
+        scalar: Scalar = value
+        return scalar
+    return np.array(value, np.float64)

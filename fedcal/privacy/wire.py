@@ -1,6 +1,6 @@
 """A request as the records of a message, whole: for simulated clients, which have no terms.
 
-A real site takes all but the question from its own terms (`fedcal.privacy.request.Asked`).
+A real site takes all but the question from its own terms (`fedcal.privacy.query.Asked`).
 """
 
 from collections.abc import Mapping
@@ -8,9 +8,9 @@ from typing import Any
 
 from fedcal.core.checks import damaged, one_of
 from fedcal.mechanisms import MECHANISMS, Noise
-from fedcal.privacy.request import Field, Request, params_of, query_in
+from fedcal.privacy.query import Field, Request, params_of, query_in
 from fedcal.secure_aggregation import Ring
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 _USUAL: dict[str, Field] = {"order": 2, "per": "client", "whole": False}
 _USUAL |= {"rate": 1.0, "row-rate": 1.0}

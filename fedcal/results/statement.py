@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedcal import mechanisms, units
-from fedcal.accounting.gaussian import zcdp_multiplier
+from fedcal.accounting import zcdp_multiplier
 from fedcal.mechanisms.choice import unary_flip
 from fedcal.privacy.noise_plan import Plan
 from fedcal.results.page import render

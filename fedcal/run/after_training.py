@@ -16,8 +16,8 @@ from fedcal.run.config import merge
 from fedcal.run.result import SimulationResult
 from fedcal.storage import atomic
 from fedcal.strategies import STRATEGIES, server_app
+from fedcal.strategies.server.checkpoint import LOCK, alone
 from fedcal.strategies.server.outcome import Outcome
-from fedcal.strategies.server.run_folder import LOCK, alone
 
 _UNFINISHED = ".unfinished"
 

@@ -1,24 +1,87 @@
-"""The resolved configuration of a run: one set of names for command line, TOML and Python."""
+"""Options as they were given: in files, on the command line, as keywords of a function.
 
+The resolved configuration of a run: one set of names for command line, TOML and Python.
+"""
+
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import numpy as np
 
 from fedcal import __version__, partition, trust
-from fedcal.core import fields, imports, naming
+from fedcal.core import imports, naming, options
 from fedcal.core.checks import InputError, one_of, unused
-from fedcal.core.options import DATA, PRIVACY, RUNNING, SITES, VERSION, option, options_of
-from fedcal.privacy.federation import MOST_CLIENTS
-from fedcal.privacy.privacy import Privacy
+from fedcal.core.options import DATA, PRIVACY, RUNNING, SITES, VERSION, Option, option, options_of
+from fedcal.privacy.privacy import MOST_CLIENTS, Privacy
 from fedcal.results.labels import APP, STUDY
-from fedcal.run.layers import layered
-from fedcal.secure_aggregation.committee import read_committee
+from fedcal.secure_aggregation.roster import read_committee
 from fedcal.storage import atomic, toml_files
-from fedcal.strategies import STRATEGIES, register, settings
+from fedcal.strategies import STRATEGIES, register
 from fedcal.strategies.server.job import Books, Running
+from fedcal.strategies.settings import Setting, check_settings
+
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+def layered(
+    known: Mapping[str, Option],
+    *layers: Mapping[str, Any],
+    read: Callable[[Option, Any], Any] = Option.checked,
+) -> dict[str, Any]:
+    """Return values by option from several layers, later ones winning; tables are joined.
+
+    Raises InputError if an option is unknown, or `read` refuses its value.
+
+    Parameters
+    ----------
+    known : mapping of str to Option
+        By name; a layer may write names with dashes.
+    *layers : mapping
+        Of what was given; None is nothing.
+    read : callable
+        The value of an option from what was given.
+    """
+    values: dict[str, Any] = {}
+    for raw, given in (item for layer in layers for item in layer.items()):
+        key = raw.replace("-", "_")
+        if key not in known:
+            one_of("option", raw, known, "--help")
+        if given is not None:
+            value = read(known[key], given)
+            joined = isinstance(value, Mapping) and key in values
+            values[key] = {**values[key], **value} if joined else value
+    return values
+
+
+def takes_options(of: Callable[..., Any], *without: str) -> Callable[[Call], Call]:
+    """Let `inspect`, and so editors and notebooks, see a function's `**options` as keywords.
+
+    Parameters
+    ----------
+    of : callable
+        What takes them: a dataclass of options, or a function to which they are passed on.
+    *without : str
+        Those that the function does not take.
+    """
+
+    def spelt(call: Call) -> Call:
+        signature, hints = inspect.signature(call), get_type_hints(of)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        passed = [
+            p.replace(annotation=hints.get(p.name, p.annotation))
+            for p in inspect.signature(of).parameters.values()
+            if p.kind is p.KEYWORD_ONLY and p.name not in {*without, *signature.parameters}
+        ]
+        call.__signature__ = signature.replace(  # type: ignore[attr-defined]  # a function has it
+            parameters=[*own, *passed]
+        )
+        return call
+
+    return spelt
+
 
 POOLED = {
     "none": "uncalibrated",
@@ -61,11 +124,11 @@ def _engine(name: str, value: Any) -> str:
     return one_of(name, value, ENGINES if value not in (APP, STUDY) else (APP, STUDY))
 
 
-def _read_by(reader: Callable[[str], object]) -> fields.Check:
+def _read_by(reader: Callable[[str], object]) -> options.Check:
     """Return a check for texts that a function can read."""
 
     def check(name: str, value: Any) -> str:
-        reader(fields.text(name, value))
+        reader(options.text(name, value))
         return str(value)
 
     return check
@@ -94,7 +157,7 @@ class RunOptions(Books, Privacy):
         "Protocol: C,T: number of members, and how many of them open a sum",
         unset="3,2 4,3 5,4 6,5 for 3 to 6 clients, else 7,5",
     )
-    colluding: fields.Numbers | None = option(
+    colluding: options.Numbers | None = option(
         None,
         PRIVACY,
         "Protocol: number of sites that may collude with the server; noise does not rely on them",
@@ -106,7 +169,7 @@ class RunOptions(Books, Privacy):
         "inline: this process | ray: workers of a Ray cluster, many clients each | "
         "flower: Flower's simulation on Ray | grpc: a process for each client",
     )
-    set: Annotated[Mapping[str, settings.Setting], _settings] = option(
+    set: Annotated[Mapping[str, Setting], _settings] = option(
         dict, DATA, "KEY=VALUE: a parameter of the method"
     )
 
@@ -133,7 +196,7 @@ class Config(Running, RunOptions):
         axis=True,
         read=method_named,
     )
-    clients: Annotated[int, fields.within(1, MOST_CLIENTS)] | None = option(
+    clients: Annotated[int, options.within(1, MOST_CLIENTS)] | None = option(
         None, DATA, "Number of enrolled clients", unset="100", axis=True
     )
     partition: Annotated[str, check_partition] = option(
@@ -163,7 +226,7 @@ class Config(Running, RunOptions):
                 "`fedcal plan` compares them)"
             )
         self._check_sites()
-        settings.check_settings(self.method, self.set)
+        check_settings(self.method, self.set)
 
     @property
     def protocol(self) -> bool:
@@ -241,7 +304,7 @@ def read(*layers: Mapping[str, Any]) -> dict[str, Any]:
     return layered(options_of(Config), *layers)
 
 
-def parse_setting(text: str) -> tuple[str, settings.Setting]:
+def parse_setting(text: str) -> tuple[str, Setting]:
     """`KEY=VALUE` of `--set`; the value is TOML (7, 0.5, true), a JSON list or plain text."""
     key, sign, raw = text.partition("=")
     if not sign or not key.strip():

@@ -38,8 +38,7 @@ from fedcal.core.options import options_of
 from fedcal.core.scores import in_class_order, of_both, without_gradient
 from fedcal.datasets.model_scores import columns_of, in_columns, method_for, scores_of
 from fedcal.run import load, simulation
-from fedcal.run.config import Config, merge
-from fedcal.run.layers import takes_options
+from fedcal.run.config import Config, merge, takes_options
 from fedcal.strategies.settings import calibrating
 
 FOLDS = 5

@@ -15,11 +15,10 @@ from fedcal.core import checks, naming
 from fedcal.core.naming import digest_of, names_in
 from fedcal.core.shards import Shards
 from fedcal.datasets import Population
-from fedcal.privacy.federation import Federation
-from fedcal.privacy.privacy import Privacy
+from fedcal.privacy.privacy import Federation, Privacy
 from fedcal.results.labels import APP, STUDY
 from fedcal.run.config import Config
-from fedcal.secure_aggregation import committee
+from fedcal.secure_aggregation import roster
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
@@ -184,13 +183,13 @@ def _committee(config: Config, clients: int) -> dict[str, Any]:
     if not config.protocol:
         return {}
     if config.committee is not None:
-        size, threshold = committee.read_committee(config.committee)
+        size, threshold = roster.read_committee(config.committee)
     else:
-        size = min(clients, committee.EVERYBODY_UP_TO)
-        threshold = committee.default_threshold(size)
-        committee.check_committee(size, threshold)
+        size = min(clients, roster.EVERYBODY_UP_TO)
+        threshold = roster.default_threshold(size)
+        roster.check_committee(size, threshold)
     most = config.colluding
     if most is None:
         least = math.ceil(config.quorum * clients)
-        most = min(committee.colluding(size, threshold), max(0, least - 2))
+        most = min(roster.colluding(size, threshold), max(0, least - 2))
     return {"committee": size, "threshold": threshold, "colluding": most}

@@ -13,11 +13,10 @@ from fedcal import datasets
 from fedcal.core import checks, numerics, pages
 from fedcal.core.checks import InputError, one_of, positive
 from fedcal.core.options import options_of
-from fedcal.privacy.federation import Federation
-from fedcal.privacy.privacy import Privacy
-from fedcal.results.shown import Displayable
+from fedcal.privacy.privacy import Federation, Privacy
+from fedcal.results.page import Displayable
 from fedcal.run.comparison.grid import Variant
-from fedcal.run.layers import layered, takes_options
+from fedcal.run.config import layered, takes_options
 from fedcal.strategies import warnings
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import calibrating, lacks_rows

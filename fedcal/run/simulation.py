@@ -21,17 +21,16 @@ from fedcal.core.shards import Shards
 from fedcal.partition import DEALT
 from fedcal.results import statement
 from fedcal.results.labels import APP, STUDY
-from fedcal.run import folders, jobs, load, record
-from fedcal.run.config import POOLED, Config, load_config, merge, read_options
+from fedcal.run import folders, jobs, load
+from fedcal.run.config import POOLED, Config, load_config, merge, read_options, takes_options
 from fedcal.run.engines import run
-from fedcal.run.layers import takes_options
-from fedcal.run.result import SimulationResult
+from fedcal.run.result import SimulationResult, recorded, result_of
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.methods.conformal import FedConformal
+from fedcal.strategies.server.checkpoint import forget
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
-from fedcal.strategies.server.run_folder import forget
 from fedcal.strategies.warnings import emit, underpowered
 from fedcal.trust import SecAgg
 
@@ -124,7 +123,7 @@ def simulate(
     with paid.reporting():
         fitted = fit(rows, progress, paid)
         fitted.privacy["more"] += rows.said
-        result = record.result_of(*fitted, given=asked, test=rows.test, data=rows.data)
+        result = result_of(*fitted, given=asked, test=rows.test, data=rows.data)
         if folder is not None:
             result.save(folder, report=report)
     return result
@@ -172,7 +171,7 @@ def fit(
     release = partial(run, job, shards, config.engine, progress=progress, **where)
     outcome = release() if paid is None else paid.outcome(job, release)
     about = rows.tested, rows.held_out, config.partition
-    known, privacy = record.recorded(config, job, outcome, *about)
+    known, privacy = recorded(config, job, outcome, *about)
     privacy["more"] += few
     return Fitted(outcome, known, privacy)
 
@@ -260,8 +259,8 @@ def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> 
     if data and partition != DEALT:
         dealt = load.rows_of(merge(known), load.load_any(data))
         held_out, rows, test, tested = dealt.held_out, dealt.data, dealt.test, dealt.tested
-    config, privacy = record.recorded(merge(known), job, outcome, tested, held_out, partition)
-    return record.result_of(outcome, config, privacy, given=config, test=test, data=rows)
+    config, privacy = recorded(merge(known), job, outcome, tested, held_out, partition)
+    return result_of(outcome, config, privacy, given=config, test=test, data=rows)
 
 
 @takes_options(simulate, "method")

@@ -12,20 +12,19 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.accounting.gaussian import rdp_epsilons
+from fedcal.accounting import rdp_epsilons
 from fedcal.core import checks, numerics, pages
 from fedcal.core.checks import InputError, Interrupted, RoundFailed
 from fedcal.metrics import below_floor, names, summary
 from fedcal.results.headline import headline
-from fedcal.results.page import Page, Section, words
-from fedcal.results.shown import Displayable
-from fedcal.run import engines, folders, jobs, record, result
+from fedcal.results.page import Displayable, Page, Section, words
+from fedcal.run import engines, folders, jobs, result
 from fedcal.run.config import read_options
 from fedcal.run.training_config import FOLLOWING, TrainConfig, merged
 from fedcal.run.training_data import IN_MEMORY, PARTS, ClientData, load
 from fedcal.storage.atomic import locked, path_of
 from fedcal.strategies.methods.training import FedSGD
-from fedcal.strategies.server import checkpoint, run_folder
+from fedcal.strategies.server import checkpoint
 from fedcal.strategies.server.outcome import OUTCOME, RELEASED, Outcome
 from fedcal.training import networks
 
@@ -120,7 +119,7 @@ class Training(Displayable):
             "rounds": self.history,
             "event": self.event,
             "privacy": self.privacy,
-            "communication": record.communication_of(self.outcome),
+            "communication": result.communication_of(self.outcome),
             "seconds": self.outcome.seconds,
             "versions": result.versions("torch"),
         }
@@ -337,7 +336,7 @@ def _trained(
     paid = folders.ReleaseStore(folder, KIND, config.to_toml(), resume=ended)
     with paid.reporting():
         outcome = paid.outcome(job, release)
-        known, privacy = record.recorded(run, job, outcome, tested=True)
+        known, privacy = result.recorded(run, job, outcome, tested=True)
         kind: Any = {"private": job.plan.private, "per_row": job.plan.protected.per == "row"}
         kind |= {"held_out": config.held_out, "own": config.model in networks.OWN}
         privacy["more"] += words("training", **kind)["budgets"]
@@ -357,7 +356,7 @@ def _trained(
 def _alone(folder: Path) -> Iterator[None]:
     """Hold the folder: two that go on with one training would release its open round twice."""
     folder.mkdir(parents=True, exist_ok=True)
-    lock = folder / run_folder.LOCK
+    lock = folder / checkpoint.LOCK
     with locked(lock, f"another training writes into {folder}"):
         try:
             yield

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from typing import Annotated, Any
 
-from fedcal.core import checks, fields
+from fedcal.core import checks, options
 from fedcal.core.options import DATA, REQUIRED, RUNNING, TRAINING, like, option, options_of
-from fedcal.privacy import federation, privacy
-from fedcal.run.config import Config, RunOptions, check_partition
-from fedcal.run.layers import layered
+from fedcal.privacy import privacy
+from fedcal.run.config import Config, RunOptions, check_partition, layered
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import check_settings
 from fedcal.training.networks import NETWORKS, OWN, enlist, network_named, text_of
@@ -57,13 +56,13 @@ class TrainConfig(RunOptions):
         f"{' | '.join(NETWORKS)} | mlp:64x32: hidden widths | MODULE:CLASS: your own torch module",
         unset="softmax",
     )
-    method: Annotated[str, fields.among(TRAINERS)] | None = option(
+    method: Annotated[str, options.among(TRAINERS)] | None = option(
         None,
         TRAINING,
         f"{' | '.join(TRAINERS)}; --set has its settings",
         unset="fedsgd, or dp-fedavg with --unit user",
     )
-    clients: Annotated[int, fields.within(1, federation.MOST_CLIENTS)] | None = option(
+    clients: Annotated[int, options.within(1, privacy.MOST_CLIENTS)] | None = option(
         None, DATA, "Number of simulated clients", unset="100; fedsgd: 1, all rows in one place"
     )
     partition: Annotated[str, check_partition] | None = option(
@@ -83,28 +82,28 @@ class TrainConfig(RunOptions):
     sampling_rate: privacy.Rate = like(
         RunOptions, "sampling_rate", 0.1, "Fraction of the clients in a round, at least one client"
     )
-    batch_size: fields.Count | None = option(
+    batch_size: options.Count | None = option(
         None,
         TRAINING,
         "Batch size of local SGD; for fedsgd: expected rows in a round",
         unset="the method's",
     )
-    lr: fields.Positive | None = option(
+    lr: options.Positive | None = option(
         None, TRAINING, "Learning rate of local SGD, or of fedsgd", unset="the method's"
     )
-    unit: Annotated[str, fields.among(UNITS)] = like(RunOptions, "unit", Example.name)
+    unit: Annotated[str, options.among(UNITS)] = like(RunOptions, "unit", Example.name)
     held_out: Annotated[float, checks.interval("[0, 1)")] = option(
         0.1,
         DATA,
         "Fraction of training rows held out for calibration; 0: it uses the training rows",
     )
-    feature_norm: fields.Positive | None = option(
+    feature_norm: options.Positive | None = option(
         None,
         DATA,
         "Public bound on the norm of a row's features; longer rows are scaled",
         unset="the file's",
     )
-    checkpoint_every: fields.Count = option(10, RUNNING, "Rounds between checkpoints in --out")
+    checkpoint_every: options.Count = option(10, RUNNING, "Rounds between checkpoints in --out")
 
     def __post_init__(self) -> None:
         super().__post_init__()

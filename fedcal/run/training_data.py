@@ -28,8 +28,7 @@ from fedcal.core.numerics import Integers, Purpose, stream
 from fedcal.core.scores import as_array, numbers
 from fedcal.core.shards import Shards
 from fedcal.datasets import IDS, Dataset, by_name, feature_sets, read_feature_set
-from fedcal.partition import deal, held_out
-from fedcal.partition.owners import CLIENTS
+from fedcal.partition import CLIENTS, deal, held_out
 from fedcal.run.training_config import TrainConfig
 from fedcal.storage import atomic, npz
 from fedcal.strategies import STRATEGIES

@@ -5,8 +5,7 @@
 sites is made of `committee` (who holds which masks), `shares` (arrays), `keys` and `messages`.
 """
 
-from fedcal.secure_aggregation.fixed_point import ClientSums as ClientSums
-from fedcal.secure_aggregation.fixed_point import Ring as Ring
+from fedcal.secure_aggregation.fixed_point import ClientSums, Ring
 
 SECURE_AGGREGATION = ("none", "masks", "protocol")
 """The server sees each contribution; masked ones, in a simulation whose seed it knows; nothing but

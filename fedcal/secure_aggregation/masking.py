@@ -21,7 +21,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.secure_aggregation.committee import stream
+from fedcal.secure_aggregation.roster import stream
 
 COMPLETE_UP_TO = 128
 """Cohorts of at most this many clients use the complete graph."""

@@ -14,8 +14,7 @@ import numpy as np
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Words
 from fedcal.secure_aggregation import keys
-from fedcal.secure_aggregation.committee import SEED_BYTES, Committee
-from fedcal.secure_aggregation.roster import Roster
+from fedcal.secure_aggregation.roster import SEED_BYTES, Committee, Roster
 
 SAID = "said"
 """Record, and key in it, of what a site replies."""

@@ -24,9 +24,8 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.site_tests import Sites, ranking
 from fedcal.metrics import histogram
 from fedcal.metrics.binning import bucket_of, check_score, equal_width, score_and_outcome
-from fedcal.personal import at_site
-from fedcal.personal.posterior import SitePrior, identity_prior
-from fedcal.personal.prior import site_priors
+from fedcal.personal import releases
+from fedcal.personal.posterior import HARM, SitePrior, identity_prior, site_priors
 from fedcal.personal.releases import SitesRelease
 from fedcal.results.page import words
 from fedcal.run import folders, result
@@ -113,7 +112,7 @@ def recalibrate(
     tried = {}
     for name, one in {"without other sites": none, f"from {prior.sites} sites": prior}.items():
         tried[name], at, after = here.tried(one)
-    made = at_site.calibrator_of(at.chosen[0], asked.classes, rows.input)
+    made = releases.calibrator_of(at.chosen[0], asked.classes, rows.input)
     made.of_classes(rows.class_names)
     record, told = here.told(
         str(path),
@@ -230,10 +229,10 @@ class _Rows:
         own |= {"its standard error": error, "log loss": self.mean(self.losses(shards.probs))[0]}
         return own | {"calibration slope": None if slope is None else float(slope[1])}
 
-    def tried(self, prior: SitePrior) -> tuple[dict[str, Any], at_site.AtSite, numerics.Floats]:
+    def tried(self, prior: SitePrior) -> tuple[dict[str, Any], releases.AtSite, numerics.Floats]:
         """Fit with a prior: numbers, the fit, each row's probabilities by the other folds' fit."""
-        at = at_site.recalibrated(self.shards, [prior], self.weights)
-        probs = at_site.cross_validated(self.shards, [prior], self.weights)
+        at = releases.recalibrated(self.shards, [prior], self.weights)
+        probs = releases.cross_validated(self.shards, [prior], self.weights)
         before, after = (self.losses(p) for p in (self.shards.probs, probs))
         numbers = (self.mean(after)[0], *self.mean(before - after), float(at.risk[0]))
         tried: dict[str, Any] = dict(zip(_NUMBERS, numbers, strict=True))
@@ -246,7 +245,7 @@ class _Rows:
     ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
         """Return what every `result.json` of this kind holds, and sentences by name."""
         facts |= {"own": self.numbers, "binary": self.shards.classes == 2, "who": self.who}
-        told = words("at_home", harm=at_site.HARM, most=at_site.MOST_RISK, **facts)
+        told = words("at_home", harm=HARM, most=releases.MOST_RISK, **facts)
         record = {"schema": 1, "release": release, "title": title, "verdict": told["verdict"][0]}
         record |= {"own": self.numbers, "statement": [*told["statement"], *notes]}
         return record | {"versions": result.versions()}, told

@@ -18,7 +18,7 @@ from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import InputError, located, needed, one_of, same, system_errors, whole
 from fedcal.core.shards import Shards
 from fedcal.datasets.site_csv import AS_IT_IS, Reading
-from fedcal.privacy.accepting import check_alike, check_terms, differences
+from fedcal.privacy.making import check_alike, check_terms, differences
 from fedcal.results.files import to_json, write_folder
 from fedcal.results.page import said
 from fedcal.results.terminal import must_agree
@@ -27,8 +27,7 @@ from fedcal.run.training_data import labelled_rows
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
 from fedcal.sites import kits
-from fedcal.sites.earlier_rows import compared
-from fedcal.sites.rows import SiteRows, read_rows, shards_of
+from fedcal.sites.rows import SiteRows, compared, read_rows, shards_of
 from fedcal.sites.sealed import JOIN, Join, Sealed, read_fields
 from fedcal.sites.site import check_federation
 from fedcal.sites.study_file import Study, named

@@ -29,7 +29,7 @@ from fedcal import __version__
 from fedcal.core import checks, flower_internals_site
 from fedcal.core.checks import FedcalError, InputError, system_errors
 from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
-from fedcal.metrics.gap_change import ERROR
+from fedcal.metrics.bootstrap import ERROR
 from fedcal.results import page
 from fedcal.results.files import write_folder
 from fedcal.run.engines import superlink as flower

@@ -17,13 +17,13 @@ from typing import Any
 
 from fedcal.core import pages
 from fedcal.core.checks import InputError, same, whole
-from fedcal.evaluation import findings, intervals, page, thresholds
-from fedcal.evaluation.estimates import evaluate
+from fedcal.evaluation import findings, intervals, page
+from fedcal.evaluation.estimates import at_threshold, evaluate
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.verdicts import enough, groups_of, verdicts_of
-from fedcal.metrics import gap_change, histogram, score_table
-from fedcal.privacy.accepting import differences
+from fedcal.metrics import binning, bootstrap, histogram
+from fedcal.privacy.making import differences
 from fedcal.results import files
 from fedcal.results.page import read_json, reading
 from fedcal.run import folders, rereading
@@ -104,7 +104,7 @@ def quarter_summary(
     here, score = present(release, facts.took_part), study.score
     since = {name: _since(study, release, facts, *one) for name, one in earlier.items()}
     both = {n: present(earlier[n][0], one["sites"]) for n, one in since.items() if not one["why"]}
-    level = gap_change.ERROR / study.per_year
+    level = bootstrap.ERROR / study.per_year
     verdicts = verdicts_of(here, both, level=level)
     for name, before in both.items():  # of that release alone: this one needs no other's word
         then = verdicts_of(before, {}, level=level)["sites"]
@@ -132,8 +132,7 @@ def quarter_summary(
         "metrics": {site: _metrics(h, score, _METRICS[score]) for site, h in each},
         "thresholds": {
             f"{at:g}": {
-                s: _plain(h, {} if findings.few(h) else thresholds.at_threshold(h, at))
-                for s, h in each
+                s: _plain(h, {} if findings.few(h) else at_threshold(h, at)) for s, h in each
             }
             for at in study.model.thresholds
         },
@@ -186,7 +185,7 @@ def present(release: ScoreRelease, sites: Sequence[str]) -> ScoreRelease:
     if asked.by != "site" or not set(sites) <= {*names}:
         raise InputError(f"the release does not count {', '.join(sites)[:200]} apart")
     own = release.counts.reshape(len(names), -1)[[names.index(site) for site in sites]]
-    question = replace(asked, groups=score_table.names_text(sites))
+    question = replace(asked, groups=binning.names_text(sites))
     narrowed = replace(release, question=question, counts=own.ravel())
     narrowed.of_classes(release.class_names)
     return narrowed

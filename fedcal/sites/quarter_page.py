@@ -13,8 +13,8 @@ from fedcal.evaluation.page import whole
 from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.verdicts import ALL, ONE_CLASS, ORDER, is_hidden, least_points
 from fedcal.results import page
+from fedcal.results.figures.diagrams import drawn
 from fedcal.results.figures.drawing import Sheet
-from fedcal.results.figures.parts import drawn
 from fedcal.sites.study_file import named
 
 Told = Mapping[str, Any]

@@ -1,8 +1,23 @@
-"""The rows of one site, as it gives them."""
+"""Whether a site's rows are those that it has answered from before: for its own eyes alone.
 
+What is kept, in the site's own folder, are digests by a key of its own, which lies with them:
+without it they say nothing of a row. Neither leaves the site.
+
+The rows of one site, as it gives them.
+"""
+
+import datetime
+import hashlib
+import hmac
+import json
+import math
 import re
+import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +27,92 @@ from fedcal.core.naming import first_names
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset, plausible_rows
 from fedcal.datasets.site_csv import AS_IT_IS, SUFFIXES, Reading, read_site_csv
+from fedcal.results.page import read_json
 from fedcal.storage import atomic
+from fedcal.storage.atomic import write_whole
+
+FILE = "earlier-rows.json"
+_HASHES = 256
+_TENTHS = {5: "half", 6: "six tenths", 7: "seven tenths", 8: "eight tenths", 9: "nine tenths"}
+_TENTHS |= {10: "almost all"}
+
+
+def compared(own: Path, shards: Shards, ids: Sequence[str], answered: Sequence[float]) -> list[str]:
+    """Remember a site's rows, and say which earlier ones they are the same as.
+
+    Parameters
+    ----------
+    own
+        the site's own folder
+    shards
+        its rows
+    ids
+        their subjects as the site names them, or nothing
+    answered
+        when the site has answered requests, seconds since 1970
+
+    Returns
+    -------
+    list of str
+        nothing, or a warning: of those it has answered from, half or more are the same
+    """
+    path = own / FILE
+    kept: Any = read_json(path) if path.exists() else {"key": secrets.token_hex(32), "rows": []}
+    key, rows = bytes.fromhex(kept["key"]), kept["rows"]
+    ends = [*(one["since"] for one in rows[1:]), math.inf]
+    for one, end in zip(rows, ends, strict=False):
+        asked = [when for when in answered if one["since"] <= when < end]
+        one["answered"] = max([one["answered"], *asked])
+    now = {"since": time.time(), "answered": 0.0, **sketch(key, shards, ids)}
+    if rows and rows[-1]["digest"] == now["digest"]:
+        now = rows.pop()
+    rows = [one for one in [*rows, now] if one["answered"] or one is now]
+    write_whole(path, json.dumps({"schema": 1, "key": kept["key"], "rows": rows}))
+    path.chmod(0o600)
+    found = [(_same(now, one), one["answered"]) for one in rows if one["answered"]]
+    share, when = max(found, default=(0.0, 0.0))
+    if (tenths := round(10 * share)) < min(_TENTHS):
+        return []
+    day = datetime.datetime.fromtimestamp(when, datetime.UTC).date()
+    of = f"{day.year}Q{(day.month + 2) // 3}, answered on {day}"
+    if share > 1:
+        return [f"warning: the same rows as in {of}"]
+    return [f"warning: {_TENTHS[tenths]} of the rows are the same as in {of}"]
+
+
+def sketch(key: bytes, shards: Shards, ids: Sequence[str]) -> dict[str, Any]:
+    """Return a keyed digest of rows in any order, their number, and a keyed MinHash of the set.
+
+    There is no MinHash of few values in many rows: other patients have these, too.
+    """
+    table = np.column_stack([shards.logits, shards.labels])
+    texts = [f"{name}\0" for name in ids] or [""] * len(table)
+    if shards.groups is not None:
+        names = np.array(shards.group_names)[shards.groups]
+        texts = [text + name for text, name in zip(texts, names, strict=True)]
+    rows = sorted(row.tobytes() + text.encode() for row, text in zip(table, texts, strict=True))
+    text = b"".join(len(row).to_bytes(4) + row for row in rows)
+    digest, once = hmac.digest(key, text, "sha256").hex(), sorted(set(rows))
+    made: dict[str, Any] = {"digest": digest, "rows": len(once), "least": []}
+    if 2 * len(once) > len(rows):
+        short = [hashlib.blake2b(row, digest_size=8, key=key).digest() for row in once]
+        x = np.frombuffer(b"".join(short), np.uint64)
+        draw = np.random.default_rng(int.from_bytes(key))
+        odd = draw.integers(0, 2**63, (_HASHES, 2), np.uint64) * np.uint64(2) + np.uint64(1)
+        made["least"] = [int((a * x + b).min()) for a, b in odd]
+    return made
+
+
+def _same(now: dict[str, Any], then: dict[str, Any]) -> float:
+    """Return about which share of the rows were there then; 2 = they are the same."""
+    if hmac.compare_digest(now["digest"], then["digest"]):
+        return 2.0
+    if not (now["least"] and then["least"]):
+        return 0.0
+    alike = float(np.mean(np.equal(now["least"], then["least"])))
+    both = alike / (1 + alike) * (now["rows"] + then["rows"])
+    return float(min(both / now["rows"], 1.0))
+
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -97,7 +197,7 @@ class SiteRows:
 
     @property
     def test(self) -> tuple[numerics.Floats, numerics.Integers] | None:
-        """Scores and labels of the part test, as `fedcal.clients.site.prepared.prepare` takes them.
+        """Scores and labels of the part test, as `fedcal.clients.site.guard.prepare` takes them.
 
         None = there are none.
         """

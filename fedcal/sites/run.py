@@ -15,8 +15,7 @@ from fedcal.datasets import Dataset
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.results.labels import STUDY
-from fedcal.run.record import recorded, result_of
-from fedcal.run.result import SimulationResult, versions
+from fedcal.run.result import SimulationResult, recorded, result_of, versions
 from fedcal.run.simulation import simulate
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.sites import kits, quarter

@@ -20,7 +20,7 @@ from fedcal.core.checks import same
 from fedcal.run.engines import superlink as flower
 from fedcal.run.engines.tls import check_control, read_address, trusted
 from fedcal.storage.atomic import path_of, write_whole
-from fedcal.strategies.server import run_folder
+from fedcal.strategies.server import checkpoint
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
@@ -88,7 +88,7 @@ def carried_out(
             if begun and _goes_on(superlink, out):
                 warnings.warn("the run has not ended: followed as it was started", stacklevel=2)
             elif not (work / OUTCOME).exists():
-                with run_folder.alone(work):
+                with checkpoint.alone(work):
                     pass
                 _start(superlink, job, out, begun, without_unready)
             _follow(superlink, out, progress)
@@ -103,7 +103,7 @@ def _goes_on(superlink: Control, out: Path) -> bool:
     deadline = time.monotonic() + _ENDS_S
     while True:
         try:
-            with run_folder.alone(out / SERVER):
+            with checkpoint.alone(out / SERVER):
                 return False
         except checks.InputError as held:
             if not superlink.flower.status(flower_run(out)).startswith(ENDED):
@@ -118,7 +118,7 @@ def _start(superlink: Control, job: Job, out: Path, resume: bool, without_unread
     here = {"data": "", "partition": "", "out": str(work), "resume": resume, "deliver": True}
     superlink.flower.write_app({**job.to_fields(), **here, WITHOUT_UNREADY: without_unready})
     # the outcome of an earlier run must not be taken for this one's
-    run_folder.forget(work, checkpoint=not resume)
+    checkpoint.forget(work, checkpoint=not resume)
     write_whole(out / STARTED, json.dumps({"flower_run": superlink.flower.submit()}))
 
 
@@ -133,12 +133,12 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
     try:
         going = True
         while going:
-            going = not run_folder.ended(work)
-            notices = run_folder.read_notices(work)
+            going = not checkpoint.ended(work)
+            notices = checkpoint.read_notices(work)
             for line in notices[reported:]:
                 warnings.warn(line.removeprefix("fedcal: "), stacklevel=2)
             reported = len(notices)
-            done = run_folder.read_progress(work)
+            done = checkpoint.read_progress(work)
             for pair in done[seen:]:
                 heard = time.monotonic()
                 if progress is not None:
@@ -147,11 +147,11 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
             if going and time.monotonic() - asked > _ASK_S:
                 asked = time.monotonic()
                 status = superlink.flower.status(number)
-                if status.startswith(ENDED) and not run_folder.ended(work):
+                if status.startswith(ENDED) and not checkpoint.ended(work):
                     raise _failure(work, status)
                 if status != flower.UNKNOWN:
                     heard = time.monotonic()
-                elif time.monotonic() - heard > _GONE_S and not run_folder.ended(work):
+                elif time.monotonic() - heard > _GONE_S and not checkpoint.ended(work):
                     raise checks.FedcalError(
                         f"the server has not reported the release for {_GONE_S:g} s (it is gone, "
                         f"hangs, or was restarted without its database): {AGAIN}"
@@ -159,13 +159,13 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
             time.sleep(_TICK_S if going else 0)
     except KeyboardInterrupt:
         raise checks.Interrupted(f"the release continues without this command: {AGAIN}") from None
-    if not (work / OUTCOME).exists() or run_folder.read_error(work) is not None:
+    if not (work / OUTCOME).exists() or checkpoint.read_error(work) is not None:
         raise _failure(work, superlink.flower.status(number))
 
 
 def _failure(work: Path, status: str) -> checks.FedcalError:
     ended = checks.RoundFailed(f"Flower ended the run as '{status}'; {AGAIN}")
-    return run_folder.read_error(work) or ended
+    return checkpoint.read_error(work) or ended
 
 
 def flower_run(out: Path) -> int:

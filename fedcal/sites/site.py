@@ -14,8 +14,8 @@ from stat import S_ISREG
 from types import FrameType
 from typing import Any
 
+from fedcal.clients.site.guard import FEDERATION
 from fedcal.clients.site.policy import CPU_SECONDS
-from fedcal.clients.site.prepared import FEDERATION
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.site_log import LOG, LOGGER
 from fedcal.clients.site.store import RECORDS, records_in

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedcal.clients.site import prepared, results, site_log
-from fedcal.clients.site.account import account
-from fedcal.clients.site.policy import Policy
+from fedcal.clients.site import guard, results, site_log
+from fedcal.clients.site.policy import Policy, account
 from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
 from fedcal.core.checks import InputError, needed
 from fedcal.core.flower_internals_site import check_flower
@@ -21,7 +20,8 @@ from fedcal.results.page import said
 from fedcal.results.terminal import Stopped, console
 from fedcal.run.engines.supernode import supernode
 from fedcal.run.engines.tls import check_fleet, read_address, trusted
-from fedcal.sites import joining, kept, kits, site
+from fedcal.sites import joining, kits, site
+from fedcal.sites.release import judge
 from fedcal.sites.rows import SiteRows
 
 log = logging.getLogger(site_log.LOGGER)
@@ -147,8 +147,8 @@ def status(folder: Path) -> dict[str, Any]:
     left_this_year = min(max(study.epsilon - this_year, 0.0), left)
     log = state / site_log.LOG
     lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
-    has_joined, is_read = kit.has_joined, (state / prepared.SITE).exists()
-    judged = kept.judge(state) if is_read else []
+    has_joined, is_read = kit.has_joined, (state / guard.SITE).exists()
+    judged = judge(state) if is_read else []
     last = last_release(folder)
     content: dict[str, Any] = {
         "study": study.study,
@@ -158,7 +158,7 @@ def status(folder: Path) -> dict[str, Any]:
         "asked by": study.server,
         "digest": None if kit.accepted is None else kit.accepted.digest,
         "rows": kit.rows[0] if has_joined else None,
-        "read": _time((state / prepared.SITE).stat().st_mtime) if is_read else None,
+        "read": _time((state / guard.SITE).stat().st_mtime) if is_read else None,
         "epsilon": {
             "spent this year": this_year,
             "left this year": left_this_year,
@@ -208,7 +208,7 @@ def recalibrated(folder: Path, release: Path | None) -> dict[str, Any]:
 
 def _runs(state: Path) -> bool:
     try:
-        with prepared.alone(state):
+        with guard.alone(state):
             return False
     except InputError:
         return True

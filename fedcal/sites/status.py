@@ -13,7 +13,7 @@ from fedcal.sites.release import releases_of
 from fedcal.sites.sealed import JOIN, SEALED, Sealed
 from fedcal.sites.server_run import SERVER, control
 from fedcal.sites.study_file import Study
-from fedcal.strategies.server import run_folder
+from fedcal.strategies.server import checkpoint
 from fedcal.strategies.server.outcome import OUTCOME
 
 
@@ -117,4 +117,4 @@ def _spent(home: Path, study: Study, today: datetime.date) -> float:
 def _running(home: Path) -> dict[str, list[int]]:
     """Return name -> [rounds done, rounds planned] of releases that have begun and not ended."""
     begun = [path for path in home.glob(f"runs/*/{SERVER}") if not (path / OUTCOME).exists()]
-    return {path.parent.name: [*(run_folder.read_progress(path) or [(0, 0)])[-1]] for path in begun}
+    return {path.parent.name: [*(checkpoint.read_progress(path) or [(0, 0)])[-1]] for path in begun}

@@ -24,7 +24,7 @@ from fedcal.clients.site.policy import Policy
 from fedcal.core.checks import InputError, interval, like, needed, one_of, positive, unused, whole
 from fedcal.core.naming import class_names, digest_of
 from fedcal.evaluation.sites.effects import FINE
-from fedcal.metrics import binning, score_table
+from fedcal.metrics import binning
 from fedcal.privacy import AUTO
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.noise_plan import Plan
@@ -34,8 +34,14 @@ from fedcal.run.config import Config
 from fedcal.run.engines.tls import read_address
 from fedcal.run.jobs import METHOD, is_personal, job_of
 from fedcal.secure_aggregation import keys
-from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
-from fedcal.secure_aggregation.roster import Member, Roster, check_name
+from fedcal.secure_aggregation.roster import (
+    EVERYBODY_UP_TO,
+    Committee,
+    Member,
+    Roster,
+    check_name,
+    default_threshold,
+)
 from fedcal.storage.toml_files import parse_toml, read_as, record_of
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
@@ -329,7 +335,7 @@ class Study:
         asked, sites = dict(self.question.settings), list(self.sites)
         own: dict[str, Any] = {}
         if self.evaluates:
-            own = {"by": "site", "cuts": list(self.cuts), "encoding": score_table.FLAT}
+            own = {"by": "site", "cuts": list(self.cuts), "encoding": binning.FLAT}
             own |= {"groups": sites} | ({"within": list(self.groups)} if self.groups else {})
             if self.score == "positive":
                 own["threshold"] = (*self.model.thresholds, 0.5)[0]

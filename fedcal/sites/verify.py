@@ -26,7 +26,7 @@ from fedcal.core import numerics
 from fedcal.core.checks import InputError, needed, same
 from fedcal.core.naming import printable
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.privacy.accepting import differences
+from fedcal.privacy.making import differences
 from fedcal.privacy.noise_plan import Plan
 from fedcal.results.page import read_json, reading
 from fedcal.results.statement import Facts, of_plan

@@ -10,7 +10,7 @@ import numpy as np
 from fedcal.clients.questions.conformal import SetCounts, SetGaps, SetQuery
 from fedcal.conformal import PredictionSets, page
 from fedcal.conformal.levels import Noise, after_last, centred_level, client_clip
-from fedcal.conformal.set_release import FAILS, SetRelease
+from fedcal.conformal.page import FAILS, SetRelease
 from fedcal.core.checks import InputError, one_of
 from fedcal.core.imports import registry
 from fedcal.core.numerics import Floats, override

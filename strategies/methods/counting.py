@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from fedcal import units
 from fedcal.calibrators.histogram_binning import norm_sub
 from fedcal.clients.questions.score_cell import ScoreCell
 from fedcal.clients.questions.scores import ScoreCounts
@@ -16,13 +17,12 @@ from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, override
 from fedcal.evaluation import findings, score_release
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, NoiseLaw, Target, Unary
-from fedcal.metrics import score_table
-from fedcal.metrics.binning import arcsine_edges
-from fedcal.metrics.score_table import FLAT, PREFIX, TREE, column_norm, prefix_std
+from fedcal.metrics import binning
+from fedcal.metrics.binning import FLAT, PREFIX, TREE, arcsine_edges, column_norm, prefix_std
 from fedcal.privacy import AUTO, SEED, Federation, Plan, Question, Range, Release
 from fedcal.privacy.query import Order
 from fedcal.trust import TRUSTS
-from fedcal.units import UNITS, Example, bounding
+from fedcal.units import UNITS, Example
 
 if TYPE_CHECKING:
     from fedcal.strategies.methods.evaluate import EvaluationSettings
@@ -160,7 +160,7 @@ class Residuals(EdgesFirst):
             # What a client differs by from what is expected of it, and what that itself is off by:
             # one count by its noise / clients.
             made = self.mechanism.calibrate(Target(f.epsilon, f.delta, 2))
-            one = bounding.Bound((1,), (FIRST * rows * first.row_norm(self.mechanism.order),))
+            one = units.Bound((1,), (FIRST * rows * first.row_norm(self.mechanism.order),))
             off = float(made.std(made.scale(one, 1), 1.0, one).max()) / f.clients
             norm = math.sqrt(rows + OFF * math.prod(first.shape) * off**2)
             clips = FIRST * rows, RESIDUAL * norm
@@ -211,11 +211,11 @@ class Levels:
         self._sums[level] = halves * more
         self._variance = max(self._variance, float(release.std.max(initial=0.0) * more) ** 2)
         if len(self._sums) == self.rounds:
-            decoder = score_table.decoder_of(q.encoding, q.buckets, q.height)
+            decoder = binning.decoder_of(q.encoding, q.buckets, q.height)
         else:  # so far
             ends = np.cumsum((0, *q.levels))
             rows = np.concatenate([np.arange(ends[k], ends[k + 1]) for k in self._sums])
-            decoder = np.linalg.pinv(score_table.matrix_of(q.encoding, q.buckets, q.height)[rows])
+            decoder = np.linalg.pinv(binning.matrix_of(q.encoding, q.buckets, q.height)[rows])
         nodes = np.concatenate([self._sums[k] for k in sorted(self._sums)], axis=1)
         counts = (nodes @ decoder.T).ravel()
         return score_release.ScoreRelease(q, counts, math.sqrt(self._variance), law)
@@ -312,7 +312,7 @@ def best_height(buckets: int) -> int:
 
     def noise(height: int) -> float:
         one = column_norm(TREE, buckets, height, law)
-        levels = len(score_table.tree_levels(buckets, height))
+        levels = len(binning.tree_levels(buckets, height))
         return math.sqrt(levels) * prefix_std(TREE, buckets, height, law) / one
 
     return min(HEIGHTS, key=noise)
@@ -324,7 +324,7 @@ def _least_noise(wanted: EvaluationSettings, rounds: int) -> tuple[type[Mechanis
     encoding, height = wanted.encoding, wanted.height
     if encoding not in (AUTO, TREE):
         wanted.unused(f"encoding '{encoding}' has no levels", "height")
-    names = (TREE,) if height else tuple(score_table.ENCODINGS) if encoding == AUTO else (encoding,)
+    names = (TREE,) if height else tuple(binning.ENCODINGS) if encoding == AUTO else (encoding,)
     if not federation.private:
         wanted.unused("without privacy there is no noise", "encoding", "height")
         return Laplace, question
@@ -354,7 +354,7 @@ def quietest(
     federation: Federation,
     buckets: int,
     rounds: int,
-    names: tuple[str, ...] = tuple(score_table.ENCODINGS),
+    names: tuple[str, ...] = tuple(binning.ENCODINGS),
     heights: tuple[int, ...] = HEIGHTS,
     weight: Callable[[str, int, Order], float] = lambda name, height, order: 1.0,
 ) -> tuple[type[Mechanism], str, int]:
@@ -382,7 +382,7 @@ def quietest(
         made = law.calibrate(target)
         for name in names:
             for height in heights if name == TREE else (1,):
-                bound = bounding.Bound((1,), (weight(name, height, law.order),), order=law.order)
+                bound = units.Bound((1,), (weight(name, height, law.order),), order=law.order)
                 noise = float(made.std(made.scale(bound, 1), 1.0, bound).max())
                 noise *= prefix_std(name, buckets, height, law.order)
                 if best is None or noise < best[0]:

@@ -14,15 +14,16 @@ import numpy as np
 
 from fedcal.calibrators.base import text_of
 from fedcal.clients.questions.scores import ScoreCounts
-from fedcal.core import checks, fields
+from fedcal.core import checks, options
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import override
+from fedcal.core.options import Positive
 from fedcal.evaluation import findings, score_release
 from fedcal.evaluation.estimators.metrics import edge_index
-from fedcal.metrics import binning, histogram, score_table
+from fedcal.metrics import binning, histogram
 from fedcal.privacy import AUTO, Federation, Plan, Query, Question, Release
 from fedcal.strategies import base
-from fedcal.strategies.base import FederatedStrategy, Names, Positive, Settings
+from fedcal.strategies.base import FederatedStrategy, Names, Settings
 from fedcal.strategies.methods.counting import choose_counting, encodes, excluded
 
 Edges = Literal["fine-tails", "equal-width", "equi-depth"]
@@ -37,15 +38,15 @@ class EvaluationSettings(Settings):
     score: str = ""
     bins: Annotated[int, base.integer(2)] = BUCKETS
     edges: Edges = "fine-tails"
-    encoding: Annotated[str, base.among((AUTO, *score_table.ENCODINGS))] = AUTO
+    encoding: Annotated[str, base.among((AUTO, *binning.ENCODINGS))] = AUTO
     height: Annotated[int, base.integer(0)] = 0
     other: bool = False
     calibrator: str = ""
     groups: Names = ()
-    by: score_table.By = "group"
+    by: binning.By = "group"
     within: Names = ()
     cuts: base.Numbers = ()
-    threshold: fields.Finite = 0.5
+    threshold: options.Finite = 0.5
     rows_per_client: Positive | None = None
     rows_per_subject: base.Count | None = None
 
@@ -58,7 +59,7 @@ class EvaluationSettings(Settings):
     def question(self) -> ScoreCounts:
         """The counts, not encoded."""
         f, edges = self.federation, np.array([float(self.bins)])
-        two: score_table.Views = "model,other" if self.other else "model,calibrated"
+        two: binning.Views = "model,other" if self.other else "model,calibrated"
         if self.cuts:
             cuts = (checks.fraction("each number of cuts", at) for at in self.cuts)
             edges = np.array([0.0, *cuts, 1.0])
@@ -69,9 +70,9 @@ class EvaluationSettings(Settings):
             edges=edges,
             score=self.score,
             views=two if self.other or self.calibrator else "model",
-            groups=score_table.names_text(self.groups),
+            groups=binning.names_text(self.groups),
             by=self.by,
-            within=score_table.names_text(self.within),
+            within=binning.names_text(self.within),
             calibrator=text_of(self.calibrator, f.classes) if self.calibrator else "",
             subject_rows=findings.subject_rows(f.unit, self.rows_per_subject),
         )
@@ -136,7 +137,7 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
         its end, where the scores of good models crowd; "equal-width"; or "equi-depth": a first
         round finds edges with about as many rows between each two; half of the budget is for it
     encoding, height
-        see `fedcal.metrics.score_table`; "auto" and 0 = as said above
+        see `fedcal.metrics.binning`; "auto" and 0 = as said above
     other
         count a second model's scores beside the model's, too
     calibrator

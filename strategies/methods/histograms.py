@@ -12,11 +12,12 @@ from fedcal.calibrators.histogram_binning import Estimate, norm_sub
 from fedcal.clients.questions import histograms
 from fedcal.core.checks import same
 from fedcal.core.numerics import Floats, override
+from fedcal.core.options import Positive
 from fedcal.mechanisms import MECHANISMS, Laplace, Unary
 from fedcal.metrics.binning import Counts
 from fedcal.privacy import AUTO, SEED, Federation, Plan, Query, Question, Range, Release
-from fedcal.privacy.federation import order_of
-from fedcal.strategies.base import FederatedStrategy, Positive, integer
+from fedcal.privacy.privacy import order_of
+from fedcal.strategies.base import FederatedStrategy, integer
 from fedcal.units import UNITS
 
 Weighting = Literal["none", "all", "changed"]

@@ -9,9 +9,10 @@ from fedcal.calibrators import Calibrator, TemperatureScaling, parametric, scali
 from fedcal.clients.questions.scaling import ScalingNewton
 from fedcal.clients.questions.temperature import TemperatureNewton
 from fedcal.core.numerics import LOG_A_LIMIT, Floats
+from fedcal.core.options import Positive
 from fedcal.privacy import Plan, Range, Release
-from fedcal.strategies.base import FederatedStrategy, Positive, near_identity
-from fedcal.units.bounding import Bound
+from fedcal.strategies.base import FederatedStrategy, near_identity
+from fedcal.units import Bound
 
 RADIUS = 0.7
 """Longest first step, in units of the parameters; of log(1/T) the longest of all: at most doubling

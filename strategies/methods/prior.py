@@ -9,14 +9,14 @@ from fedcal.clients.questions import scores
 from fedcal.core import shards
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import override
+from fedcal.core.options import Count
 from fedcal.evaluation.findings import counted_of, subject_rows
 from fedcal.evaluation.sites.effects import edges_of
 from fedcal.mechanisms import MECHANISMS, Laplace
-from fedcal.metrics.binning import check_score
-from fedcal.metrics.score_table import FLAT, TREE, names_text
+from fedcal.metrics.binning import FLAT, TREE, check_score, names_text
 from fedcal.personal.releases import SitesRelease
-from fedcal.privacy import AUTO, Plan, Query, Release, federation
-from fedcal.strategies.base import Count, FederatedStrategy, Names
+from fedcal.privacy import AUTO, Plan, Query, Release, privacy
+from fedcal.strategies.base import FederatedStrategy, Names
 from fedcal.strategies.methods.counting import excluded
 
 HEIGHT = 4
@@ -68,7 +68,7 @@ class FedPrior(FederatedStrategy):
             by="site",
             subject_rows=subject_rows(f.unit, self.rows_per_subject),
         )
-        order = 1 if asked == AUTO else federation.order_of(f)
+        order = 1 if asked == AUTO else privacy.order_of(f)
         return self.plan_for(self._query, (1.0,), 1, order, prefers=(Laplace,))
 
     @override

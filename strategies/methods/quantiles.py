@@ -8,19 +8,21 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 
+from fedcal import units
 from fedcal.calibrators.base import text_of
 from fedcal.calibrators.conformity import BY, Conformity
 from fedcal.clients.questions.conformal import SetGaps, SetQuery, SetRanks
-from fedcal.conformal import angelopoulos, coverage, page, set_release, sets
+from fedcal.conformal import coverage, levels, page, sets
 from fedcal.conformal.levels import OF_CLIENTS, OF_ROWS, Draw, client_clip, sure_coverage
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, override
+from fedcal.core.options import Positive, among
 from fedcal.mechanisms import Exponential, Gaussian, Mechanism
-from fedcal.metrics import score_table
+from fedcal.metrics import binning
 from fedcal.privacy import AUTO, Plan, Question, Range, Release
-from fedcal.strategies.base import Names, Number, Positive, Settings, Share, among, integer
+from fedcal.strategies.base import Names, Number, Settings, Share, integer
 from fedcal.trust import TRUSTS
-from fedcal.units import UNITS, bounding
+from fedcal.units import UNITS
 
 
 class ConformalSettings(Settings):
@@ -55,7 +57,7 @@ class ConformalSettings(Settings):
         """Fields of `SetQuery`: the score, and what has thresholds of its own."""
         score = asdict(self.conformity)
         score["score"] = score.pop("name")
-        return {**score, "by": self.parts_by, "groups": score_table.names_text(self.groups)}
+        return {**score, "by": self.parts_by, "groups": binning.names_text(self.groups)}
 
     @property
     def parts_by(self) -> str:
@@ -129,10 +131,10 @@ class QuantileRule(ABC):
     takes_known: ClassVar[bool] = False
     opening: SetQuery
     plan: Plan
-    bound: bounding.Bound
+    bound: units.Bound
     prefers: tuple[type[Mechanism], ...]
     rounds: int = 1
-    release: set_release.SetRelease | None = None
+    release: page.SetRelease | None = None
     fewest: int | None = None
     counted: tuple[tuple[float, ...], float] = ((), 0.0)
 
@@ -153,7 +155,7 @@ class QuantileRule(ABC):
         """Return a question about these thresholds."""
         return kind(self.wanted.federation.classes, thresholds, **{**self.wanted.asked, **more})
 
-    def bound_by(self, clip: float) -> bounding.Bound:
+    def bound_by(self, clip: float) -> units.Bound:
         """Return the bound of an answer to the first question; the clip is of whole clients."""
         clips = (clip,) if self.wanted.whole_client else ()
         return self.opening.bound(self.opening.part(self.wanted.federation.unit), clips)
@@ -200,7 +202,7 @@ class QuantileRule(ABC):
         """Whom a threshold is for, where rows or subjects are pooled: the end of a sentence."""
         subject = "a subject that is exchangeable with all clients' subjects taken together."
         one = f"for one row, drawn at random, of {subject}"
-        return one if self.wanted.one_row_each else set_release.ANY_ROW
+        return one if self.wanted.one_row_each else page.ANY_ROW
 
     @property
     def noun(self) -> str:
@@ -259,7 +261,7 @@ class Exact(QuantileRule):
         self._each = max(POINTS // parts, 16)
         self.fewest = math.ceil(round((1.0 - self.alpha) / self.alpha, 9))
         self._ask()
-        self.bound, self.prefers = bounding.Bound(self.opening.lengths()), (Gaussian,)
+        self.bound, self.prefers = units.Bound(self.opening.lengths()), (Gaussian,)
 
     @classmethod
     @override
@@ -417,7 +419,7 @@ class Crossing(Drawn):
 
 
 class ExponentialQuantile(Drawn):
-    """The paper's rule (`fedcal.conformal.angelopoulos`), with all labels where q~ >= 1.
+    """The paper's rule (`fedcal.conformal.levels`), with all labels where q~ >= 1.
 
     Privacy: epsilon-DP, delta = 0; trust `central`. Unit "example": a row added or removed; as a
     row raises every cost by 0 to 1, the draw spends only epsilon/2 of what is charged, and the
@@ -433,8 +435,8 @@ class ExponentialQuantile(Drawn):
         super().__init__(wanted)
         f, whole = wanted.federation, wanted.whole_client
         self._n = max(round(f.clients if whole else wanted.expected), 1)
-        bins = wanted.bins or angelopoulos.best_bins(self._n, f.epsilon, self.alpha)
-        at = angelopoulos.thresholds(min(bins, score_table.MOST_BUCKETS))
+        bins = wanted.bins or levels.best_bins(self._n, f.epsilon, self.alpha)
+        at = levels.thresholds(min(bins, binning.MOST_BUCKETS))
         self.opening = self.ask(SetRanks, at, once=whole)
         self.bound = self.bound_by(1.0)
 
@@ -452,8 +454,8 @@ class ExponentialQuantile(Drawn):
     def planned(self, plan: Plan) -> None:
         """gamma* and q~, by the epsilon of the draw."""
         m, epsilon = len(self.opening.thresholds), plan.mechanism.epsilon
-        gamma = angelopoulos.best_gamma(self._n, m, epsilon, self.alpha)
-        self.level = angelopoulos.inflated_level(self._n, m, epsilon, self.alpha, gamma)
+        gamma = levels.best_gamma(self._n, m, epsilon, self.alpha)
+        self.level = levels.inflated_level(self._n, m, epsilon, self.alpha, gamma)
         self.enough = self.level < 1
         if self.enough:
             self.opening = replace(self.opening, quantile=float(self.level))

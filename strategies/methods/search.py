@@ -34,11 +34,12 @@ from fedcal.clients.questions.temperature import MOST_POINTS, TemperatureScores
 from fedcal.core import checks, numerics
 from fedcal.core.checks import positive
 from fedcal.core.numerics import Floats, override
+from fedcal.core.options import Positive
 from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from fedcal.metrics.binning import MOST_BINS
 from fedcal.privacy import Federation, Plan, Question, Range, Release, privacy
 from fedcal.storage.artifact import at_end
-from fedcal.strategies.base import FederatedStrategy, Positive, integer
+from fedcal.strategies.base import FederatedStrategy, integer
 
 RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 """What a step of golden section leaves of the interval; Algorithm 1 rounds it to 0.618."""

@@ -13,10 +13,9 @@ import numpy as np
 
 from fedcal.core.checks import InputError, RoundFailed
 from fedcal.core.numerics import Words
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import Request
 from fedcal.secure_aggregation import keys, messages
-from fedcal.secure_aggregation.committee import opened
-from fedcal.secure_aggregation.roster import Roster
+from fedcal.secure_aggregation.roster import Roster, opened
 from fedcal.storage.atomic import write_whole
 
 

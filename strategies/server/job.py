@@ -14,16 +14,25 @@ from typing import Annotated, Any, Self
 import numpy as np
 
 from fedcal.core.checks import InputError, interval, one_of, read
-from fedcal.core.fields import Positive, among
 from fedcal.core.numerics import Integers, Kind, Purpose, stream
-from fedcal.core.options import DATA, PRIVACY, SITES, Options, like, option, read_fields
+from fedcal.core.options import (
+    DATA,
+    PRIVACY,
+    SITES,
+    Options,
+    Positive,
+    among,
+    like,
+    option,
+    read_fields,
+)
 from fedcal.privacy import Federation, Ledger, Plan, agreement
 from fedcal.privacy.ledger import CAP_DELTA
 from fedcal.privacy.privacy import check_caps
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.strategies import STRATEGIES, base
-from fedcal.strategies.server import outcome, run_folder
-from fedcal.strategies.server.checkpoint import Checkpoint
+from fedcal.strategies.server import outcome
+from fedcal.strategies.server.checkpoint import Checkpoint, absolute
 from fedcal.strategies.settings import Plain, Setting, as_text, check_settings
 
 TIMEOUT, GRACE = 120.0, 60.0
@@ -151,7 +160,7 @@ class Job(Running):
         """
         known = read_fields(cls, fields, input=input)
         if known["ledger"]:
-            run_folder.absolute("ledger", known["ledger"])
+            absolute("ledger", known["ledger"])
         one_of("method", known["method"], STRATEGIES, "fedcal simulate --help")
         settings = _settings(read(fields, "settings", str))
         check_settings(known["method"], settings)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
-from fedcal.core import fields, flower_internals
+from fedcal.core import flower_internals, options
 from fedcal.core.checks import InputError, RoundFailed
 from fedcal.core.naming import listed, printable
 from fedcal.secure_aggregation.roster import Roster
@@ -152,7 +152,7 @@ def _who(reply: Message) -> NodeInfo:
         said: Mapping[str, Any] = reply.content.config_records["who"]
         counts = {k: int(said[k]) for k in ("site", "place", "clients", "classes") if k in said}
         words = {k: str(said[k]) for k in ("names", "input") if k in said}
-        if not 2 <= counts.get("classes", 2) <= fields.MOST_CLASSES:
+        if not 2 <= counts.get("classes", 2) <= options.MOST_CLASSES:
             raise RoundFailed("a node reports an impossible number of classes")
         node, digest, input = reply.metadata.src_node_id, words.get("names"), words.get("input")
         return NodeInfo(node, **counts, digest=digest, input=input)

@@ -15,7 +15,7 @@ from fedcal.core.checks import FedcalError, InputError, RoundFailed, same
 from fedcal.core.numerics import Words
 from fedcal.privacy import Plan, wire
 from fedcal.privacy.curator import OpenRound
-from fedcal.privacy.request import Asked, facts_of
+from fedcal.privacy.query import Asked, facts_of
 from fedcal.secure_aggregation import messages
 from fedcal.secure_aggregation.masking import unmask
 from fedcal.strategies.method import Method

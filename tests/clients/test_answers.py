@@ -15,10 +15,9 @@ from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation, Plan, make_plan, wire
 from fedcal.privacy.curator import Curator
-from fedcal.privacy.query import QUERIES
-from fedcal.privacy.request import Request, facts_of
+from fedcal.privacy.query import QUERIES, Request, facts_of
 from fedcal.secure_aggregation import Ring
-from fedcal.units.bounding import Bound, encode_bounded
+from fedcal.units import Bound, encode_bounded
 
 CLIENTS = 40
 TRUSTED = [(mechanism, trust) for mechanism in ADDITIVE for trust in ("distributed", "local")]

@@ -14,11 +14,11 @@ from fedcal.clients.questions.temperature import TemperatureScores
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation, make_plan, wire
 from fedcal.privacy.curator import Curator
-from fedcal.privacy.request import Request, facts_of
+from fedcal.privacy.query import Request, facts_of
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.secure_aggregation import Ring
 from fedcal.secure_aggregation.masking import mask
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 CLIENTS = 4
 REQUEST = Request(ClassCounts(3), Bound((3,), (2.0,)), Ring(CLIENTS, 2.0**-24), round=5)

@@ -26,7 +26,7 @@ from fedcal.privacy import Federation, make_plan
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.histograms import DPHistogram
 from fedcal.trust import NOISY
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 ERROR = 1e-3  # of all cells together, and of each broken mechanism
 FAST = 60_000

@@ -16,8 +16,7 @@ from fedcal.core.numerics import Purpose, stream
 from fedcal.mechanisms import PRIVATE, Mechanism, Target
 from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.trust import NOISY, Trust
-from fedcal.units import UNITS
-from fedcal.units.bounding import Bound
+from fedcal.units import UNITS, Bound
 
 CLIENTS, DRAWS = 10, 1200
 CASES = [

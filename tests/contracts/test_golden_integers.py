@@ -15,7 +15,7 @@ from fedcal.core.shards import Shards
 from fedcal.privacy import Federation, make_plan
 from fedcal.privacy.curator import Curator
 from fedcal.secure_aggregation.masking import mask
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 
 def digest(integers: object) -> str:

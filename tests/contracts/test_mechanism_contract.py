@@ -27,8 +27,7 @@ from fedcal.privacy.noise_plan import Plan
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import FederatedStrategy
 from fedcal.trust import NOISY
-from fedcal.units import UNITS
-from fedcal.units.bounding import Bound
+from fedcal.units import UNITS, Bound
 
 CLIENTS = 20
 TRUSTED = [

@@ -16,9 +16,8 @@ from refusals import refused
 
 from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards, numbered
-from fedcal.privacy.declared import Question, check_question
-from fedcal.privacy.federation import Federation
-from fedcal.privacy.query import QUERIES, Query
+from fedcal.privacy.privacy import Federation
+from fedcal.privacy.query import QUERIES, Query, Question, check_question
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.settings import settings_of

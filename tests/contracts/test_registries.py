@@ -39,7 +39,7 @@ OTHERS = {
     ("experiments/studies/luo/methods.py", "exponential"): "a search of that name",
     ("fedcal/run/engines/ray.py", "local"): "an address of Ray",
     ("clients/site/guard.py", "subject"): "a part of a client, which that unit protects",
-    ("fedcal/units/bounding.py", "subject"): "a part of a client, which that unit protects",
+    ("fedcal/units.py", "subject"): "a part of a client, which that unit protects",
     **{(file, "subject"): "a column of data" for file in COLUMN},
 }
 """Words that are something else there."""

@@ -26,11 +26,9 @@ from neighbours import (
 from fedcal.clients.answers import answer, contribute
 from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards
-from fedcal.privacy.query import QUERIES, Query
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import QUERIES, Query, Request
 from fedcal.secure_aggregation import Ring
-from fedcal.units import UNITS
-from fedcal.units.bounding import Bound
+from fedcal.units import UNITS, Bound
 
 GROUPS = '["b", "c"]'
 SETTINGS: tuple[dict[str, Any], ...] = (

@@ -12,7 +12,7 @@ import pytest
 
 from fedcal.core.checks import InputError, NoEffect
 from fedcal.core.shards import Shards, numbered
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job

@@ -25,7 +25,7 @@ from neighbours import (
 from fedcal.clients.answers import answer
 from fedcal.core.shards import Shards
 from fedcal.privacy.query import QUERIES, Query
-from fedcal.units.bounding import Bound, Per, Rule
+from fedcal.units import Bound, Per, Rule
 
 
 def cases(kind: str) -> Iterator[tuple[Query, int]]:

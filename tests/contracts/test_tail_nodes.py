@@ -15,7 +15,7 @@ from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import Request
 from fedcal.strategies.methods.evaluate import FedEvaluate
 
 CLIENTS, ROWS = 5, 600

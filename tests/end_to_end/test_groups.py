@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedcal import datasets, simulate
-from fedcal.clients.site.prepared import prepared
+from fedcal.clients.site.guard import prepared
 from fedcal.clients.site.preparing import prepare
 from fedcal.sites.rows import SiteRows, read_rows, shards_of
 

@@ -7,8 +7,8 @@ import pytest
 
 from experiments import demo
 from fedcal import compare, datasets
-from fedcal.results.comparison_table import as_table
-from fedcal.results.tables import plain
+from fedcal.results.comparison import as_table
+from fedcal.results.terminal import plain
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 

@@ -23,8 +23,8 @@ from fedcal.clients.site import party
 from fedcal.clients.site.party import Party
 from fedcal.clients.site.store import SiteRecords
 from fedcal.core.checks import InputError
-from fedcal.secure_aggregation.committee import SEED_BYTES
 from fedcal.secure_aggregation.messages import Confirmation, Enrolment, Header, Opening
+from fedcal.secure_aggregation.roster import SEED_BYTES
 
 
 def wrong_in(seeds: Sequence[int]) -> Counter[str]:

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from fedcal.mechanisms import Gaussian
-from fedcal.privacy.federation import Federation
 from fedcal.privacy.making import make_plan
-from fedcal.secure_aggregation.committee import Committee, read_committee
-from fedcal.units.bounding import Bound
+from fedcal.privacy.privacy import Federation
+from fedcal.secure_aggregation.roster import Committee, read_committee
+from fedcal.units import Bound
 
 ROOT = Path(__file__).parents[2]
 PAGE, GUIDE = ROOT / "SECURITY.md", ROOT / "docs" / "guide" / "secure-aggregation.md"

@@ -9,7 +9,7 @@ import pytest
 
 from fedcal.calibrators import load
 from fedcal.cli.main import exit_code_of
-from fedcal.clients.site.account import JobFacts
+from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.store import records_in
 from fedcal.conformal.sets import load as load_sets
 from fedcal.core.checks import InputError

@@ -20,11 +20,10 @@ from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.run.engines.inline import run_inline
-from fedcal.strategies.server.checkpoint import Checkpoint
+from fedcal.strategies.server.checkpoint import Checkpoint, read_error, read_progress
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
 from fedcal.strategies.server.participation import WHO, PromptGrid, message
-from fedcal.strategies.server.run_folder import read_error, read_progress
 from fedcal.strategies.server.transport import ANSWER
 
 CLIENTS, CLASSES = 9, 3

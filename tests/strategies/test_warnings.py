@@ -11,7 +11,7 @@ from strategy_checks import BUDGETED, nobody
 from fedcal import simulate
 from fedcal.core.checks import TooLittle
 from fedcal.core.shards import Shards
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.privacy import Federation
 from fedcal.run.config import merge
 from fedcal.run.jobs import job_of
 from fedcal.strategies.methods.conformal import QUANTILES, FedConformal

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from fedcal.clients.site.prepared import TERMS
-from fedcal.privacy.accepting import check_terms
+from fedcal.clients.site.guard import TERMS
+from fedcal.privacy.making import check_terms
 from fedcal.strategies.server.job import Job
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from fedcal.core.shards import Shards
 from fedcal.privacy.query import QUERIES, Query
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import key_of_job
-from fedcal.privacy.request import Asked
+from fedcal.privacy.query import Asked
 from fedcal.strategies.server.job import Job
 
 FEDERATION = Federation(3, 2, epsilon=1.0, trust="local", noise_source="system")

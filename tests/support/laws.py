@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Noise
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 ADDITIVE = ("laplace", "gaussian")
 """Those whose formulas tests know by heart; what holds for all is asked in tests/contracts."""

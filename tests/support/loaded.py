@@ -51,10 +51,9 @@ def loaded(folder: Path) -> tuple[dict[str, str], list[str]]:
     from fedcal.core.shards import Shards
     from fedcal.privacy import Federation
     from fedcal.privacy.agreement import key_of_job
-    from fedcal.privacy.request import Asked
-    from fedcal.secure_aggregation.committee import Committee
+    from fedcal.privacy.query import Asked
     from fedcal.secure_aggregation.keys import make_key
-    from fedcal.secure_aggregation.roster import Member, Roster
+    from fedcal.secure_aggregation.roster import Committee, Member, Roster
     from fedcal.strategies.server.job import Job
 
     names = ("alder", "birch", "cedar")

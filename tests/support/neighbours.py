@@ -11,11 +11,10 @@ from fedcal.calibrators import TemperatureScaling
 from fedcal.clients.questions.scaling import form_of
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Words
-from fedcal.privacy.query import QUERIES, Query
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import QUERIES, Query, Request
 from fedcal.secure_aggregation import Ring
 from fedcal.training.networks import network_named
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 CLASSES, CLIENTS, MOST_CLIPS = 3, 17, 8
 

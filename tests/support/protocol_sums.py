@@ -12,8 +12,8 @@ from functools import partial
 import numpy as np
 
 from fedcal.clients.answers import contribute
-from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.party import Party
+from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.store import SiteRecords
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Integers, Words

@@ -14,8 +14,8 @@ from sum_world import MOST_ROUNDS, Given, World, signed_part
 from fedcal.clients.site import party
 from fedcal.core.checks import RoundFailed
 from fedcal.secure_aggregation import keys
-from fedcal.secure_aggregation.committee import stream_sum
 from fedcal.secure_aggregation.messages import Confirmation, Contribution, Opening, sum_digest
+from fedcal.secure_aggregation.roster import stream_sum
 from fedcal.strategies.server.collector import Collector, enrolled
 
 KINDS = ("enrol", "answer", "header", "sealed", "confirm", "open")

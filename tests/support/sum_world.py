@@ -19,14 +19,20 @@ import numpy as np
 from known_sums import is_multiple, learnable
 
 from fedcal.clients.site import party
-from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.party import Party
+from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.store import SiteRecords
 from fedcal.core.checks import InputError
 from fedcal.secure_aggregation import keys, messages
-from fedcal.secure_aggregation.committee import SEED_BYTES, Committee, hidden, stream_sum
 from fedcal.secure_aggregation.keys import SigningKey, new_exchange_key, seal, shared_key, unseal
-from fedcal.secure_aggregation.roster import Member, Roster
+from fedcal.secure_aggregation.roster import (
+    SEED_BYTES,
+    Committee,
+    Member,
+    Roster,
+    hidden,
+    stream_sum,
+)
 
 SHAPES = ((3, 2), (3, 3), (4, 3), (5, 4), (7, 5))
 MOST_SITES, MOST_ROUNDS, MOST_NUMBERS = 9, 3, 4

@@ -25,7 +25,7 @@ import flwr
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedcal.clients.site import policy, prepared
+from fedcal.clients.site import guard, policy
 from fedcal.clients.site.process import handover, site_app
 from fedcal.clients.site.process.limits import MEMORY_MIB, limit_cpu, limit_memory
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
@@ -79,7 +79,7 @@ def run_message(arguments: Sequence[str], folder: Path) -> int:
 def _limits(folder: Path) -> tuple[int, int]:
     """CPU seconds and bytes of memory for a message."""
     try:
-        site = prepared.prepared(folder)
+        site = guard.prepared(folder)
         return site.cpu_seconds, site.memory_bytes
     except checks.FedcalError:
         return policy.CPU_SECONDS, MEMORY_MIB << 20  # the message is answered with what is wrong

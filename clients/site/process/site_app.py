@@ -13,17 +13,16 @@ from flwr.clientapp import ClientApp
 
 from fedcal import __version__
 from fedcal.clients.replies import answer_with, drawn
-from fedcal.clients.site.account import JobFacts
-from fedcal.clients.site.guard import check, own_terms
+from fedcal.clients.site.guard import WITH_POLICY, Prepared, check, own_terms, prepared
 from fedcal.clients.site.party import Party
-from fedcal.clients.site.prepared import WITH_POLICY, Prepared, prepared
+from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.process.limits import OverLimit, lacks_memory
 from fedcal.clients.site.site_log import LOGGER
 from fedcal.clients.site.store import answer_once, finish, records_of
 from fedcal.core import checks, numerics
 from fedcal.core.checks import BudgetExceeded, ContributionRefused, FedcalError, InputError
 from fedcal.privacy.agreement import Terms
-from fedcal.privacy.request import Asked
+from fedcal.privacy.query import Asked
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.secure_aggregation.roster import Roster
@@ -38,7 +37,7 @@ _LONGEST = 300
 
 
 def site_app(folder: Path) -> ClientApp:
-    """Return a ClientApp over the folder that `fedcal.clients.site.prepared.prepare` wrote.
+    """Return a ClientApp over the folder that `fedcal.clients.site.guard.prepare` wrote.
 
     It answers `query.who` (what the classes are, as a digest), `query.ready` (whether it can take
     part in a job, before anything of it is booked), `query.answer` (its contribution, if the

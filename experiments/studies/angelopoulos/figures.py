@@ -31,7 +31,7 @@ from experiments.studies.rows import counted, grouped, one, rng_of, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study, Told
 from experiments.studies.zhang.models import PLAIN, Training, trained
 from experiments.studies.zhang.tasks import Task, tasks
-from fedcal.conformal.angelopoulos import best_bins, thresholds
+from fedcal.conformal.levels import best_bins, thresholds
 from fedcal.strategies.server.outcome import Progress
 
 # -- Figure 2: the level q~ by n and epsilon; and what becomes of q~ >= 1 ------------------------

@@ -17,7 +17,7 @@ import numpy as np
 from experiments.studies.spec import Record
 from fedcal import datasets
 from fedcal.conformal import Conformity
-from fedcal.conformal.angelopoulos import (
+from fedcal.conformal.levels import (
     best_bins,
     best_gamma,
     binned,

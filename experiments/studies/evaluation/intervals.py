@@ -34,13 +34,13 @@ from experiments.studies.evaluation.worlds import (
 )
 from experiments.studies.rows import counted, grouped, rng_of, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study
+from fedcal import partition
 from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
 from fedcal.evaluation import METRICS, Estimate, Histogram, evaluate
 from fedcal.evaluation.estimators.calibration import ClasswiseEce
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.metrics.binning import fine_tails
-from fedcal.partition import owners
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.evaluate import BUCKETS, FedEvaluate
 from fedcal.strategies.server.outcome import Progress
@@ -64,7 +64,7 @@ def shards_of(drawn: Integers, clients: int, dealt: str, rng: np.random.Generato
     if dealt == "iid":
         owner = rng.integers(0, clients, len(labels))
     else:
-        owner = owners.dirichlet(labels, clients, float(dealt.partition(":")[2]), rng)
+        owner = partition.dirichlet(labels, clients, float(dealt.partition(":")[2]), rng)
     return of_rows(cell % CELLS, labels, owner, clients)
 
 

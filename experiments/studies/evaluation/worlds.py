@@ -25,7 +25,7 @@ from fedcal.evaluation import METRICS, Histogram
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.metrics.binning import bin_index, bucket_of, equal_width, scored
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.privacy import Federation
 from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.trust import SecAgg
 

@@ -41,8 +41,8 @@ from fedcal.core.checks import PrivacyError
 from fedcal.core.numerics import Floats, Integers, Purpose, stream
 from fedcal.mechanisms import Sum
 from fedcal.metrics.binning import Counts, bin_index
-from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.privacy import Federation
 from fedcal.strategies.methods.search import STEEP, PosteriorBisection, Search
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import Setting, lacks_rows

@@ -23,13 +23,12 @@ from fedcal.mechanisms import (
     Mechanism,
     Unary,
 )
-from fedcal.privacy.federation import Federation
 from fedcal.privacy.making import make_plan
 from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.privacy import Federation
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import NOISY, Central, Distributed, Local
-from fedcal.units import UNITS, Example, User
-from fedcal.units.bounding import Bound, Rule
+from fedcal.units import UNITS, Bound, Example, Rule, User
 
 EPSILON, DELTA = 1.0, 1e-5
 ERROR = 1e-3

@@ -34,7 +34,7 @@ from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.verdicts import SEEN, detectable
 from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.binning import bucket_of
-from fedcal.metrics.gap_change import ERROR, holm
+from fedcal.metrics.bootstrap import ERROR, holm
 from fedcal.run.jobs import job_of
 from fedcal.sites.study_file import Model, Study
 from fedcal.strategies.server.outcome import Progress

@@ -25,7 +25,7 @@ from fedcal.core.shards import Shards
 from fedcal.mechanisms import Gaussian
 from fedcal.partition import held_out
 from fedcal.privacy.curator import OpenRound
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.methods.training import FedSGD

@@ -23,7 +23,7 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.site_tests import Sites
 from fedcal.mechanisms import NoiseLaw
-from fedcal.metrics.gap_change import holm
+from fedcal.metrics.bootstrap import holm
 
 SEEN = 0.8
 """Smallest probability that a gap is named which counts as detectable at a site."""
@@ -63,7 +63,7 @@ def verdicts_of(
     earlier
         name -> release that it is compared with, at the sites that both have
     level
-        chance of any false name: `fedcal.metrics.gap_change.ERROR` / releases a year
+        chance of any false name: `fedcal.metrics.bootstrap.ERROR` / releases a year
 
     Returns
     -------

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedcal.metrics.names import THE_POSITIVE, heading, named, scaled
-from fedcal.results.figures.drawing import Panel, Sheet, plotter
-from fedcal.results.figures.style import BASELINE_STYLES, METHOD_STYLES
+from fedcal.results.figures.drawing import BASELINE_STYLES, METHOD_STYLES, Panel, Sheet, plotter
 
 BY_ROUND = ("ece", "classwise_ece", "nll", "accuracy")
 MOST_PANELS = 24

@@ -15,17 +15,15 @@ from typing import Any
 from fedcal import partition as partitions
 from fedcal.core import checks, numerics
 from fedcal.core.checks import InputError, NoEffect, TooLittle
-from fedcal.core.fields import Count
-from fedcal.core.options import RUNNING, SITES, Option, Options, option, options_of
+from fedcal.core.options import RUNNING, SITES, Count, Option, Options, option, options_of
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
-from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import Plan
-from fedcal.results.families import family_of
+from fedcal.privacy.privacy import Federation
+from fedcal.results.labels import family_of
 from fedcal.results.statement import large_delta
 from fedcal.run import jobs, load
-from fedcal.run.config import POOLED, Config, label_of, method_named, parse_setting
-from fedcal.run.layers import layered
+from fedcal.run.config import POOLED, Config, label_of, layered, method_named, parse_setting
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import Setting, calibrating, settings_of
 from fedcal.strategies.warnings import underpowered

@@ -1,29 +1,136 @@
-"""Many methods, budgets, partitions and seeds in one table: what `fedcal compare` runs."""
+"""What a comparison gives away: facts for the template of statements.
 
+Many methods, budgets, partitions and seeds in one table: what `fedcal compare` runs.
+"""
+
+import math
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from fedcal import trust, units
 from fedcal.core import checks
 from fedcal.datasets import Dataset
 from fedcal.metrics.names import METRICS
-from fedcal.results import comparison, families, files, shown, tables
-from fedcal.results import comparison_table as table
+from fedcal.results import comparison, files, page, terminal
+from fedcal.results import comparison as table
+from fedcal.results.labels import family_of
 from fedcal.results.page import Page
+from fedcal.results.statement import sets_noise, told
 from fedcal.run import folders, load, simulation, sweep
-from fedcal.run.comparison.grid import Cell, Grid, read_grid, resolve
-from fedcal.run.comparison.statement import statement
-from fedcal.run.config import merge, read_options
-from fedcal.run.layers import takes_options
+from fedcal.run.comparison.grid import Cell, Grid, LeftOut, read_grid, resolve
+from fedcal.run.config import merge, read_options, takes_options
 from fedcal.run.result import versions
 from fedcal.run.sweep import CONFIG, ROWS, Row, Run
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
+from fedcal.strategies.settings import settings_of
+
+
+def composed(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Compose the budgets of all private runs on the same data (basic composition, Dwork 2006).
+
+    Budgets add up where the protected units are the same: over all runs for natural clients (and
+    for single rows), but only within a seed where a partition deals rows to clients, since a
+    client of one deal, or a client's subject, is nobody in another.
+
+    Returns
+    -------
+    list of dict
+        For each data set and unit what the runs of the costliest deal spend (`epsilon`,
+        `delta`), and the numbers of `deals` and `runs`.
+    """
+    totals: dict[tuple[str, str], dict[tuple[object, ...], tuple[float, float, int]]] = {}
+    for cell in cells:
+        c = cell.config
+        if math.isinf(c.epsilon) or cell.variant.baseline:
+            continue
+        deals = totals.setdefault((c.data, c.unit), {})
+        dealt = units.UNITS[c.unit].per != "row" and c.partition != "natural"
+        for seed in cell.seeds:
+            key = (c.partition, c.clients, seed) if dealt else ()
+            epsilon, delta, runs = deals.get(key, (0.0, 0.0, 0))
+            deals[key] = (epsilon + c.epsilon, delta + c.delta, runs + 1)
+    found = []
+    for (data, unit), deals in totals.items():
+        epsilon, delta, _ = max(deals.values())
+        one = {"data": data, "unit": unit, "epsilon": epsilon, "delta": min(1.0, delta)}
+        found.append({**one, "deals": len(deals), "runs": sum(runs for *_, runs in deals.values())})
+    return found
+
+
+class Trusted(NamedTuple):
+    """What decides against whom a guarantee holds."""
+
+    model: trust.Trust
+    secure_aggregation: str
+    quorum: float
+    colluding: int
+
+
+def statement(
+    cells: Sequence[Cell], held_out: Sequence[str], left_out: Sequence[LeftOut] = ()
+) -> dict[str, list[str]]:
+    """Return sentences on the privacy cost of reading the table: `statement`, at most six, `more`.
+
+    Parameters
+    ----------
+    cells
+        resolved
+    held_out
+        names of data whose test rows are held out by seed
+    left_out
+        combinations of the grid that cannot be
+    """
+    fitted = [c for c in cells if not c.variant.baseline]
+    private = [c for c in fitted if math.isfinite(c.config.epsilon)]
+    guarantees: dict[Trusted, dict[str, None]] = {}
+    for cell in private:
+        if (plan := cell.plan) is not None:
+            how, quorum = cell.config.secure_aggregation or "none", cell.config.quorum
+            trusted = Trusted(plan.model, how, quorum, plan.federation.colluding)
+            changed = f"{plan.protected.neighbours[plan.adjacency]} (unit {plan.unit})"
+            guarantees.setdefault(trusted, {})[changed] = None
+    family = family_of(c.variant.method for c in cells).name
+    there = [
+        unit for name, unit in units.UNITS.items() if any(c.config.unit == name for c in private)
+    ]
+    found = told(
+        kind="comparison",
+        noun={"evaluate": "", "conformal": "thresholds"}.get(family, "calibrator"),
+        held_out=held_out,
+        guarantees=guarantees,
+        mechanisms=dict.fromkeys(c.plan.mechanism.name for c in private if c.plan is not None),
+        noise_source=private[0].config.noise_source if private else "",
+        more_delta=" and more delta" if any(c.config.delta for c in private) else "",
+        composed=composed(cells),
+        looked=list(dict.fromkeys(c.config.data for c in private if _looks(c))),
+        exact=len(cells) - len(private),
+        units=there,
+        pairs=list(combinations(there, 2)),
+        once=len(fitted) > len(private) and any(t.model.noise_by == "client" for t in guarantees),
+    )
+    found["more"] += dict.fromkeys(f"{c.variant.label}: {c.little}." for c in cells if c.little)
+    kinds: dict[str, dict[str, None]] = {}
+    for cell, why in left_out:
+        told_of = f"with {', '.join(cell.protection)}: {why}."
+        kinds.setdefault(told_of, {})[cell.variant.label] = None
+    found["more"] += [f"Skipped: {', '.join(labels)} {why}" for why, labels in kinds.items()]
+    return found
+
+
+def _looks(cell: Cell) -> bool:
+    """Return whether a cell's noise scales follow from the number of fit rows."""
+    name = "rows_per_client"
+    if cell.plan is not None and not sets_noise(cell.plan):
+        return False
+    return name in settings_of(cell.config.method) and name not in cell.config.set
+
 
 _PRIVACY = (
     *("unit", "adjacency", "trust", "epsilon", "delta", "mechanism", "noise_std"),
@@ -68,7 +175,7 @@ def run_row(run: Run, data: Dataset) -> Row:
         warnings.simplefilter("ignore")  # said once for all runs, before they begin
         try:
             result = simulation.simulate(data, config=config)
-            before, after = families.family_of([config.method]).told(result)
+            before, after = family_of([config.method]).told(result)
         except checks.FedcalError as e:
             return row | {"error": " ".join(str(e).split())}
     return row | {
@@ -86,7 +193,7 @@ def check_row(row: Any) -> None:
         complete = row.keys() == {*_FAILURE} and isinstance(row["error"], str)
     else:
         before, after, privacy, sent = (row[part] for part in _PARTS)
-        metrics = families.family_of([row["run"].get("method")]).complete
+        metrics = family_of([row["run"].get("method")]).complete
         numbers = [*before.values(), *after.values(), *sent.values(), row["seconds"] or 0]
         complete = (
             (row.keys(), privacy.keys(), sent.keys()) == ({*_RESULT}, {*_PRIVACY}, {*_SENT})
@@ -108,7 +215,7 @@ FORMS = ("latex", "markdown", "csv")
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(shown.Displayable):
+class Comparison(page.Displayable):
     """Methods beside each other, over budgets, partitions and seeds.
 
     Attributes
@@ -174,9 +281,9 @@ class Comparison(shown.Displayable):
             There is no such form.
         """
         if checks.one_of("table", form, FORMS) == "csv":
-            return tables.csv_text(table.as_rows(self.cells))
-        shown = replace(table.as_table(self.cells, self.metrics), title="")
-        return tables.latex(shown) if form == "latex" else tables.markdown(shown)
+            return terminal.csv_text(table.as_rows(self.cells))
+        rows = replace(table.as_table(self.cells, self.metrics), title="")
+        return terminal.latex(rows) if form == "latex" else terminal.markdown(rows)
 
     def save(self, out: str | Path) -> None:
         """Write `compare.json`, tables, report, grid and rows into a folder; all or none.
@@ -323,7 +430,7 @@ def compare(
     given = (arrays.get(name, name) for name in grid.data)
     sources = {load.name_of(one, known := of(one)): known for one in given}
     grid = _with(grid, data=tuple(sources))  # as `simulate` names them
-    family, whole = families.family_of(v.method for v in grid.variants).name, grid
+    family, whole = family_of(v.method for v in grid.variants).name, grid
     if uncalibrated and family == "calibrate" and "none" not in grid.method:
         whole = _with(grid, method=("none", *grid.method))
     cells, left_out = resolve(whole, sources)

@@ -13,7 +13,7 @@ import tomli_w
 
 import fedcal
 from fedcal.core import checks
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.privacy import Federation
 from fedcal.run.config import Config
 from fedcal.storage import atomic
 from fedcal.strategies import server_app, settings

@@ -11,17 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.clients.site.prepared import FEDERATION
+from fedcal.clients.site.guard import FEDERATION
 from fedcal.clients.site.preparing import prepare
 from fedcal.core.checks import whole
 from fedcal.core.shards import Shards
 from fedcal.run.engines import superlink
 from fedcal.run.engines.supernode import SuperNode, supernode
 from fedcal.run.engines.tls import make_certificates, make_site_key
-from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
-from fedcal.secure_aggregation.roster import Member, Roster
-from fedcal.strategies.server import outcome, run_folder
+from fedcal.secure_aggregation.roster import Committee, Member, Roster
+from fedcal.strategies.server import checkpoint, outcome
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server_app import FRESH
 from fedcal.strategies.warnings import underpowered
@@ -119,7 +118,7 @@ def run_grpc(
                 nodes.append(started)
         status = run.run(None, out, progress)
         known = {f"fedcal: {line}" for line in underpowered(job.method, None, job)}
-        for line in run_folder.read_notices(out):
+        for line in checkpoint.read_notices(out):
             if line not in known:  # what the caller says by itself
                 warnings.warn(line.removeprefix("fedcal: "), stacklevel=5)
         return run.outcome(out, status, "Flower's run", private=job.plan.private)

@@ -10,8 +10,8 @@ from fedcal.core import checks, numerics
 from fedcal.core.shards import Task
 from fedcal.datasets import Population
 from fedcal.privacy.curator import OpenRound
-from fedcal.privacy.request import Request
-from fedcal.secure_aggregation.committee import Committee
+from fedcal.privacy.query import Request
+from fedcal.secure_aggregation.roster import Committee
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies.method import Method
 

@@ -24,7 +24,7 @@ from fedcal.core.shards import Shards
 from fedcal.datasets import Population
 from fedcal.partition import DEALT
 from fedcal.privacy import curator
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import Request
 from fedcal.run.engines import inline, superlink
 from fedcal.run.engines.tls import read_address
 from fedcal.strategies.server.job import Job

@@ -26,8 +26,8 @@ from fedcal.core.checks import FedcalError, InputError, RoundFailed
 from fedcal.run.engines.flower_app import FILE, app_toml
 from fedcal.run.engines.processes import ProcessTree
 from fedcal.strategies import STRATEGIES
+from fedcal.strategies.server.checkpoint import read_error, read_progress
 from fedcal.strategies.server.outcome import Outcome, Progress
-from fedcal.strategies.server.run_folder import read_error, read_progress
 
 MARK = "FEDCAL_RUN"
 """Environment variable that every process of a run carries: its folder."""

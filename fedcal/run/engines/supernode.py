@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcal.clients.site import prepared, site_log
+from fedcal.clients.site import guard, site_log
 from fedcal.clients.site.process import handover
 from fedcal.clients.site.process.runtime import SITE, self_test
 from fedcal.core.flower_internals import TASK_TYPE_TO_COMMAND
@@ -122,7 +122,7 @@ class SuperNode:
 def supernode(
     folder: Path, *, fleet: str, root_certificates: Path, key: Path
 ) -> Iterator[SuperNode]:
-    """Start a SuperNode for a site that `fedcal.clients.site.prepared.prepare` wrote.
+    """Start a SuperNode for a site that `fedcal.clients.site.guard.prepare` wrote.
 
     Flower's output goes to `flower.log` in the folder, the site's plain log to `site.log`.
 
@@ -147,7 +147,7 @@ def supernode(
     check_flower()
     self_test()
     folder = folder.resolve()
-    with prepared.alone(folder), _fresh_home(folder) as home:
+    with guard.alone(folder), _fresh_home(folder) as home:
         programs = scripts("a site", "superexec")
         commands = _write_commands(home / "bin", programs)
         env = quiet_environment(home) | {SITE: str(folder), "PATH": str(commands)}

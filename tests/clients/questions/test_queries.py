@@ -24,7 +24,7 @@ from fedcal.clients.questions.temperature import (
 )
 from fedcal.core.checks import InputError
 from fedcal.privacy.query import QUERIES, Query, fits
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 EXAMPLES = [(kind, i) for kind, query in QUERIES.items() for i in range(len(query.examples))]
 every_example = pytest.mark.parametrize(("kind", "number"), EXAMPLES)

@@ -10,17 +10,16 @@ from policies import policy_text
 from refusals import each_is_refused, refused
 
 from fedcal.clients.site import guard
-from fedcal.clients.site.prepared import Prepared, prepared
+from fedcal.clients.site.guard import Prepared, prepared
 from fedcal.clients.site.preparing import prepare
 from fedcal.core.checks import InputError
 from fedcal.core.naming import digest_of
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import key_of_job
-from fedcal.privacy.request import Asked, Request
-from fedcal.secure_aggregation.committee import Committee
+from fedcal.privacy.query import Asked, Request
 from fedcal.secure_aggregation.keys import make_key
-from fedcal.secure_aggregation.roster import Member, Roster
+from fedcal.secure_aggregation.roster import Committee, Member, Roster
 from fedcal.strategies.server.job import Job
 
 FEDERATION = Federation(5, 2, epsilon=1.0, trust="local", noise_source="system")

@@ -14,7 +14,7 @@ from flwr.app import ConfigRecord, Message
 from hostile_server import FEDERATION, JOB, asked_by, content_of, hostile
 
 from fedcal.clients.questions.histograms import OutcomeCell
-from fedcal.clients.site.prepared import prepared
+from fedcal.clients.site.guard import prepared
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process.site_app import site_app
 from fedcal.clients.site.site_log import LOGGER

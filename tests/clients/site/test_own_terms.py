@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from refusals import each_is_refused, refused
 
-from fedcal.clients.site.guard import own_terms
-from fedcal.clients.site.prepared import TERMS, prepared
+from fedcal.clients.site.guard import TERMS, own_terms, prepared
 from fedcal.clients.site.preparing import prepare
 from fedcal.core.shards import Shards
 from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy import Federation
-from fedcal.privacy.accepting import check_terms
 from fedcal.privacy.agreement import AGREED, Terms
+from fedcal.privacy.making import check_terms
 from fedcal.privacy.query import QUERIES
 from fedcal.strategies.server.job import Job
 

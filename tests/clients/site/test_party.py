@@ -14,7 +14,6 @@ from sum_world import ABOUT, Given, World, digest
 from fedcal.clients.site import party
 from fedcal.clients.site.party import Party
 from fedcal.core.checks import InputError
-from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.messages import (
     Confirmation,
@@ -23,6 +22,7 @@ from fedcal.secure_aggregation.messages import (
     Header,
     sum_digest,
 )
+from fedcal.secure_aggregation.roster import Committee
 
 SITES, LEAST = 5, 3
 

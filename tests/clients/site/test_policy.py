@@ -14,14 +14,13 @@ from refusals import each_is_refused
 from fedcal.clients.site.policy import Policy
 from fedcal.core.checks import InputError
 from fedcal.privacy.agreement import Terms
-from fedcal.privacy.declared import Question
-from fedcal.privacy.federation import Federation
 from fedcal.privacy.making import make_plan
 from fedcal.privacy.noise_plan import Plan
-from fedcal.secure_aggregation.committee import Committee
+from fedcal.privacy.privacy import Federation
+from fedcal.privacy.query import Question
 from fedcal.secure_aggregation.keys import SigningKey
-from fedcal.secure_aggregation.roster import Member, Roster
-from fedcal.units.bounding import Bound
+from fedcal.secure_aggregation.roster import Committee, Member, Roster
+from fedcal.units import Bound
 
 KEYS = [SigningKey(bytes([n]) * 32) for n in range(1, 9)]
 ROSTER = Roster(

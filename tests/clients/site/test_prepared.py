@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from fedcal.clients.site.guard import own_terms
-from fedcal.clients.site.prepared import LOCK, SITE, alone, prepared
+from fedcal.clients.site.guard import LOCK, SITE, alone, own_terms, prepared
 from fedcal.clients.site.preparing import prepare
 from fedcal.core.checks import InputError
 from fedcal.core.naming import digest_of
 from fedcal.core.shards import Shards
-from fedcal.privacy.federation import Federation
-from fedcal.secure_aggregation.committee import Committee
+from fedcal.privacy.privacy import Federation
 from fedcal.secure_aggregation.keys import SigningKey, make_key
-from fedcal.secure_aggregation.roster import Member, Roster
+from fedcal.secure_aggregation.roster import Committee, Member, Roster
 from fedcal.strategies.server.job import Job
 
 ROWS = Shards.from_owner(

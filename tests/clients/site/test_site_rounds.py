@@ -9,9 +9,8 @@ from fedcal.core.checks import InputError
 from fedcal.core.naming import digest_of
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import PROTOCOL, Terms
-from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
-from fedcal.secure_aggregation.roster import Member, Roster
+from fedcal.secure_aggregation.roster import Committee, Member, Roster
 from fedcal.strategies.server.job import Job
 
 SITES = tuple(Member(f"site {n}", SigningKey(bytes([n]) * 32).public) for n in range(1, 7))

@@ -25,9 +25,8 @@ from policies import policy_text
 from refusals import refused
 
 import fedcal
-from fedcal.clients.site.account import CLAIMED, OWN_NOISE, JobFacts
-from fedcal.clients.site.policy import Policy
-from fedcal.clients.site.prepared import Prepared, prepared
+from fedcal.clients.site.guard import Prepared, prepared
+from fedcal.clients.site.policy import CLAIMED, OWN_NOISE, JobFacts, Policy
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import (
     KEPT_JOBS,
@@ -43,10 +42,9 @@ from fedcal.core.numerics import Words
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import job_digest
-from fedcal.privacy.request import Request
-from fedcal.secure_aggregation.committee import Committee
+from fedcal.privacy.query import Request
 from fedcal.secure_aggregation.keys import make_key
-from fedcal.secure_aggregation.roster import Member, Roster
+from fedcal.secure_aggregation.roster import Committee, Member, Roster
 from fedcal.strategies.server.job import Job
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from fedcal.cli.main import exit_code_of
 from fedcal.core.options import options_of
-from fedcal.privacy.federation import Federation
-from fedcal.privacy.privacy import Privacy
+from fedcal.privacy.privacy import Federation, Privacy
 from fedcal.run.config import Config, RunOptions
 from fedcal.run.training_config import TrainConfig
 from fedcal.strategies.server.job import Books, Job, Running

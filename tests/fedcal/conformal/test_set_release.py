@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import laplace, norm
 
 from fedcal.conformal.levels import Noise, Tabled, marginal_level
-from fedcal.conformal.set_release import FAILS, SetRelease
+from fedcal.conformal.page import FAILS, SetRelease
 from fedcal.mechanisms import NoiseLaw
-from fedcal.metrics.score_table import decoder_of
+from fedcal.metrics.binning import decoder_of
 
 
 @pytest.mark.parametrize(

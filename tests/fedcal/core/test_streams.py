@@ -11,9 +11,9 @@ from fedcal.clients.questions.scaling import MLPUpdate, ScalingUpdate
 from fedcal.clients.questions.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.mechanisms import Laplace
 from fedcal.privacy import Federation, Plan, make_plan, wire
-from fedcal.privacy.request import Request, facts_of
+from fedcal.privacy.query import Request, facts_of
 from fedcal.secure_aggregation import Ring
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 BOUND = Bound((2, 1), (1.0, 3.0), "per_block")
 

@@ -22,8 +22,7 @@ from fedcal.evaluation import (
     roc_curve,
 )
 from fedcal.evaluation.estimates import SCORES
-from fedcal.evaluation.estimators.calibration import ECES, Ece
-from fedcal.evaluation.estimators.curves import reliability
+from fedcal.evaluation.estimators.calibration import ECES, Ece, reliability
 from fedcal.evaluation.estimators.metrics import SmoothMetric
 from fedcal.evaluation.intervals import (
     IntervalOptions,

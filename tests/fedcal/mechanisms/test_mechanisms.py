@@ -15,10 +15,10 @@ from fedcal.core.numerics import Purpose, stream
 from fedcal.mechanisms import Gaussian, Laplace, Noise, Source, Sum, Unary
 from fedcal.mechanisms.additive import SMOOTHING
 from fedcal.mechanisms.choice import draw_index, unary_flip
-from fedcal.privacy.federation import Federation
 from fedcal.privacy.making import make_plan
+from fedcal.privacy.privacy import Federation
 from fedcal.secure_aggregation import Ring
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 LEVEL = 1e-6  # of a test that must accept: a right mechanism fails one seed in a million
 DRAWS = 20_000

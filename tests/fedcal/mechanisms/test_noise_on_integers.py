@@ -19,11 +19,11 @@ from fedcal.evaluation.estimators.metrics import Accuracy, Precision
 from fedcal.mechanisms import Laplace, NoiseLaw
 from fedcal.metrics.histogram import Histogram
 from fedcal.privacy.curator import Curator
-from fedcal.privacy.federation import Federation
 from fedcal.privacy.making import make_plan
 from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.privacy import Federation
 from fedcal.privacy.query import Query
-from fedcal.units.bounding import Bound, encode_bounded
+from fedcal.units import Bound, encode_bounded
 
 DRAWS, LEVEL = 20_000, 1e-6
 NORMS, BUDGETS = (1.0, 2.0), (1.0, 3.0, 8.0)

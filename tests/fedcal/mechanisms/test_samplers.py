@@ -14,9 +14,9 @@ import pytest
 from refusals import each_is_refused
 from scipy import stats
 
-from fedcal.mechanisms import categorical as drawing
+from fedcal.mechanisms import choice as drawing
 from fedcal.mechanisms import gaussian_sampler, samplers
-from fedcal.mechanisms.categorical import categorical
+from fedcal.mechanisms.choice import categorical
 from fedcal.mechanisms.gaussian_sampler import discrete_gaussian
 from fedcal.mechanisms.samplers import (
     TOTAL_VARIATION,

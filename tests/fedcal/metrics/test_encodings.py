@@ -3,25 +3,23 @@
 import numpy as np
 import pytest
 
-from fedcal.metrics import score_table
+from fedcal.metrics import binning
 
-CASES = [
-    (name, b, h) for name in score_table.ENCODINGS for b in (1, 2, 5, 9, 64) for h in (1, 2, 3)
-]
+CASES = [(name, b, h) for name in binning.ENCODINGS for b in (1, 2, 5, 9, 64) for h in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(("name", "buckets", "height"), CASES)
 def test_counts_come_back(name, buckets, height):
-    matrix = score_table.matrix_of(name, buckets, height)
+    matrix = binning.matrix_of(name, buckets, height)
     assert (matrix == np.rint(matrix)).all()
     np.testing.assert_allclose(
-        score_table.decoder_of(name, buckets, height) @ matrix, np.eye(buckets), atol=1e-8
+        binning.decoder_of(name, buckets, height) @ matrix, np.eye(buckets), atol=1e-8
     )
 
 
 def largest(name: str, buckets: int, height: int, order: int) -> float:
-    sums = np.cumsum(score_table.decoder_of(name, buckets, height), axis=0)
-    norm = score_table.column_norm(name, buckets, height, order)
+    sums = np.cumsum(binning.decoder_of(name, buckets, height), axis=0)
+    norm = binning.column_norm(name, buckets, height, order)
     return norm * float(np.sqrt(np.square(sums).sum(axis=1)).max())
 
 
@@ -31,4 +29,4 @@ def test_largest_noise_of_a_prefix_sum():
     assert largest("prefix", 1024, 1, 2) == pytest.approx(3.279, abs=1e-3)
     # under pure epsilon few levels are best: a row counts once on each
     assert largest("tree", 1024, 3, 1) < 0.35 * largest("flat", 1024, 1, 1)
-    assert score_table.prefix_std("tree", 1024, 3, 1) < score_table.prefix_std("tree", 1024, 10, 1)
+    assert binning.prefix_std("tree", 1024, 3, 1) < binning.prefix_std("tree", 1024, 10, 1)

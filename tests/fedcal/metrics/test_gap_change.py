@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedcal.core.numerics import Floats, Integers
-from fedcal.metrics.gap_change import LEAST, changes_by_client, changes_record, gap_change
+from fedcal.metrics.bootstrap import LEAST, changes_by_client, changes_record, gap_change
 
 
 def sites(rows: int, number: int) -> tuple[Integers, tuple[str, ...], Floats, Floats]:

@@ -9,8 +9,7 @@ from refusals import each_is_refused
 
 from fedcal.core.checks import InputError
 from fedcal.datasets import Dataset, from_arrays
-from fedcal.partition import parse
-from fedcal.partition.flower_partitioners import owners_by
+from fedcal.partition import owners_by, parse
 
 
 @pytest.fixture

@@ -11,10 +11,9 @@ from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import bucket_log_odds, edges_of, predicted, site_metrics
-from fedcal.personal import at_site, posterior
-from fedcal.personal.at_site import applied, calibrator_of, cross_validated, recalibrated
-from fedcal.personal.posterior import HARM, SitePrior, identity_prior
-from fedcal.personal.prior import site_priors
+from fedcal.personal import posterior, releases
+from fedcal.personal.posterior import HARM, SitePrior, identity_prior, site_priors
+from fedcal.personal.releases import applied, calibrator_of, cross_validated, recalibrated
 
 COMMON, TAU = np.array([0.5, -0.35]), np.array([0.3, 0.15])
 LAPLACE = math.sqrt(2.0)
@@ -146,7 +145,7 @@ def test_buckets_are_read_where_their_rows_are() -> None:
 
 def test_the_fit_is_the_largest_posterior_density(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each site by itself, whatever the others are; of two classes, and of a temperature."""
-    for module in (at_site, posterior):
+    for module in (releases, posterior):
         monkeypatch.setattr(module, "STEPS", (1.0,))
     rng = np.random.default_rng(5)
     two, _ = drawn(rng, 3, 25)
@@ -208,7 +207,7 @@ def test_the_risk_is_a_probability_of_harm(monkeypatch: pytest.MonkeyPatch) -> N
 
     before = loss(np.zeros((3000, 2)))
     gated = loss(recalibrated(shards, [prior] * 3000).chosen) - before
-    for module in (at_site, posterior):
+    for module in (releases, posterior):
         monkeypatch.setattr(module, "STEPS", (1.0,))
     found = recalibrated(shards, [prior] * 3000)
     harmed = loss(found.parameters) - before > HARM
@@ -251,7 +250,7 @@ def test_people_count_once_and_are_in_one_fold() -> None:
     first, second = recalibrated(once, priors), recalibrated(thrice, priors, thrice.weights(1))
     assert second.parameters == pytest.approx(first.parameters, abs=1e-6)
     assert second.risk == pytest.approx(first.risk, abs=1e-3)
-    folds = at_site._folds(thrice)
+    folds = releases._folds(thrice)
     assert (folds.reshape(-1, 3) == folds[::3, None]).all()
     assert all(np.bincount(folds[thrice.owner == k], minlength=5).min() > 0 for k in range(4))
     flipped = Shards(thrice.logits, 1 - thrice.labels, thrice.offsets, subjects=thrice.subjects)

@@ -15,10 +15,9 @@ from fedcal.clients.questions.search import AccuracyGap
 from fedcal.clients.questions.temperature import TemperatureScores
 from fedcal.core.checks import InputError
 from fedcal.privacy import Federation
-from fedcal.privacy.accepting import check_terms
 from fedcal.privacy.agreement import AGREED, PROTOCOL, Terms, job_digest, key_of_job
-from fedcal.privacy.query import QUERIES
-from fedcal.privacy.request import Asked, Request
+from fedcal.privacy.making import check_terms
+from fedcal.privacy.query import QUERIES, Asked, Request
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import settings_of

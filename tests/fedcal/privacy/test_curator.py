@@ -17,8 +17,7 @@ from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
 from fedcal.privacy.curator import Curator, OpenRound, Release
 from fedcal.privacy.query import QUERIES
-from fedcal.units import UNITS
-from fedcal.units.bounding import Bound
+from fedcal.units import UNITS, Bound
 
 BOUND = Bound((2, 1), (1.0, 3.0), "per_block")
 

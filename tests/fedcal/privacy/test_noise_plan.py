@@ -15,8 +15,7 @@ from fedcal.core.numerics import Purpose, stream
 from fedcal.mechanisms.samplers import TOTAL_VARIATION
 from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.trust import NOISY
-from fedcal.units import UNITS
-from fedcal.units.bounding import Bound
+from fedcal.units import UNITS, Bound
 
 PAIR = Bound((1, 1), (10.0, 30.0))
 SCORES = Bound((9,), (3.0,), "per_value")

@@ -20,8 +20,7 @@ from fedcal.privacy.curator import Curator, OpenRound, Release, check_plausible,
 from fedcal.privacy.query import Query
 from fedcal.secure_aggregation import ClientSums
 from fedcal.trust import NOISY
-from fedcal.units import UNITS
-from fedcal.units.bounding import Bound, encode_bounded
+from fedcal.units import UNITS, Bound, encode_bounded
 
 
 class Counts(Asks):

@@ -12,10 +12,9 @@ from fedcal.clients.questions.scaling import MLPUpdate, ScalingUpdate
 from fedcal.clients.questions.search import AccuracyGap, ClippedNLL
 from fedcal.clients.questions.temperature import TemperatureNewton, TemperatureUpdate
 from fedcal.privacy import wire
-from fedcal.privacy.query import QUERIES
-from fedcal.privacy.request import Request, facts_of
+from fedcal.privacy.query import QUERIES, Request, facts_of
 from fedcal.secure_aggregation import Ring
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 W = np.linspace(-1, 1, 6)
 SEVEN, NINE = Ring(7, 2.0**-31, 12345), Ring(9, 2.0**-20)

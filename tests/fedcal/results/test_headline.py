@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fedcal.metrics.gap_change import holm
+from fedcal.metrics.bootstrap import holm
 from fedcal.results.headline import headline
 
 

@@ -11,10 +11,10 @@ from html_page import page_of
 
 from fedcal import simulate
 from fedcal.results.comparison import (
+    as_table,
     card_of,
     cells_of,
 )
-from fedcal.results.comparison_table import as_table
 from fedcal.results.figures import curves
 from fedcal.run.folders import write_report
 

@@ -3,7 +3,7 @@
 from rich.progress import Progress
 
 from fedcal.core.pages import Marked, Table
-from fedcal.results import page, tables
+from fedcal.results import page, terminal
 from fedcal.results.terminal import Steps, console
 
 ROWS = (
@@ -17,7 +17,7 @@ TABLE = Table("T", ("method", "ECE, %"), ROWS, left=(0,), sections={2: "<rest>"}
 def test_no_text_controls_the_terminal(capsys):
     bad = "x\x1b[31m[red]\nrow\u202e"
     to = console()
-    tables.print_table(to, Table(bad, (bad, "b"), [(bad, Marked(bad, mark=bad))]))
+    terminal.print_table(to, Table(bad, (bad, "b"), [(bad, Marked(bad, mark=bad))]))
     to.print(f"fedcal: {bad}")
     for number in (1, 2):
         progress = Steps(bad, Progress(disable=True))
@@ -31,7 +31,7 @@ def test_no_text_controls_the_terminal(capsys):
 
 def test_in_a_terminal_words_stand_left_and_numbers_right(capsys):
     rows = [("none", "9.5"), ("fednewton", "100.25")]
-    tables.print_table(console(), Table("", ("method", "ECE, %"), rows, left=(0,)))
+    terminal.print_table(console(), Table("", ("method", "ECE, %"), rows, left=(0,)))
     shown = capsys.readouterr().out
     assert "│ none      │" in shown
     assert "│    9.5 │" in shown

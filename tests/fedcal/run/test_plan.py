@@ -8,7 +8,7 @@ import pytest
 from fedcal.core.shards import Shards
 from fedcal.metrics import ece, nll
 from fedcal.partition import dirichlet
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.run.plan import EPSILONS, plan
 from fedcal.strategies.server.job import Job

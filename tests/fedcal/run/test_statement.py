@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 from laws import prefer
 
-from fedcal.privacy.federation import Federation
 from fedcal.privacy.making import make_plan
 from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.privacy import Federation
 from fedcal.results.statement import Facts, of_plan, without_privacy
-from fedcal.units import UNITS
-from fedcal.units.bounding import Bound
+from fedcal.units import UNITS, Bound
 
 CLIENTS = 20
 TRUSTS = ("central", "distributed", "local")

@@ -4,7 +4,6 @@ import itertools
 import numpy as np
 import pytest
 
-from fedcal.secure_aggregation.committee import stream
 from fedcal.secure_aggregation.masking import (
     COMPLETE_UP_TO,
     SPARSE_DEGREE,
@@ -13,6 +12,7 @@ from fedcal.secure_aggregation.masking import (
     pair_seed,
     unmask,
 )
+from fedcal.secure_aggregation.roster import stream
 
 RUN, ROUND = 11, 3
 

@@ -12,9 +12,8 @@ from refusals import each_is_refused
 
 from fedcal.core.checks import InputError
 from fedcal.core.naming import digest_of
-from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
-from fedcal.secure_aggregation.roster import Member, Roster
+from fedcal.secure_aggregation.roster import Committee, Member, Roster
 
 KEYS = [SigningKey(bytes([n]) * 32) for n in range(9)]
 SITES = tuple(Member(f"site {n}", key.public) for n, key in enumerate(KEYS[:5]))

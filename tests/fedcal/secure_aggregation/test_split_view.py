@@ -18,7 +18,7 @@ from functools import cache
 
 import pytest
 
-from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.roster import Committee
 
 Vector = tuple[int, ...]
 Sets = frozenset[int]

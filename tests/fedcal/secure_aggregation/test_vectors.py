@@ -11,14 +11,13 @@ import pytest
 from refusals import refused
 
 from fedcal.clients.site import party
-from fedcal.clients.site.account import JobFacts
 from fedcal.clients.site.party import Party
+from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.store import SiteRecords
 from fedcal.secure_aggregation import keys
-from fedcal.secure_aggregation.committee import Committee, opened
 from fedcal.secure_aggregation.keys import SigningKey, seal, shared_key, unseal, verified
 from fedcal.secure_aggregation.messages import Contribution
-from fedcal.secure_aggregation.roster import Member, Roster
+from fedcal.secure_aggregation.roster import Committee, Member, Roster, opened
 
 
 def test_sealing_is_the_aead_of_rfc_8439(monkeypatch):

@@ -15,7 +15,7 @@ from fedcal import calibrators, datasets
 from fedcal.cli.main import exit_code_of
 from fedcal.core.numerics import softmax
 from fedcal.metrics import nll
-from fedcal.personal import at_site
+from fedcal.personal import releases
 from fedcal.run.simulation import evaluate
 from fedcal.sites.at_home import recalibrate
 
@@ -145,7 +145,7 @@ def test_a_prior_leaves_the_site_out_and_a_name_that_is_off_is_told(home):
 def test_noise_that_drowns_the_sites_and_a_gate_that_refuses_are_said(home, monkeypatch):
     each = [told(home, "switzerland.npz", name) for name in ("drowned", "exact")]
     assert ["adds almost nothing" in str(one.told["statement"]) for one in each] == [True, False]
-    monkeypatch.setattr(at_site, "MOST_RISK", -1.0)
+    monkeypatch.setattr(releases, "MOST_RISK", -1.0)
     kept = told(home, "switzerland.npz")
     assert kept.told["verdict"].startswith(
         "Keep the model as it is: with 61 subjects and this prior"

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedcal.core.shards import Shards
-from fedcal.sites import earlier_rows
-from fedcal.sites.earlier_rows import FILE, compared
+from fedcal.sites import rows as site_rows
+from fedcal.sites.rows import FILE, compared
 
 DAY = 86_400.0
 MAY = datetime(2027, 5, 3, 12, tzinfo=UTC).timestamp()
@@ -29,7 +29,7 @@ def told(tmp_path, monkeypatch):
     (tmp_path / FILE).write_text(json.dumps({"key": "2c" * 32, "rows": []}))
 
     def told(given, day, answered=(), named=True):
-        monkeypatch.setattr(earlier_rows.time, "time", lambda: MAY + day * DAY)
+        monkeypatch.setattr(site_rows.time, "time", lambda: MAY + day * DAY)
         logits, labels, ids = given
         shards = Shards.from_owner(logits, labels, np.zeros(len(labels), np.int64), 1)
         when = [MAY + day * DAY for day in answered]

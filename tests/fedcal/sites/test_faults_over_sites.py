@@ -12,7 +12,7 @@ from procfs import descendants
 from town import PATIENCE, Town
 
 from fedcal import calibrators
-from fedcal.strategies.server.run_folder import read_progress
+from fedcal.strategies.server.checkpoint import read_progress
 
 pytestmark = pytest.mark.slow
 

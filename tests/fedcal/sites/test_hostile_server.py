@@ -15,7 +15,7 @@ import pytest
 from hostile_server import JOB
 from superlink import SuperLink
 
-from fedcal.clients.site.prepared import prepared
+from fedcal.clients.site.guard import prepared
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import RECORDS, records_of
 from fedcal.core.shards import Shards

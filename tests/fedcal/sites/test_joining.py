@@ -14,8 +14,7 @@ from refusals import each_is_refused, refused
 from studies import study
 
 from fedcal.cli.main import exit_code_of
-from fedcal.clients.site.account import OWN_NOISE, JobFacts
-from fedcal.clients.site.policy import Policy
+from fedcal.clients.site.policy import OWN_NOISE, JobFacts, Policy
 from fedcal.clients.site.store import SiteRecords, records_in
 from fedcal.datasets.site_csv import Reading
 from fedcal.privacy.agreement import Terms

@@ -10,8 +10,8 @@ import pytest
 from policies import policy_text
 
 from fedcal.cli.main import exit_code_of
-from fedcal.clients.site.account import CLAIMED, OWN_NOISE, JobFacts, account
-from fedcal.clients.site.prepared import POLICY
+from fedcal.clients.site.guard import POLICY
+from fedcal.clients.site.policy import CLAIMED, OWN_NOISE, JobFacts, account
 from fedcal.clients.site.store import RECORDS, SiteRecords
 
 FACTS = JobFacts(

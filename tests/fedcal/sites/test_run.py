@@ -25,9 +25,9 @@ from fedcal.run.config import Config
 from fedcal.run.engines import superlink
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.run.jobs import job_of
-from fedcal.run.record import recorded, result_of
+from fedcal.run.result import recorded, result_of
 from fedcal.sites import server_run as deploy
-from fedcal.strategies.server import participation, run_folder
+from fedcal.strategies.server import checkpoint, participation
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
 from fedcal.strategies.server.transport import ANSWER, RESULT
@@ -220,7 +220,7 @@ def test_a_server_that_does_not_end_with_its_run_is_not_joined_by_another(
     assert link.runs == 1
     (out / "server" / "outcome.json").unlink()
     monkeypatch.setattr(deploy, "_ENDS_S", 0.5)
-    with run_folder.alone(out / "server"), pytest.raises(FedcalError, match="end its process"):
+    with checkpoint.alone(out / "server"), pytest.raises(FedcalError, match="end its process"):
         carried_out(tmp_path, out)
     assert link.runs == 1
     carried_out(tmp_path, out)
@@ -244,7 +244,7 @@ def test_a_superlink_that_is_gone_or_hangs_is_not_waited_for(link, tmp_path, mon
         def killed(out: Path = out, rounds: int = rounds) -> int:
             link.state = "unknown"
             if rounds:
-                run_folder.note_progress(out / "server", rounds, 2)
+                checkpoint.note_progress(out / "server", rounds, 2)
             return 1
 
         monkeypatch.setattr(link, "submit", killed)

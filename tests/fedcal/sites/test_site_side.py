@@ -9,9 +9,8 @@ from quarters import release_of
 from refusals import refused
 
 from fedcal.cli.main import exit_code_of
-from fedcal.clients.site.account import OWN_NOISE, JobFacts
-from fedcal.clients.site.policy import Policy
-from fedcal.clients.site.prepared import alone, prepared
+from fedcal.clients.site.guard import alone, prepared
+from fedcal.clients.site.policy import OWN_NOISE, JobFacts, Policy
 from fedcal.clients.site.results import keep_result
 from fedcal.clients.site.store import records_in
 from fedcal.core.checks import FedcalError

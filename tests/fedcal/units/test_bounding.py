@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fedcal.core.checks import ContributionRefused, InputError
 from fedcal.secure_aggregation import Ring
-from fedcal.units.bounding import SLACK, Bound, Rule, bounded, encode_bounded
+from fedcal.units import SLACK, Bound, Rule, bounded, encode_bounded
 
 RULES: tuple[Rule, ...] = ("joint", "per_block", "per_value")
 rules = pytest.mark.parametrize("rule", RULES)
@@ -254,7 +254,7 @@ def test_without_privacy_nothing_is_clipped_but_the_ring_has_a_limit():
 
 
 def test_an_encoding_beyond_the_bound_does_not_leave(monkeypatch):
-    monkeypatch.setattr("fedcal.units.bounding.bounded", lambda x, bound: x)
+    monkeypatch.setattr("fedcal.units.bounded", lambda x, bound: x)
     with pytest.raises(ContributionRefused, match="exceeds the query's bound"):
         encode_bounded(np.full((1, 8), 2.0), Bound(LENGTHS, NORMS), FINE)
 

@@ -15,8 +15,7 @@ from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers
 from fedcal.core.shards import Shards
 from fedcal.privacy.noise_plan import Federation
-from fedcal.privacy.query import Query
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import Query, Request
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.conformal import FedConformal
 

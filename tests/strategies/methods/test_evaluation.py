@@ -10,8 +10,7 @@ from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
 from fedcal.privacy.noise_plan import Plan
-from fedcal.privacy.query import Query
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import Query, Request
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.methods.evaluate import FedEvaluate

@@ -10,12 +10,12 @@ from fedcal.clients.questions.training import LocalUpdate
 from fedcal.core.numerics import Floats, Purpose, stream
 from fedcal.core.shards import Shards
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import Federation
-from fedcal.privacy.request import Request
+from fedcal.privacy.privacy import Federation
+from fedcal.privacy.query import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.strategies.methods.training import DPFedAvg, FedAvg
 from fedcal.training.networks import NETWORKS, LocalSGD
-from fedcal.units.bounding import Bound, bounded
+from fedcal.units import Bound, bounded
 
 CLASSES, FEATURES, CLIENTS = 3, 4, 20
 

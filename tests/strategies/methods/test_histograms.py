@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.accounting.gaussian import zcdp_multiplier, zcdp_rho
+from fedcal.accounting import zcdp_multiplier, zcdp_rho
 from fedcal.calibrators import BBQ, WeightedBinning
 from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards

@@ -12,13 +12,13 @@ from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.shards import Shards, numbered
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.mechanisms import Gaussian, Laplace, Target
+from fedcal.metrics.binning import decoder_of, names_text
 from fedcal.metrics.histogram import Histogram
-from fedcal.metrics.score_table import decoder_of, names_text
-from fedcal.personal.prior import site_priors
-from fedcal.privacy.federation import Federation
+from fedcal.personal.posterior import site_priors
+from fedcal.privacy.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.prior import HEIGHT, FedPrior
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 NAMES = ("d", "b", "c", "a")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from strategy_checks import BUDGETED as NAMED
 
-from fedcal.accounting.gaussian import gaussian_multiplier
+from fedcal.accounting import gaussian_multiplier
 from fedcal.calibrators import Calibrator
 from fedcal.clients.answers import answer
 from fedcal.conformal import PredictionSets
@@ -21,7 +21,7 @@ from fedcal.core.shards import Shards, numbered
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import Request
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.settings import settings_of

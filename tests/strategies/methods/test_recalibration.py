@@ -10,7 +10,7 @@ from fedcal.accounting import gaussian_epsilon
 from fedcal.calibrators import Calibrator, TemperatureScaling, VectorScaling
 from fedcal.core.numerics import Floats, softmax
 from fedcal.core.shards import Shards
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.methods.training import DPPlatt

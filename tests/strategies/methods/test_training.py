@@ -14,13 +14,13 @@ from fedcal.core.checks import ContributionRefused
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
 from fedcal.privacy.curator import OpenRound, Release
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import Request
 from fedcal.run.engines.inline import run_inline
 from fedcal.secure_aggregation import Ring
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.training.networks import NETWORKS
 from fedcal.training.optimisers import scheduled
-from fedcal.units.bounding import Bound
+from fedcal.units import Bound
 
 ROWS, WIDTH, CLASSES = 600, 5, 3
 

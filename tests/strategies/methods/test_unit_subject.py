@@ -11,7 +11,7 @@ from fedcal.clients.answers import answer
 from fedcal.core.numerics import Integers, Words
 from fedcal.core.shards import Shards, numbered
 from fedcal.privacy.noise_plan import Federation
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import Request
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.methods.evaluate import FedEvaluate

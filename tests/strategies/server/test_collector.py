@@ -11,8 +11,8 @@ from refusals import refused
 from sum_world import World
 
 from fedcal.core.checks import RoundFailed
-from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.messages import Contribution, Enrolment, Header
+from fedcal.secure_aggregation.roster import Committee
 from fedcal.strategies.server.collector import Collector, SecureRounds, enrolled
 
 SITES = 5

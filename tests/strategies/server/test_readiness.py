@@ -15,7 +15,7 @@ from refusals import refused
 
 import fedcal.strategies.server_app as server
 from fedcal.clients.questions.temperature import TemperatureScores
-from fedcal.clients.site.prepared import TERMS, prepared
+from fedcal.clients.site.guard import TERMS, prepared
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process import site_app
 from fedcal.clients.site.store import RECORDS, SiteRecords, records_of
@@ -24,13 +24,12 @@ from fedcal.core.shards import Shards
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines.flower import InProcessGrid
-from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import make_key
-from fedcal.secure_aggregation.roster import Member, Roster
+from fedcal.secure_aggregation.roster import Committee, Member, Roster
+from fedcal.strategies.server.checkpoint import read_notices, read_progress
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
 from fedcal.strategies.server.participation import READY
-from fedcal.strategies.server.run_folder import read_notices, read_progress
 from fedcal.strategies.server.transport import ANSWER
 
 NAMES = ("birch", "dogwood", "elm")

@@ -16,7 +16,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from refusals import refused
 
 import fedcal.strategies.server_app as server
-from fedcal.clients.site.account import JobFacts
+from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process.site_app import site_app
 from fedcal.clients.site.results import RESULTS
@@ -28,13 +28,18 @@ from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.run.engines.inline import run_inline
-from fedcal.sites.kept import METRICS, judge
-from fedcal.strategies.server import run_folder
-from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
+from fedcal.sites.release import METRICS, judge
+from fedcal.strategies.server import checkpoint
+from fedcal.strategies.server.checkpoint import (
+    CHECKPOINT,
+    Checkpoint,
+    read_error,
+    read_notices,
+    read_progress,
+)
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
 from fedcal.strategies.server.participation import WHO, NodeInfo, sentences
-from fedcal.strategies.server.run_folder import read_error, read_notices, read_progress
 from fedcal.strategies.server.transport import ANSWER
 
 CLIENTS, CLASSES, NAMES = 4, 3, ("cat", "dog", "owl")
@@ -418,13 +423,13 @@ def test_two_servers_never_have_one_folder(tmp_path):
     again = {**fields, "resume": True}
     before = (tmp_path / "out" / CHECKPOINT).read_bytes()
     with (
-        run_folder.held(tmp_path / "out", resume=True),
+        checkpoint.held(tmp_path / "out", resume=True),
         pytest.raises(InputError, match="its run has not ended"),
     ):
         server.serve(Sites(tmp_path, again), again)
     assert (tmp_path / "out" / CHECKPOINT).read_bytes() == before
     server.serve(Sites(tmp_path, again), again)
-    assert run_folder.ended(tmp_path / "out")
+    assert checkpoint.ended(tmp_path / "out")
     assert len(Outcome.load(tmp_path / "out").records) == 3
 
 

@@ -15,7 +15,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedcal import __version__
 from fedcal.calibrators import TemperatureScaling, load
-from fedcal.clients import replies
+from fedcal.clients import answers
 from fedcal.clients.answers import contribute
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process import site_app
@@ -26,9 +26,9 @@ from fedcal.core.naming import digest_of
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import key_of_job
-from fedcal.privacy.request import Asked, Request
+from fedcal.privacy.query import Asked, Request
 from fedcal.run.engines.flower import InProcessGrid
-from fedcal.sites import kept
+from fedcal.sites import release
 from fedcal.strategies.server.job import Job
 
 ROWS = 4321
@@ -163,7 +163,7 @@ def test_an_error_among_the_rows_tells_nobody_of_them(site, caplog, monkeypatch)
     def fails(*_: object, **__: object) -> None:
         raise raised[-1]
 
-    monkeypatch.setattr(replies, "contribute", fails)
+    monkeypatch.setattr(answers, "contribute", fails)
     assert "ContributionRefused" in refused(site.answer(site.request()))
     assert caplog.messages[-1] == "refused to answer: a contribution leaves the ring"
     raised.append(ValueError("label 17 of Mrs Smith is out of range"))
@@ -182,7 +182,7 @@ def test_memory_that_runs_out_on_rows_is_seen_in_exact_sums_alone(
             raise MemoryError
         return contribute(shards, *rest, **named)
 
-    monkeypatch.setattr(replies, "contribute", hungry)
+    monkeypatch.setattr(answers, "contribute", hungry)
     assert not site.answer(site.request()).has_error()
     why = "it takes more memory than this site gives a message"
     assert f"the question fails on this site's rows, none are counted: {why}" in caplog.messages
@@ -224,7 +224,7 @@ def test_a_result_is_kept_and_judged_at_a_person_s_command(site, tmp_path, caplo
     assert sorted(path.name for path in folder.iterdir()) == ["calibrator.npz", "receipt"]
     assert (folder / "calibrator.npz").read_bytes() == records["files"]["calibrator.npz"]
     assert caplog.messages[-1].startswith(f"result received: run {run}, fedcal site status")
-    (said,) = kept.judge(site.folder)
+    (said,) = release.judge(site.folder)
     number, share = r"\d\.\d{4} -> \d\.\d{4}", r"% \d+\.\d\d -> \d+\.\d\d"
     assert re.fullmatch(
         f"run {run}, on the rows it answered with: accuracy {share}, "
@@ -232,7 +232,7 @@ def test_a_result_is_kept_and_judged_at_a_person_s_command(site, tmp_path, caplo
         said,
     )
     assert load(folder / "named" / "calibrator.npz").class_names == ("healthy", "disease")
-    assert kept.judge(site.folder) == []  # once
+    assert release.judge(site.folder) == []  # once
     assert not site.ask("result", **records).has_error()
 
 

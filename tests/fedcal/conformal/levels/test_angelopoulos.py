@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.studies.angelopoulos import splits as draws
-from fedcal.conformal import angelopoulos as paper
+from fedcal.conformal import levels as paper
 from fedcal.core.checks import InputError
 
 

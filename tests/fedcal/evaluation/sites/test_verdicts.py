@@ -17,8 +17,8 @@ from fedcal.evaluation.sites.verdicts import (
     verdicts_of,
 )
 from fedcal.mechanisms import NoiseLaw
-from fedcal.metrics.gap_change import holm
-from fedcal.metrics.score_table import names_text
+from fedcal.metrics.binning import names_text
+from fedcal.metrics.bootstrap import holm
 
 RNG = np.random.default_rng(0)
 CUT = {"positive": 0.0, "confidence": 1.5}

@@ -20,6 +20,8 @@ from fedcal.metrics import Reliability
 from fedcal.results.comparison import cells_of
 from fedcal.results.figures import curves, diagrams
 from fedcal.results.figures.drawing import (
+    BOXES,
+    LINES,
     Panel,
     Sheet,
     curve,
@@ -27,7 +29,6 @@ from fedcal.results.figures.drawing import (
     save_sheets,
     svgs,
 )
-from fedcal.results.figures.style import BOXES, LINES
 
 
 def overconfident(rows: int = 400, seed: int = 0, classes: int = 3) -> Reliability:

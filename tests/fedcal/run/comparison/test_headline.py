@@ -7,8 +7,8 @@ import pytest
 
 from fedcal import metrics
 from fedcal.metrics import Reliability
-from fedcal.results import tables
-from fedcal.results.comparison_table import as_table, headline, marks_of
+from fedcal.results import terminal
+from fedcal.results.comparison import as_table, headline, marks_of
 
 
 def over(*values: float) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def test_a_collapsed_calibrator_is_marked_and_wins_nothing(resolution, nll, is_c
     assert shown["flat"][0].mark == "†" * is_collapsed
     assert ("collapsed" in table.note) is is_collapsed
     assert not (is_collapsed and shown["flat"][-2].best)
-    assert ("dagger" in tables.latex(table)) is is_collapsed
+    assert ("dagger" in terminal.latex(table)) is is_collapsed
 
 
 def test_resolution_and_uncertainty_are_murphy_s():

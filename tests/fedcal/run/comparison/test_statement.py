@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fedcal.run.comparison.grid import Cell, Variant
-from fedcal.run.comparison.statement import composed
+from fedcal.run.comparison.run import composed
 from fedcal.run.config import Config
 
 

@@ -19,7 +19,7 @@ from fedcal.core.numerics import Words
 from fedcal.core.shards import Shards
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
-from fedcal.privacy.request import Request
+from fedcal.privacy.query import Request
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import FederatedStrategy

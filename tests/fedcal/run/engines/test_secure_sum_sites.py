@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fedcal.core.shards import Shards
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.privacy import Federation
 from fedcal.run.engines.grpc import run_grpc
 from fedcal.run.engines.inline import run_inline
 from fedcal.run.engines.supernode import SuperNode

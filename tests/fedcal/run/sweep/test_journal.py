@@ -12,7 +12,7 @@ from refusals import each_is_refused, refused
 
 from fedcal.core.checks import FedcalError, Interrupted
 from fedcal.datasets import Dataset
-from fedcal.results.families import FAMILIES
+from fedcal.results.labels import FAMILIES
 from fedcal.run.comparison.grid import read_grid
 from fedcal.run.comparison.run import DONE, check_row
 from fedcal.run.result import versions

@@ -1,0 +1,476 @@
+"""The owner of each row: base classes of partitions, label and quantity skew; held-out rows.
+
+Each function returns the owner of every row, shape (n,) int64 in [0, clients). Clients may end
+up empty; that is legal everywhere.
+
+Partitioners of flwr-datasets: `flwr:NAME` or `flwr:NAME:KEY=VALUE:KEY=VALUE`.
+
+A partitioner is handed a `datasets.Dataset` of row numbers and the column that it divides by;
+owners are read back from the row numbers in its partitions. flwr-datasets, which loads pandas and
+matplotlib, is imported where used.
+
+From the value of `--partition` to one shard for each client.
+"""
+
+import hashlib
+import inspect
+import io
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcal.core.checks import (
+    InputError,
+    blamed,
+    fraction,
+    needed,
+    number_in,
+    one_of,
+    positive,
+    same,
+    whole,
+)
+from fedcal.core.imports import need, registry
+from fedcal.core.numerics import Integers, Purpose, override, stream
+from fedcal.core.shards import Shards, numbered
+from fedcal.datasets import Dataset
+from fedcal.storage.toml_files import toml_value
+
+CLIENTS = 100
+"""Default number of clients, if neither the user nor the data set it."""
+
+
+@dataclass(frozen=True)
+class Partition(ABC):
+    """A way to assign rows to clients, the value of `--partition`: `NAME` or `NAME:VALUE`.
+
+    Subclasses set `name`, and `form` where they take a value, and are registered in
+    `fedcal.partition.PARTITIONS`: options, help and files know them from there.
+    """
+
+    name: ClassVar[str]
+    form: ClassVar[str] = ""
+    """Form of the value after the name: "" = none."""
+    example: ClassVar[str] = ""
+    """A value that may follow the name."""
+
+    @classmethod
+    def of(cls, value: str) -> Self:
+        """Return the partition for `name:value`; InputError or ValueError if invalid."""
+        return cls()
+
+    @abstractmethod
+    def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
+        """Return the client of each fit row, (n,), and the number of clients.
+
+        Raises InputError if the data lack what the partition needs, or make another number of
+        clients.
+        """
+
+
+@dataclass(frozen=True)
+class DrawnPartition(Partition):
+    """Partition drawn from labels and their number alone: a plan can simulate it without data."""
+
+    @abstractmethod
+    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """Return the client of each row, (n,) in [0, clients)."""
+
+    def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
+        """Draw the clients from the labels of the fit rows."""
+        there = clients or CLIENTS
+        return self.draw(data.labels, there, stream(seed, Purpose.PARTITION)), there
+
+
+def iid(labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
+    """Draw a uniform partition into shards whose sizes differ by at most one row."""
+    owner = np.empty(len(labels), np.int64)
+    owner[rng.permutation(len(labels))] = np.arange(len(labels)) % clients
+    return owner
+
+
+def dirichlet(labels: Integers, clients: int, beta: float, rng: np.random.Generator) -> Integers:
+    """Draw Dirichlet label skew (Yurochkin et al. 2019; Maddock et al., A.2).
+
+    For each class draw p ~ Dirichlet(beta, ..., beta) over clients and split that class's rows
+    by p. Small beta: each class sits with few clients. beta = 1 is *not* uniform; use `iid`.
+    """
+    owner = np.empty(len(labels), np.int64)
+    for j in np.unique(labels):
+        rows = rng.permutation(np.flatnonzero(labels == j))
+        share = rng.dirichlet(np.full(clients, float(beta)))
+        if not abs(share.sum() - 1) < 1e-6:  # all of it underflowed (nan), or its sum overflowed
+            raise InputError(
+                f"beta = {beta!r} is too small or too large to draw from for {clients} clients"
+            )
+        cut = (np.cumsum(share)[:-1] * len(rows)).astype(np.int64)
+        owner[rows] = np.searchsorted(cut, np.arange(len(rows)), side="right")
+    return owner
+
+
+def quantity(labels: Integers, clients: int, beta: float, rng: np.random.Generator) -> Integers:
+    """Draw quantity skew: shards of very different size, iid labels (NIID-Bench, Li et al. 2022).
+
+    Draw p ~ Dirichlet(beta, ..., beta) over clients and split the shuffled rows by p; of the
+    labels only their number matters. Small beta: few clients have nearly all rows. Unlike in the
+    source, a shard does not have a least size: a client that draws next to nothing is empty.
+    """
+    return dirichlet(np.zeros_like(labels), clients, beta, rng)
+
+
+def label_shards(
+    labels: Integers, clients: int, shards_per_client: int, rng: np.random.Generator
+) -> Integers:
+    """Sort and partition: a few shards of sorted labels for each client (McMahan et al. 2017, 3).
+
+    Rows are sorted by label (in random order within a label) and cut into
+    S = clients * shards_per_client shards; each client gets `shards_per_client` of them at
+    random. Shard j holds the rows floor(j n / S) .. floor((j + 1) n / S) - 1: where n is no
+    multiple of S, sizes differ by at most one row and none is left over. Where the classes
+    divide, a shard has one label, so a client has at most `shards_per_client` labels.
+
+    Raises InputError where there would be more shards than rows, and more than one for each client.
+    """
+    n, shards = len(labels), clients * shards_per_client
+    what = f"the number of shards, {shards_per_client} for each client, of {n} rows"
+    whole(what, shards, 0, max(n, clients))
+    shuffled = rng.permutation(n)
+    order = shuffled[np.argsort(np.asarray(labels)[shuffled], kind="stable")]
+    holder = rng.permutation(shards) // shards_per_client
+    owner = np.empty(n, np.int64)
+    # the last j with floor(j n / S) <= i, in whole numbers
+    owner[order] = holder[(np.arange(1, n + 1) * shards - 1) // max(n, 1)]
+    return owner
+
+
+def natural_clients(data: Dataset) -> Integers:
+    """Return the clients that a data set names, (n,); InputError if it names none."""
+    why = f"{data.name} names no clients; use another --partition"
+    return needed("a column client", data.client, why)
+
+
+def held_out(ids: ArrayLike, key: int | str, share: float) -> NDArray[np.bool_]:
+    """Return whether each row is held out, by a keyed hash of its id.
+
+    A row's part follows from its id and the key alone. So adding or removing a row changes one of
+    the two parts, and a release from each costs the larger of their budgets, not the sum: this is
+    what Zhang et al. (2022), Proposition A.1, require of the split of their Algorithm 1. A
+    permutation of fixed size does not ensure it, since it moves other rows, too. The number of rows
+    in each part is then as private as the rows are: rates and denominators need public nominal
+    sizes.
+
+    Parameters
+    ----------
+    ids
+        (n,) whole numbers or texts: ids of rows for the unit of privacy `example`; ids of users or
+        subjects for theirs, so that all rows of one are in the same part. An id must not depend on
+        other rows: a position in a list from which rows may be removed is not an id
+    key
+        fixed before the rows are looked at. Another key draws another split
+    share
+        probability that an id is held out, in (0, 1)
+
+    Returns
+    -------
+    NDArray[np.bool_]
+        (n,)
+
+    Raises
+    ------
+    InputError
+        Other ids, or a share outside (0, 1).
+    """
+    array = np.asarray(ids)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iuU"):
+        raise InputError(
+            f"ids must be (n,) whole numbers or texts, got {array.shape} of {array.dtype}"
+        )
+    fraction("share", share)
+    unique, place = np.unique(array, return_inverse=True)
+    secret = hashlib.blake2b(f"fedcal holdout {key}".encode(), digest_size=32).digest()
+    digests = b"".join(
+        hashlib.blake2b(str(entry).encode(), key=secret, digest_size=8).digest()
+        for entry in unique.tolist()
+    )
+    drawn = np.frombuffer(digests, "<u8") < np.uint64(share * 2.0**64)
+    return np.asarray(drawn[place], np.bool_)
+
+
+COLUMNS = ("label", "client", "confidence")
+"""Values of `partition_by`; `confidence` is the model's largest probability of a row."""
+
+
+_UNFIT = (  # the base class, one that takes a function, and those that divide columns
+    *("Partitioner", "IdToSizeFncPartitioner"),
+    *("VerticalEvenPartitioner", "VerticalSizePartitioner"),
+)
+_FILLED = ("num_partitions", "partition_by", "partition_sizes", "seed")
+_BY = {  # where it is not the label that a partitioner divides by
+    "NaturalIdPartitioner": "client",
+    "GroupedNaturalIdPartitioner": "client",
+    "ContinuousPartitioner": "confidence",
+}
+_ROW = "row"
+
+Options = Mapping[str, Any]
+
+
+def parse_partitioner(text: str) -> tuple[str, Options]:
+    """Parse `NAME:KEY=VALUE:...` to name and parameters.
+
+    A value is TOML (7, 0.3, true, [10, 20]) or plain text.
+
+    Raises InputError if flwr-datasets is missing, or for an unknown partitioner or parameter.
+    """
+    name, *pairs = text.split(":")
+    accepted = _parameters(name)
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, sign, raw = (part.strip() for part in pair.partition("="))
+        if not sign or key in options:
+            raise InputError(
+                f"partition 'flwr' needs flwr:{name}:KEY=VALUE:KEY=VALUE, each once, got "
+                f"{pair[:80]!r}"
+            )
+        options[one_of(f"parameter of {name}", key, accepted)] = toml_value(raw)
+    return name, options
+
+
+def owners_by(
+    name: str, options: Options, data: Dataset, clients: int, seed: int
+) -> tuple[Integers, int]:
+    """Return the partitioner's owner of each fit row (n,), and the number of clients.
+
+    Rows are passed in an order drawn by `seed`, as `FederatedDataset` shuffles them: several
+    partitioners, IidPartitioner among them, cut the rows as they come. Missing parameters are
+    filled: `num_partitions` (or equal `partition_sizes`) from `clients`, `seed`, and
+    `partition_by` with "label", "client" for natural ids, or "confidence" for
+    ContinuousPartitioner. Labels are passed as ranks, 0 for the smallest that occurs.
+
+    Raises InputError for values that the partitioner itself refuses; or for rows that it assigns to
+    no client, or to two.
+    """
+    spec = f"flwr:{name}"
+    accepted, arguments = _parameters(name), dict(options)
+    n = len(data.labels)
+    order = stream(seed, Purpose.PARTITION).permutation(n)
+    columns: dict[str, NDArray[Any]] = {_ROW: order}
+    even = [n // clients + (k < n % clients) for k in range(clients)]
+    filled = (clients, _BY.get(name, "label"), even, seed)
+    for key, value in zip(_FILLED, filled, strict=True):
+        if key in accepted:
+            arguments.setdefault(key, value)
+    if "distribution_array" in arguments:
+        arguments["distribution_array"] = np.array(arguments["distribution_array"])
+    if "partition_by" in arguments:
+        columns[arguments["partition_by"]] = _column(data, arguments["partition_by"])[order]
+    with (
+        blamed(f"{spec} (its parameters: {', '.join(accepted)})"),
+        _quiet(),
+    ):  # partitioners raise what they like
+        partitioner = _partitioners()[name](**arguments)
+        partitioner.dataset = need("datasets", "datasets", spec).Dataset.from_dict(columns)
+        count = int(partitioner.num_partitions)
+        loaded = [partitioner.load_partition(k).with_format("arrow") for k in range(count)]
+        parts = [np.asarray(part[:][_ROW], np.int64) for part in loaded]
+    dealt = np.concatenate([np.empty(0, np.int64), *parts])
+    times = np.bincount(dealt, minlength=n)
+    if (times != 1).any():
+        raise InputError(
+            f"{spec} gives {(times == 0).sum()} of {n} rows to no client, and "
+            f"{(times > 1).sum()} to more than one; every row must have one"
+        )
+    owner = np.empty(n, np.int64)
+    owner[dealt] = np.repeat(np.arange(count), [len(part) for part in parts])
+    return owner, count
+
+
+def _partitioners() -> dict[str, Callable[..., Any]]:
+    with _quiet():
+        module = need("flwr_datasets.partitioner", "datasets", "partition 'flwr'")
+    return {name: getattr(module, name) for name in module.__all__ if name not in _UNFIT}
+
+
+def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
+    known = _partitioners()
+    one_of("partitioner of flwr-datasets", name, known)
+    return inspect.signature(known[name]).parameters
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Suppress progress bars and third-party warnings; relevant cases are refused below."""
+    with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+        warnings.filterwarnings("ignore", module=r"(flwr_datasets|datasets|pyarrow)(\.|$)")
+        yield
+
+
+def _column(data: Dataset, by: str) -> NDArray[Any]:
+    if one_of("column for partition_by", by, COLUMNS) == "confidence":
+        return np.asarray(data.probs.max(axis=1))
+    if by == "label":
+        # InnerDirichletPartitioner looks for 0 .. classes - 1 whether they occur or not
+        return np.unique(data.labels, return_inverse=True)[1]
+    return natural_clients(data)
+
+
+DEALT = "dealt"
+"""Value in place of a partition if a file contains rows that are already partitioned."""
+
+
+class Iid(DrawnPartition):
+    """Uniform partition into sizes that differ by at most one row."""
+
+    name = "iid"
+
+    @override
+    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        return iid(labels, clients, rng)
+
+
+@dataclass(frozen=True)
+class Dirichlet(DrawnPartition):
+    """Label skew: each class divided by proportions drawn from a Dirichlet distribution."""
+
+    name, form, example = "dirichlet", "BETA", "0.1"
+    beta: float
+
+    @classmethod
+    def of(cls, value: str) -> Self:
+        """Return the partition for a finite beta > 0."""
+        return cls(positive(f"beta of partition '{cls.name}'", number_in(value)))
+
+    @override
+    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        return dirichlet(labels, clients, self.beta, rng)
+
+
+class Quantity(Dirichlet):
+    """Skew of sizes: all rows divided by such proportions."""
+
+    name, example = "quantity", "0.5"
+
+    @override
+    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        return quantity(labels, clients, self.beta, rng)
+
+
+@dataclass(frozen=True)
+class LabelShards(DrawnPartition):
+    """A few shards of sorted labels for each client."""
+
+    name, form, example = "shards", "N", "2"
+    shards_per_client: int
+
+    @classmethod
+    def of(cls, value: str) -> Self:
+        """Return the partition for 1 or more shards per client."""
+        return cls(whole("shards per client", number_in(value, int), 1))
+
+    @override
+    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        return label_shards(labels, clients, self.shards_per_client, rng)
+
+
+class Natural(Partition):
+    """The clients that the data name."""
+
+    name = "natural"
+
+    def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
+        """Return the data's column of clients, and their number."""
+        owner, there = natural_clients(data), len(data.client_names or ())
+        same(f"clients, the natural ones of {data.name},", clients or there, there)
+        return owner, there
+
+
+@dataclass(frozen=True)
+class FlowerPartitioner(Partition):
+    """A partitioner of flwr-datasets, with its parameters."""
+
+    name, form = "flwr", "NAME"
+    example = "PathologicalPartitioner:num_classes_per_partition=2"
+    partitioner: str
+    options: Options
+
+    @classmethod
+    def of(cls, value: str) -> Self:
+        """Return the partition for `NAME` or `NAME:KEY=VALUE:KEY=VALUE`."""
+        return cls(*parse_partitioner(value))
+
+    def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
+        """Return the partitioner's clients; some partitioners fix their number themselves."""
+        owner, there = owners_by(self.partitioner, self.options, data, clients or CLIENTS, seed)
+        same(f"clients, the partitions of flwr:{self.partitioner},", clients or there, there)
+        return owner, there
+
+
+PARTITIONS: dict[str, type[Partition]] = registry(
+    Iid, Dirichlet, Quantity, LabelShards, Natural, FlowerPartitioner
+)
+"""Every partition by its name on the command line."""
+
+
+def forms() -> list[str]:
+    """Return the command-line forms of all partitions: `iid`, `dirichlet:BETA`, ..."""
+    return [f"{name}:{p.form}" if p.form else name for name, p in PARTITIONS.items()]
+
+
+def parse(spec: str) -> Partition:
+    """Check the value of `--partition`, without data.
+
+    Raises InputError for anything else, and where flwr-datasets is needed and not installed.
+
+    Parameters
+    ----------
+    spec
+        one of `forms()`; `flwr:NAME` takes parameters as in `flwr:NAME:KEY=VALUE:KEY=VALUE`
+    """
+    name, _, value = spec.partition(":")
+    kind = PARTITIONS[one_of("partition", name, PARTITIONS)]
+    needed = f"needs {name}:{kind.form}, such as {name}:{kind.example}"
+    try:
+        if bool(value) == bool(kind.form):
+            return kind.of(value)
+    except InputError:
+        raise
+    except ValueError:
+        pass
+    needed = needed if kind.form else "takes no parameter"
+    raise InputError(f"partition '{name}' {needed}, got {spec[:200]!r}")
+
+
+def client_names(data: Dataset, spec: str, clients: int) -> tuple[str, ...]:
+    """Return the names of the clients of a data set that was partitioned by `spec`."""
+    if spec == Natural.name and data.client_names is not None:
+        return data.client_names
+    return numbered(clients)
+
+
+def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
+    """Deal the fit rows of a data set to clients.
+
+    Every engine, and every site of a simulation, assigns the same rows to the same clients: the
+    owner of a row follows from the data, `spec`, `clients` and `seed` alone.
+
+    Raises InputError if `spec` is not allowed, or the data do not have what it needs.
+
+    Parameters
+    ----------
+    data
+        its test part is left alone; rows of one subject are assigned like any others
+    spec
+        as in `--partition`
+    clients
+        number of clients; None = the data's own for `natural`, the partitioner's own for `flwr`
+        if the partition fixes it (natural ids, explicit sizes), else 100
+    seed
+        random seed of the partition
+    """
+    return data.shards(*parse(spec).owners(data, clients, seed))
