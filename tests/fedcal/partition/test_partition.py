@@ -152,9 +152,8 @@ def four_classes() -> Dataset:
 
 
 def owners(spec: str, clients: int = 8, seed: int = 0, data: Dataset | None = None) -> np.ndarray:
-    partition = parse(spec)
     given = four_classes() if data is None else data
-    return owners_by(partition.partitioner, partition.options, given, clients, seed)[0]
+    return owners_by(*parse(spec).value, given, clients, seed)[0]
 
 
 PARTITIONERS = {  # spec -> sizes, where they are promised
