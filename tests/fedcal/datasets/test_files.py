@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 from refusals import each_is_refused, refused
 
-from fedcal.clients.site.policy import Policy
 from fedcal.core.checks import InputError
 from fedcal.datasets import Dataset, _tables, in_blocks, load
 from fedcal.run.config import parse_setting
@@ -275,7 +274,7 @@ def test_a_sealed_study_is_bounded_before_it_is_parsed(tmp_path):
     refused_soon(r"must be .* 1048576\], got 1048577", Study.from_text, "#" * (2**20 + 1))
     path = tmp_path / "x.toml"
     path.write_bytes(b"#" * (2**25 + 1))
-    refused_soon(f"the bytes of {path} must be", Policy.read, path)
+    refused_soon(f"the bytes of {path} must be", Study.read, path)
     assert parse_setting(f"x={'[' * PARTS}")[0] == "x"
 
 
