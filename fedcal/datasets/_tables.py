@@ -331,7 +331,7 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
     Raises InputError, one line; with the line number (from 1) if a single line is invalid.
     """
     mark, rows, _ = csv_rows(path)
-    value = _with_comma if mark == ";" else number_in
+    value = number_in if mark != ";" else lambda cell: number_in(cell.translate(_SWAPPED))
     numbers, lines, most = array("d"), array("q"), room(path)
     first, header = next(rows, (1, []))
     names = [name.strip() for name in header]
@@ -380,10 +380,6 @@ def _column(
     elif name in IDS:
         return numbers_or_names(cells)
     return np.array(cells, np.str_)
-
-
-def _with_comma(cell: str) -> float:
-    return float(number_in(cell.translate(_SWAPPED)))
 
 
 def _is_number(cell: str, value: Callable[[str], float] = number_in) -> bool:
