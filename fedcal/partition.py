@@ -326,7 +326,7 @@ class Partition:
             owner, there = natural_clients(data), len(data.client_names or ())
         else:
             what = f"clients, the partitions of flwr:{self.value[0]},"
-            owner, there = owners_by(*self.value, data, there, seed)
+            owner, there = owners_by(*self.value, data=data, clients=there, seed=seed)
         same(what, clients or there, there)
         return owner, there
 

@@ -276,6 +276,10 @@ def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return own
 
 
+def _row_name(first: int, k: int) -> str:
+    return f"row {first + k}"
+
+
 def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray[Any]]:
     """Return the first row of each client, and what it is called.
 
@@ -288,7 +292,7 @@ def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray
         for a in range(0, unit.rows, _IDS):
             ids = unit.clients(a, min(a + _IDS, unit.rows))
             ids = needed("a column client", ids, "rows in blocks have owners")
-            ids = ids_of("client", ids, lambda k, first=start + a: f"row {first + k}").reshape(-1)
+            ids = ids_of("client", ids, partial(_row_name, start + a)).reshape(-1)
             before = ids[:1] if last is None else last
             joined = np.concatenate([before, ids])
             back = np.flatnonzero(joined[1:] < joined[:-1])
