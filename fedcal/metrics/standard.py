@@ -369,13 +369,9 @@ class Reliability:
         _check("top label", 1, self.count, self.sum_confidence, self.sum_correct)
         each = (self.class_count, self.class_sum_confidence, self.class_sum_correct)
         _check("classes", 2, *each)
-        same = self.class_count.shape[1:] == self.count.shape
-        if (
-            not same
-            or self.rows < 1
-            or len(self.class_count) < 2
-            or {*self.class_count.sum(axis=1).tolist(), int(each[2].sum())} != {self.rows}
-        ):
+        shaped = self.class_count.shape[1:] == self.count.shape and len(self.class_count) >= 2
+        counted = {*self.class_count.sum(axis=1).tolist(), int(each[2].sum())}
+        if not shaped or self.rows < 1 or counted != {self.rows}:
             raise InputError(
                 f"reliability: each of >= 2 classes must count all {self.rows} rows once, in the "
                 "bins of the top label"

@@ -251,11 +251,11 @@ DEEP = (
 )
 
 
-def refused_soon(said, call, *given, mib=300):
+def refused_soon(message, call, *given, mib=300):
     """`call` refuses what is given in one line, within seconds and so many MiB."""
     tracemalloc.start()
     start = time.monotonic()
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         call(*given)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
