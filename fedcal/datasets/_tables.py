@@ -8,7 +8,6 @@ Reader of `.parquet`: columns of record batches as arrays.
 import codecs
 import csv
 import gzip
-import io
 import re
 import zlib
 from array import array
@@ -267,6 +266,9 @@ _DAMAGE: dict[tuple[type[Exception], ...], str] = {
     (EOFError, zlib.error): "is a truncated or damaged gzip file",
     (UnicodeDecodeError,): "is not UTF-8 text (save it as CSV UTF-8)",
 }
+MAX_LINE = 2**24
+"""Characters in a line; a packed file without line ends must not fill the memory."""
+
 _TEXT_BYTES = 64  # about the memory of one short string
 
 
@@ -279,40 +281,46 @@ def csv_rows(
 
     Raises InputError for what is not text, UTF-8 or UTF-16; with `windows` also cp1252.
     """
+    opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
     notes, most = list[str](), room(path)
-    with intact(_DAMAGE):
-        with (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rb") as file:
-            packed = file.read(most + 1)
-        check_room(len(packed), most)
-        wide = packed[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    with intact(_DAMAGE), opened(path, "rb") as file:
+        packed = file.read(most + 1 if windows else 2)
+    check_room(len(packed), most)
+    wide = packed[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    encoding = "utf-16" if wide else "utf-8-sig"
+    if windows and not wide:
         try:
-            text = packed.decode("utf-16" if wide else "utf-8-sig")
+            packed.decode(encoding)
         except UnicodeDecodeError:
-            if not windows:
-                raise
-            text = packed.decode("cp1252")
+            encoding = "cp1252"
             notes.append("letters are read as Windows has them (cp1252)")
-    if "\0" in text:
-        raise InputError("has a NUL character; is this a text file?")
-    first, _, rest = text.partition("\n")
-    if declared := _DECLARED.fullmatch(first):
-        text, mark = rest, declared[1]
-    else:
-        head = next((line for line in text.splitlines() if line.strip()), "")
-        mark = max(
-            MARKS, key=lambda one: len(next(csv.reader([head[: 1 << 16]], delimiter=one), ()))
-        )
-    form: Any = {"delimiter": mark, "strict": True, "skipinitialspace": True}
+
+    def lines() -> Iterator[str]:
+        size = 0
+        with intact(_DAMAGE), opened(path, "rt", encoding=encoding, newline="") as file:
+            while line := file.readline(MAX_LINE):
+                check_room(size := size + len(line), most)
+                if len(line) == MAX_LINE or "\0" in line:
+                    what = f"a NUL character, or a line of {MAX_LINE:,} characters"
+                    raise InputError(f"has {what}; is this a text file?")
+                yield line
+
+    head = next((line for line in lines() if line.strip()), "")
+    declared = _DECLARED.fullmatch(head)
+    cut = max(MARKS, key=lambda one: len(next(csv.reader([head[: 1 << 16]], delimiter=one), ())))
+    mark = declared[1] if declared else cut
 
     def rows() -> Iterator[tuple[int, list[str]]]:
-        reader = csv.reader(io.StringIO(text, newline=""), **form)
+        source, before = lines(), 0
+        if declared:
+            before = next(k for k, line in enumerate(source, 1) if line.strip())
+        reader = csv.reader(source, delimiter=mark, strict=True, skipinitialspace=True)
         try:
             for row in reader:
                 if row:
-                    yield reader.line_num + bool(declared), row
+                    yield before + reader.line_num, row
         except csv.Error as error:
-            line = reader.line_num + bool(declared)
-            raise InputError(f"line {line}: {error}") from None
+            raise InputError(f"line {before + reader.line_num}: {error}") from None
 
     return mark, rows(), notes
 
