@@ -114,7 +114,7 @@ class Tabled:
         return float(self.points[0]), float(self.points[-1])
 
 
-Law = NoiseFree | Normal | Tabled
+NoiseDistribution = NoiseFree | Normal | Tabled
 """Distribution of a noise Z: `below` is P(Z < x), or a lower bound of it, of any shape."""
 
 
@@ -133,7 +133,7 @@ class Noise:
     std: float
     law: NoiseLaw = field(default_factory=NoiseLaw)
 
-    def of_sums(self, weights: Floats) -> tuple[Law, Floats]:
+    def of_sums(self, weights: Floats) -> tuple[NoiseDistribution, Floats]:
         """Return one distribution for several sums of the noise, and the noise to add for it.
 
         All sums are brought to the largest standard deviation by further normal noise. If the noise
@@ -162,7 +162,7 @@ class Noise:
         parts = (self.std, self.law, largest)
         return _least_of(weights.tobytes(), len(weights), more.tobytes(), *parts), more
 
-    def of_one(self) -> Law:
+    def of_one(self) -> NoiseDistribution:
         """Return the distribution of one number's noise."""
         return self.of_sums(np.eye(1))[0]
 
@@ -221,7 +221,7 @@ _UNEVEN, _ROUGH = 100, 50.0
 """Least number of values of n to check, where the noise reaches less than `_ROUGH` ranks."""
 
 
-def covered(rows: int, level: float, law: Law) -> float:
+def covered(rows: int, level: float, law: NoiseDistribution) -> float:
     """Return a lower bound of the mean coverage of `rows` exchangeable rows at a level r."""
     low, high = law.reach
     # ranks up to `first` are sure: P(Z < x) need not be 1 at x = high, but is above
@@ -239,7 +239,7 @@ def covered(rows: int, level: float, law: Law) -> float:
 
 
 @lru_cache(4096)
-def marginal_level(rows: int, alpha: float, law: Law) -> float:
+def marginal_level(rows: int, alpha: float, law: NoiseDistribution) -> float:
     """Return the least level r, up to `_EXACT` above, with mean coverage >= 1 - alpha.
 
     It holds for any scores.
@@ -274,7 +274,7 @@ def marginal_level(rows: int, alpha: float, law: Law) -> float:
 
 
 @lru_cache(256)
-def centred_level(fewest: float, alpha: float, law: Law) -> float:
+def centred_level(fewest: float, alpha: float, law: NoiseDistribution) -> float:
     """Return the least level of counts minus (1 - alpha) n that is valid for each n >= `fewest`.
 
     The distance of a valid level from (1 - alpha) n falls with n, as less noise reaches beyond the

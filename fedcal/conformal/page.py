@@ -24,7 +24,14 @@ from fedcal.conformal.coverage import (
     interval,
     percent,
 )
-from fedcal.conformal.levels import Law, Noise, NoiseFree, after_last, centred_level, marginal_level
+from fedcal.conformal.levels import (
+    Noise,
+    NoiseDistribution,
+    NoiseFree,
+    after_last,
+    centred_level,
+    marginal_level,
+)
 from fedcal.core.checks import fraction
 from fedcal.core.naming import called
 from fedcal.core.numerics import Floats, Purpose, key_of, stream
@@ -142,7 +149,7 @@ class SetRelease:
         ]
         return np.array(chosen)
 
-    def _level(self, part: int, alpha: float, law: Law) -> float:
+    def _level(self, part: int, alpha: float, law: NoiseDistribution) -> float:
         if self.rows is not None:
             return marginal_level(self.rows, alpha, law)
         off = 0.0
@@ -236,9 +243,9 @@ def _outward(threshold: float, digits: int) -> str:
     return f"{float(context.create_decimal_from_float(threshold)):.{digits}g}"
 
 
-def judged_parts(of: PredictionSets, test: Holdout) -> list[Part]:
+def evaluation_parts(of: PredictionSets, test: Holdout) -> list[Part]:
     """Return the results on test rows, from top to bottom."""
-    result = of.judged(test)
+    result = of.evaluate(test)
     promised, names = of.promised(result), of.class_names
     share = 100 * np.bincount(result.sizes) / len(result.sizes)
     sizes = {"sets": tuple((float(k), float(s)) for k, s in enumerate(share))}

@@ -56,7 +56,7 @@ _FIRM = 6.0
 them keeps as much of their noise."""
 
 _QUIET = 30.0
-"""What noise counts in a site's own fit, so that only sites whose rows drown it have one: where
+"""Weight of noise in a site's own fit, so that only sites whose rows drown it have one: where
 rates differ much, one common fit reads slopes of 1 as .7 (adult-income, dirichlet:0.5)."""
 
 _NARROWEST = 1e-3

@@ -86,7 +86,7 @@ def test_each_row_of_a_client_is_drawn_equally_often():
 
 @pytest.mark.parametrize("c", [2, 10, 50])
 def test_sums_at_a_temperature_are_their_slow_twins(c):
-    """Of a search, and Newton's G and H as they are defined."""
+    """These are the sums of a search, and Newton's G and H as they are defined."""
     shards, many = some_shards(c, rows=80, clients=CLIENTS, scale=3.0), len(TEMPERATURES)
     shards.logits[::9] = np.round(shards.logits[::9] / 4)  # some tie
     gap, loss, g, h = np.zeros((4, CLIENTS, many))

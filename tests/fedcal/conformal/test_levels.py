@@ -168,9 +168,9 @@ def test_tabled_laws_are_those_of_sums(encoding, height, draws):
     assert sums.std(axis=0) == pytest.approx(std, rel=0.03)
     at = np.linspace(-4 * std, 4 * std, 41)
     seen = np.stack([np.mean(column[:, None] < at, axis=0) for column in sums.T])
-    told = law.below(at)
-    assert (told <= seen.min(axis=0) + 5 * 0.5 / np.sqrt(runs)).all()  # never more than there is
-    assert (told >= seen.min(axis=0) - 0.015).all()  # a step of the table, and chance
+    tabled = law.below(at)
+    assert (tabled <= seen.min(axis=0) + 5 * 0.5 / np.sqrt(runs)).all()  # never more than there is
+    assert (tabled >= seen.min(axis=0) - 0.015).all()  # a step of the table, and chance
 
 
 def test_one_laplace_law_is_tabled_from_below():

@@ -154,9 +154,9 @@ def test_calibration_errors_are_covered(case, runs, least):
 def test_noise_that_drowns_is_said():
     h = releases(truth(1, 1, 0.8), 2_000, 100 * np.eye(BUCKETS), 1)[0]
     for name, found in evaluate(h, "positive").items():
-        told = json.loads(json.dumps(found.to_json(), allow_nan=False))
+        record = json.loads(json.dumps(found.to_json(), allow_nan=False))
         assert found.drowned, name
-        assert told["value"] is None, name
+        assert record["value"] is None, name
     clear = evaluate(Histogram.exact(EDGES, 1e4 * truth(1, 1, 0.8)), "positive")
     assert not any(found.drowned for found in clear.values())
     assert evaluate(Histogram.exact(EDGES, np.zeros((2, BUCKETS))), "positive")["recall"].drowned
@@ -333,15 +333,15 @@ def test_a_small_group_is_named_and_has_no_numbers():
         for k, (name, rows) in enumerate(sizes.items())
     }
     found = findings(histograms, "positive")
-    told = found.to_json()
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert told["groups"]["small"] == {"suppressed": True}
-    assert set(told["groups"]["middling"]) == {"metrics"}  # 300 rows, a noise of std 33
+    record = found.to_json()
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
+    assert record["groups"]["small"] == {"suppressed": True}
+    assert set(record["groups"]["middling"]) == {"metrics"}  # 300 rows, a noise of std 33
     shown = {part.title: part for part in page.parts(found, histograms)}
     table = shown["Groups"]
     assert [row[0] for row in table.rows] == ["large", "middling", "small"]
     assert table.rows[-1][1:] == ("too few", "", "", "", "", "")
-    tests = told["groups_calibration"]["metrics"]
+    tests = record["groups_calibration"]["metrics"]
     assert set(tests["p_values"]) == {"large", "middling"}
     assert table.columns[-1] == "calibrated: p-value"
     assert [row[-1].endswith(": not calibrated") for row in table.rows[:2]] == [
@@ -357,13 +357,13 @@ def test_two_accuracies_and_their_difference_are_of_the_same_counts(std):
     rng = np.random.default_rng(3)
     histograms = {(view, "", ""): drawn_histogram(4000, std, 9) for view in ("model", "other")}
     agreement = np.array([2700.0, 100.0, 300.0, 900.0]) + std * rng.standard_normal(4)
-    told = findings(histograms, "positive", agreement=agreement, cell_std=std).to_json()
-    one, other = (told[key]["accuracy"]["value"] for key in ("metrics", "metrics_other"))
+    record = findings(histograms, "positive", agreement=agreement, cell_std=std).to_json()
+    one, other = (record[key]["accuracy"]["value"] for key in ("metrics", "metrics_other"))
     both, first, second, _ = agreement
     assert one == pytest.approx((both + first) / agreement.sum())
     assert other == pytest.approx((both + second) / agreement.sum())
-    for name, change in told["metrics_difference"].items():
-        pair = [told[key][name]["value"] for key in ("metrics", "metrics_other")]
+    for name, change in record["metrics_difference"].items():
+        pair = [record[key][name]["value"] for key in ("metrics", "metrics_other")]
         if change["value"] is not None:
             assert change["value"] == pytest.approx(pair[1] - pair[0], abs=1e-12), name
             assert change["low"] <= change["value"] <= change["high"], name

@@ -14,8 +14,8 @@ from fedcal.core.numerics import Floats
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import edges_of
 from fedcal.evaluation.sites.site_tests import (
-    Law,
     Sites,
+    SumDistribution,
     calibration,
     changes,
     least_gap,
@@ -134,7 +134,7 @@ SHARE = 1 / (1 + np.exp(3.5 - WAYS[1] / 3))  # rare outcomes: sums are skewed
 
 def law(rows, noise, most=1.0, d=2):
     each = np.full(6, float(rows))
-    return Law(each, SHARE, WAYS[:d], noise * WAYS[:d], np.zeros((d, d)), most)
+    return SumDistribution(each, SHARE, WAYS[:d], noise * WAYS[:d], np.zeros((d, d)), most)
 
 
 def too_often(of, chance, limit, draws=20_000, p_of=None):
