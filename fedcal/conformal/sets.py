@@ -207,7 +207,7 @@ class PredictionSets(Artifact):
 
     def glance(self, test: Holdout) -> dict[str, float]:
         """Return coverage and mean set size."""
-        after = (test.kept.get(self) or self._judge(test)).after
+        after = self.evaluate(test).after
         return {name: after[name] for name in ("coverage", "set_size")}
 
     def page(self) -> list[Part]:
@@ -220,12 +220,9 @@ class PredictionSets(Artifact):
 
     def evaluate(self, test: Holdout) -> SetEvaluation:
         """Return the evaluation on test rows; computed once."""
-        if self not in test.kept:
-            test.kept[self] = self._judge(test)
-        result: SetEvaluation = test.kept[self]
-        return result
-
-    def _judge(self, test: Holdout) -> SetEvaluation:
+        if self in test.kept:
+            known: SetEvaluation = test.kept[self]
+            return known
         parts: dict[str, Parts] = {}
         if test.owner is not None:
             parts["site"] = test.owner, test.names
@@ -237,7 +234,9 @@ class PredictionSets(Artifact):
                 groups = [names[k] for k in part.tolist()]
                 break
         sets = self.of_logits(test.logits, groups)
-        return evaluate(sets, test.labels, test.probs.argmax(axis=1), parts)
+        result = evaluate(sets, test.labels, test.probs.argmax(axis=1), parts)
+        test.kept[self] = result
+        return result
 
     # -- as an artifact -------------------------------------------------------------------
 

@@ -107,12 +107,9 @@ class ScoreRelease(Artifact):
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return the release from the arrays of `arrays`."""
         plain = json.loads(str(arrays["question"]))
-        classes, confusion = plain.pop("classes"), plain.pop("confusion", False)
+        classes = plain.pop("classes")
         question = ScoreTable.read({**plain, "edges": arrays["edges"]}, {"classes": classes})
         counts = np.array(arrays["counts"], np.float64)
-        if confusion:  # of an earlier version: cells of predicted class and label, not read
-            start, views = math.prod(question.shape), len(question.view_names)
-            counts = np.delete(counts, slice(start, start + views * classes**2))
         taken = json.loads(str(arrays["taken"]))
         return cls(
             question,
