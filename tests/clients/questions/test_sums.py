@@ -41,13 +41,6 @@ def slow_histograms(shards: Shards, bins: int) -> Floats:
     return counts
 
 
-def test_bins_are_closed_on_the_left_and_the_last_one_on_both_sides():
-    # p_1 = 1/2 (an edge of 4 bins), 1 and 0, each once as positive and once as negative
-    logits = np.repeat([[0.0, 0.0], [-1e4, 0.0], [0.0, -1e4]], 2, axis=0)
-    shards = Shards.from_owner(logits, np.tile([1, 0], 3), np.zeros(6, np.int64), 1)
-    assert ClassHistograms(4, 2).sums(shards).tolist() == [[1, 0, 1, 1, 1, 0, 1, 1]]
-
-
 @pytest.mark.parametrize(("c", "bins"), [(2, 128), (3, 8), (40, 2)])
 def test_histograms_are_those_of_a_plain_loop(c, bins):
     shards = some_shards(c, rows=90, clients=CLIENTS)

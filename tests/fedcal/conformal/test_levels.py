@@ -50,16 +50,6 @@ def test_coverage_is_that_of_simulated_ranks(n, std):
     assert covered(n, level, Normal(std)) == pytest.approx(mean, abs=2e-3)
 
 
-@pytest.mark.parametrize("law", [NoiseFree(), Normal(5.0)])
-def test_what_is_asked_for_is_kept_and_more_asks_for_more(law):
-    for n in (60, 600):
-        levels = [marginal_level(n, alpha, law) for alpha in ALPHAS]
-        assert levels == sorted(levels, reverse=True)
-        for alpha, level in zip(ALPHAS, levels, strict=True):
-            assert covered(n, level, law) >= 1 - alpha > covered(n, level - 1e-3, law)
-    assert marginal_level(600, 0.1, Normal(8.0)) >= marginal_level(600, 0.1, Normal(5.0)) - 1e-6
-
-
 @pytest.mark.parametrize(
     ("law", "alpha"), [(NoiseFree(), 0.1), (Normal(1e-3), 0.17), (Normal(0.3), 0.1)]
 )

@@ -119,13 +119,6 @@ def test_what_a_site_is_said_to_see_is_seen(rows, mean):
     assert 0.76 < ((found[0] <= level) & (found[1] <= level)).mean() < 0.94
 
 
-def test_a_site_without_rows_says_nothing():
-    empty = Sites.of(np.zeros((1, 2, 10)), EDGES, np.zeros((10, 0)), NoiseLaw())
-    assert [float(p[0]) for p in calibration(empty)] == [1.0, 1.0, 1.0]
-    assert least_gap(empty, 0.01, 0.8)[0] == np.inf
-    assert (changes(empty, sites(300, releases=1))[0] == 1.0).all()
-
-
 # -- p-values of noisy sums, where families of tests look: at 1 in 400 and beyond -----------------
 
 WAYS = np.stack([np.ones(6), np.linspace(-3, 3, 6)])
