@@ -50,6 +50,9 @@ FAILS = 0.001
 """Fraction of alpha with which the bounds of the number of rows may fail."""
 
 
+_ARRAYS = ("thresholds", "counts", "decoder")
+
+
 @dataclass(frozen=True, eq=False)
 class SetRelease:
     """Noisy counts of rows in buckets of their conformity score.
@@ -80,13 +83,8 @@ class SetRelease:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the release as arrays, for files."""
         plain = {"std": self.noise.std, **self.noise.law.to_json(), "rows": self.rows}
-        plain["whose"] = self.whose
-        return {
-            "release_thresholds": self.thresholds,
-            "release_counts": self.counts,
-            "release_decoder": self.decoder,
-            "release": np.array(json.dumps(plain)),
-        }
+        arrays = {f"release_{name}": getattr(self, name) for name in _ARRAYS}
+        return {**arrays, "release": np.array(json.dumps({**plain, "whose": self.whose}))}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self | None:
@@ -95,14 +93,9 @@ class SetRelease:
             return None
         plain = json.loads(str(arrays["release"]))
         noise = Noise(float(plain["std"]), NoiseLaw.of_json(plain))
-        return cls(
-            np.array(arrays["release_thresholds"], np.float64),
-            np.array(arrays["release_counts"], np.float64),
-            np.array(arrays["release_decoder"], np.float64),
-            noise,
-            None if plain["rows"] is None else int(plain["rows"]),
-            str(plain["whose"]),
-        )
+        numbers = (np.array(arrays[f"release_{name}"], np.float64) for name in _ARRAYS)
+        rows = None if plain["rows"] is None else int(plain["rows"])
+        return cls(*numbers, noise, rows, str(plain["whose"]))
 
     @cached_property
     def below(self) -> Floats:
