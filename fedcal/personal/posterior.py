@@ -52,7 +52,7 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
     release
         release of counts by site
     only
-        wanted sites, "" among them for a site that is not in the release; None = all
+        sites to return, "" among them for a site that is not in the release; None = all
 
     Raises
     ------
@@ -76,12 +76,12 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
         return effects(some, asked.edges_read, root, classes, spread)
 
     def prior(some: Floats) -> SitePrior:
-        law = predictive(effects_of(some), classes) if len(some) else (none.mean, none.cov)
-        return SitePrior(*law, len(some))
+        moments = predictive(effects_of(some), classes) if len(some) else (none.mean, none.cov)
+        return SitePrior(*moments, len(some))
 
     if only is None and len(names) > _MANY:
-        laws = zip(*leave_one_out(effects_of(counts), classes), strict=True)
-        rest = {n: SitePrior(*law, len(names) - 1) for n, law in zip(names, laws, strict=True)}
+        each = zip(names, *leave_one_out(effects_of(counts), classes), strict=True)
+        rest = {name: SitePrior(mean, cov, len(names) - 1) for name, mean, cov in each}
         return {"": prior(counts), **rest}
     chosen = ("", *names) if only is None else only
     rest_of = {n: np.delete(counts, names.index(n), axis=0) if n else counts for n in chosen}

@@ -381,11 +381,8 @@ def changes(
     """
     alike = np.arange(earlier.rows.shape[-2]) if alike is None else alike
     pair, half = _side_by_side(earlier, later), earlier.rows.shape[-1]
-    truth, directions, parts = (
-        pair.shares(pair.fit()),
-        pair.directions,
-        (np.s_[..., :half], np.s_[..., half:]),
-    )
+    truth, directions = pair.shares(pair.fit()), pair.directions
+    parts = np.s_[..., :half], np.s_[..., half:]
     weight = pair.rows * truth * (1 - truth)
     first, second = (squares(directions[part], weight[part]) for part in parts)
     lever = inverse(first + second)

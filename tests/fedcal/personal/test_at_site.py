@@ -269,6 +269,6 @@ def test_a_new_site_is_inside_the_prediction_interval() -> None:
         noisy = counts + rng.laplace(0, 1, counts.shape) * (k % 2)
         found = site_metrics(noisy, edges_of("positive"), np.eye(10) * std)
         for name, at in zip(inside, true[15], strict=True):
-            law = predicted(*found[name])
-            inside[name] += bool(law.low < at < law.high)
+            interval = predicted(*found[name])
+            inside[name] += bool(interval["low"] < at < interval["high"])
     assert all(0.89 <= n / 160 < 1 for n in inside.values()), inside
