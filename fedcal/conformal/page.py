@@ -132,23 +132,23 @@ class SetRelease:
         if self.rows is None:
             weights = weights - (1.0 - alpha) * self._prefix[-1]
             counts = counts - (1.0 - alpha) * self.below[:, -1:]
-        law, more = self.noise.of_sums(weights)
+        noise, more = self.noise.of_sums(weights)
         if more.any():
             draw = stream(0, Purpose.BOOTSTRAP, 2, key_of(self.counts, alpha))
             counts = counts + more * draw.standard_normal(counts.shape)
         chosen = [
-            after_last(self.thresholds, sums < self._level(part, alpha, law))
+            after_last(self.thresholds, sums < self._level(part, alpha, noise))
             for part, sums in enumerate(counts)
         ]
         return np.array(chosen)
 
-    def _level(self, part: int, alpha: float, law: NoiseDistribution) -> float:
+    def _level(self, part: int, alpha: float, noise: NoiseDistribution) -> float:
         if self.rows is not None:
-            return marginal_level(self.rows, alpha, law)
+            return marginal_level(self.rows, alpha, noise)
         off = 0.0
-        if not isinstance(law, NoiseFree):
+        if not isinstance(noise, NoiseFree):
             off = self.noise.bound(self._prefix[-1], 1.0 - FAILS * alpha / 2)
-        return centred_level(float(self.below[part, -1]) - off, alpha, law)
+        return centred_level(float(self.below[part, -1]) - off, alpha, noise)
 
     @property
     def total(self) -> Floats:

@@ -71,23 +71,23 @@ def squares(weights: Floats, each: Floats) -> Floats:
     return np.asarray((weights * each[..., None, :]) @ weights.mT)
 
 
-def p_value(law: SumDistribution, sums: Floats) -> Floats:
+def p_value(null: SumDistribution, sums: Floats) -> Floats:
     """Return the probability of sums (..., d) as rare, d = 1 or 2, (...)."""
-    t = np.zeros(np.broadcast_shapes(sums.shape, law.weights.shape[:-1]))
+    t = np.zeros(np.broadcast_shapes(sums.shape, null.weights.shape[:-1]))
     for _ in range(_STEPS):  # Newton's, damped
-        _, first, second = law.log_moments(t)
+        _, first, second = null.log_moments(t)
         slack = sums - first
         step = (inverse(second) @ slack[..., None])[..., 0]
         decrement = np.sqrt(np.maximum((slack * step).sum(axis=-1), 0.0))
         if decrement.max(initial=0.0) < 1e-6:
             break
-        move, jump = dot(step, law.noise), law.most * np.abs(dot(step, law.weights))
-        room = law.each.limit - np.sign(move) * dot(t, law.noise)  # at 0 K is infinite
+        move, jump = dot(step, null.noise), null.most * np.abs(dot(step, null.weights))
+        room = null.each.limit - np.sign(move) * dot(t, null.noise)  # at 0 K is infinite
         reach = (0.95 * room / np.maximum(np.abs(move), _TINY)).min(axis=-1, initial=np.inf)
         share = np.where(decrement > 0.3, 1 / (1 + decrement), 1.0)
         share = np.minimum(np.minimum(share, reach), 2.0 / jump.max(axis=-1, initial=_TINY))
         t = t + share[..., None] * step
-    (k, _, second), start, d = law.log_moments(t), inverse(law.variance), sums.shape[-1]
+    (k, _, second), start, d = null.log_moments(t), inverse(null.variance), sums.shape[-1]
     linear = (t * sums).sum(axis=-1)
     value = np.maximum(linear - k, _TINY)
     square = np.maximum((sums * (start @ sums[..., None])[..., 0]).sum(axis=-1), _TINY)
@@ -260,7 +260,7 @@ def ranking(sites: Sites) -> tuple[Floats, Floats, Floats]:
     rate = (events + 1) / (total + 2)
     share = rate[..., None] + 0 * sites.rows
     ranks, own = (_mean_ranks(part)[..., None, :] for part in (rows, each))
-    law, sums = sites.distribution_of(share, ranks), sites.score(share, ranks)[..., 0]
+    null, sums = sites.distribution_of(share, ranks), sites.score(share, ranks)[..., 0]
     parts, size = fractions(each), total * rate * (1 - rate)
     other = (parts * own[..., ::-1, 0, :] ** 2).sum(axis=-1)  # of outcome 0, and 1
     apart = sites.most * size * (rate * other[..., 0] + (1 - rate) * other[..., 1])
@@ -268,8 +268,9 @@ def ranking(sites: Sites) -> tuple[Floats, Floats, Floats]:
     both = parts.prod(axis=-2)
     loose = both * (np.ptp(sites.points, axis=-1) > SPIKE)
     ties = UNRANKED**2 * size**2 * (loose**2).sum(axis=-1)
-    law = replace(law, power=law.power + (np.maximum(apart - alike, 0.0) + ties)[..., None, None])
-    p = p_value(law, sums[..., None]) / 2
+    unsure_ranks = (np.maximum(apart - alike, 0.0) + ties)[..., None, None]
+    null = replace(null, power=null.power + unsure_ranks)
+    p = p_value(null, sums[..., None]) / 2
     lead = sums / size  # an AUC less 1/2
     spread = np.abs(sites.points[..., :, None] - sites.points[..., None, :])
     spread = np.einsum("...bi,...bij,...bj->...b", sites.within, spread, sites.within)
@@ -388,9 +389,9 @@ def changes(
     lever = inverse(first + second)
     each = (-second @ lever @ directions[parts[0]], first @ lever @ directions[parts[1]])
     weights = np.concatenate(each, axis=-1)
-    law, contrast = pair.distribution_of(truth, weights), pair.score(truth, weights)
-    every = p_value(_over_sites(law, alike), contrast[..., alike, :].sum(axis=-2))
-    p_values = np.concatenate([p_value(law, contrast), every[..., None]], axis=-1)
+    null, contrast = pair.distribution_of(truth, weights), pair.score(truth, weights)
+    every = p_value(_over_sites(null, alike), contrast[..., alike, :].sum(axis=-2))
+    p_values = np.concatenate([p_value(null, contrast), every[..., None]], axis=-1)
 
     def plus(part: Floats, axis: int) -> Floats:
         """Return the sites followed by the sum of those that may change alike, along `axis`."""
@@ -399,7 +400,7 @@ def changes(
 
     apart = inverse(plus(first @ lever @ second, -3), _LITTLE)
     slope = (apart @ plus(contrast, -2)[..., None])[..., 1, 0]  # to first order
-    spread = apart @ (plus(law.variance, -3) + _LITTLE * np.eye(2)) @ apart.mT
+    spread = apart @ (plus(null.variance, -3) + _LITTLE * np.eye(2)) @ apart.mT
     (before, a), (after, b) = gaps(earlier, truth[parts[0]]), gaps(later, truth[parts[1]])
     size = earlier.total * later.total / (earlier.total + later.total)
     whole = plus(size, -1)
@@ -419,10 +420,10 @@ def _side_by_side(a: Sites, b: Sites) -> Sites:
     return Sites(root=root, law=law, points=points, within=within, most=max(a.most, b.most), **each)
 
 
-def _over_sites(law: SumDistribution, places: Integers) -> SumDistribution:
+def _over_sites(null: SumDistribution, places: Integers) -> SumDistribution:
     """Return the distribution of the sum over the sites at these places of (..., S)."""
-    flat = [law.rows[..., places, :], law.share[..., places, :]]
-    flat += [np.moveaxis(x[..., places, :, :], -3, -2) for x in (law.weights, law.noise)]
+    flat = [null.rows[..., places, :], null.share[..., places, :]]
+    flat += [np.moveaxis(x[..., places, :, :], -3, -2) for x in (null.weights, null.noise)]
     rows, share, weights, noise = (np.reshape(part, (*part.shape[:-2], -1)) for part in flat)
-    power = law.power[..., places, :, :].sum(axis=-3)
-    return SumDistribution(rows, share, weights, noise, power, law.most, law.each)
+    power = null.power[..., places, :, :].sum(axis=-3)
+    return SumDistribution(rows, share, weights, noise, power, null.most, null.each)

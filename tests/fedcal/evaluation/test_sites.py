@@ -125,7 +125,7 @@ WAYS = np.stack([np.ones(6), np.linspace(-3, 3, 6)])
 SHARE = 1 / (1 + np.exp(3.5 - WAYS[1] / 3))  # rare outcomes: sums are skewed
 
 
-def law(rows, noise, most=1.0, d=2):
+def null(rows, noise, most=1.0, d=2):
     each = np.full(6, float(rows))
     return SumDistribution(each, SHARE, WAYS[:d], noise * WAYS[:d], np.zeros((d, d)), most)
 
@@ -147,20 +147,20 @@ def too_often(of, chance, limit, draws=20_000, p_of=None):
 def test_tails_are_honest_and_not_wasteful(rows, noise, d):
     for chance in (0.05, 0.0025):
         limit = (1.25 if rows == 50 and not noise else 1.1) * chance
-        share, above = too_often(law(rows, noise, d=d), 1.5 * chance, limit)
+        share, above = too_often(null(rows, noise, d=d), 1.5 * chance, limit)
         assert above < 3
         assert share > 0.6 * chance
 
 
 def test_rows_of_one_subject_may_be_alike():
-    alike = law(600, 1.0, 4.0)
+    alike = null(600, 1.0, 4.0)
     assert too_often(alike, 0.015, 0.01)[1] < 3
-    assert too_often(alike, 0.015, 0.01, p_of=law(600, 1.0))[0] > 0.1
+    assert too_often(alike, 0.015, 0.01, p_of=null(600, 1.0))[0] > 0.1
 
 
 def test_nothing_known_is_nothing_rare():
-    assert p_value(law(0, 0.0), np.zeros(2)) == 1.0
-    assert p_value(law(50, 1.0), np.array([300.0, 900.0])) < 1e-30
+    assert p_value(null(0, 0.0), np.zeros(2)) == 1.0
+    assert p_value(null(50, 1.0), np.array([300.0, 900.0])) < 1e-30
 
 
 # -- verdicts -------------------------------------------------------------------------------------
