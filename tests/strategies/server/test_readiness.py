@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from accepted import accept
 from flwr.app import ConfigRecord, Message, RecordDict
-from policies import policy_text
+from policies import policy
 from refusals import refused
 
 import fedcal.strategies.server_app as server
@@ -64,19 +64,17 @@ class Sites(InProcessGrid):
         keys = [make_key(folder / f"{name}.pem") for name in NAMES]
         members = tuple(Member(n, key.public) for n, key in zip(NAMES, keys, strict=True))
         self.roster = Roster("trees", members, Committee((0, 1, 2), 2))
-        (folder / "federation.toml").write_text(self.roster.to_toml())
         for k, name in enumerate(NAMES):
-            text = policy_text(
+            own = policy(
                 federation=self.roster.digest,
                 epsilon_total=1.5,
                 delta_total=1e-2,
                 **{"answers": 2, **(rules or {}).get(name, {})},
             )
-            (folder / f"{name}.toml").write_text(text)
             files = {
-                "federation": folder / "federation.toml",
+                "roster": self.roster,
                 "sign_key": folder / f"{name}.pem",
-                "policy": folder / f"{name}.toml",
+                "policy": own,
             }
             prepare(folder / name, rows(k, name not in lacks), **files)
         super().__init__(site_app.site_app(folder), NODES)
