@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from fedcal import plan
 from fedcal.privacy.ledger import Ledger
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -41,24 +40,6 @@ def test_every_test_that_the_pitfalls_name_exists():
     assert len(named) == text.count("\n- ") >= 25  # one for each
     for file, name in named:
         assert f"\ndef {name}(" in (ROOT / file).read_text("utf-8"), f"{file}::{name}"
-
-
-def table_rows(page: str, width: int) -> list[list[str]]:
-    lines = (DOCS / page).read_text("utf-8").splitlines()
-    cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines if line[:2] == "| "]
-    return [row for row in cells if len(row) == width]
-
-
-def test_a_plan_recommends_what_choosing_a_method_says():
-    rows = [r for r in table_rows("guide/methods.md", 2) if r[0].startswith("`--clients")]
-    assert rows
-    for facts, method in rows:
-        words = facts.strip("`").split()
-        options: dict[str, Any] = {}
-        for name, text in zip(words[::2], words[1::2], strict=True):
-            read = {"--unit": str, "--clients": int, "--classes": int}.get(name, float)
-            options[name[2:].replace("-", "_")] = read(text)
-        assert f"`{plan(**options).recommended}`" == method, facts
 
 
 @pytest.mark.slow

@@ -10,13 +10,9 @@ over at least m contributors.
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import product
 
 import pytest
 import sum_faults
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from known_sums import learnable
 
 from fedcal.clients.site import party
 from fedcal.secure_aggregation.messages import Confirmation, Enrolment
@@ -62,30 +58,3 @@ def test_a_party_that_forgets_a_check_is_found_out(owner, check, noticed, first,
         if any(noticed in text for text in wrong):
             return
     pytest.fail("no run notices")
-
-
-BITS = 2
-INTO = 1 << BITS
-
-spans = st.integers(1, 3).flatmap(
-    lambda size: st.lists(
-        st.lists(st.tuples(*[st.integers(0, INTO - 1)] * size), min_size=1, max_size=3),
-        min_size=1,
-        max_size=3,
-    )
-)
-
-
-@settings(max_examples=40, deadline=None)
-@given(spans)
-def test_the_algebra_finds_all_that_enumeration_finds(pieces):
-    size = len(pieces[0][0])
-
-    def all_of(span: Sequence[tuple[int, ...]]) -> set[tuple[int, ...]]:
-        return {
-            tuple(sum(a * v[k] for a, v in zip(by, span, strict=True)) % INTO for k in range(size))
-            for by in product(range(INTO), repeat=len(span))
-        }
-
-    want = set.intersection(*map(all_of, pieces))
-    assert all_of(learnable(pieces, size, BITS)) == want
