@@ -295,7 +295,7 @@ def others() -> Iterator[tuple[str, str]]:
         fedcal(f"evaluate {hospitals} --by site --out sites"),
         fedcal("site recalibrate --release sites/release.npz --site alder alder.csv --out home"),
         shown("home/report.html"),
-        fedcal("flower-app app --family evaluate"),
+        fedcal("flower-app app"),
         Path("app/pyproject.toml").read_text(),
     ]
     yield "others.txt", "".join(said)

@@ -29,7 +29,7 @@ MOST_CLIENTS = 64
 
 
 _START_SECONDS, _SITE_SECONDS = 60.0, 10.0
-"""What processes may take to start on a slow machine, all and each."""
+"""Seconds for all processes, and for each site, to start on a slow machine."""
 
 
 def run_grpc(
