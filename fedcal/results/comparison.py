@@ -419,16 +419,16 @@ def comparison_page(comparison: Mapping[str, Any], *where: Path) -> page.Page:
     every = cells_of(comparison["cells"])
     cells, sets = finished(every), names_of(every)
     best = family_in(cells).best
-    told = page.said(
+    counts = page.said(
         "comparison",
         "lines",
         methods=len({c["label"] for c in cells if not c["baseline"]}),
         lines=len(cells),
         ranked=best and named(best).title,
     )
-    lines: list[page.Shown] = [Text("", tuple(told), "plain"), replace(as_table(cells), title="")]
+    lines: list[page.Shown] = [Text("", tuple(counts), "plain"), replace(as_table(cells), title="")]
     failures = tuple(
-        f"{c['label']} on {curves.told({k: c[k] for k in ('data', 'partition', 'epsilon')})}, "
+        f"{c['label']} on {curves.in_words({k: c[k] for k in ('data', 'partition', 'epsilon')})}, "
         f"seed {failure['seed']}: {failure['error']}"
         for c in every
         for failure in c.get("failures", ())

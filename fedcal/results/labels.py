@@ -97,7 +97,7 @@ class Family:
         metrics of the table; those that no line has are left out
     what
         the smallest of `best`, in words; or why lines are not ranked
-    told
+    metrics_of
         a result -> metrics before and after
     best
         the metric that ranks lines, the smallest first: a proper score; "" = they are not ranked
@@ -112,7 +112,7 @@ class Family:
     name: str
     columns: tuple[str, ...]
     what: str
-    told: Callable[[Any], tuple[Numbers, Numbers]]
+    metrics_of: Callable[[Any], tuple[Numbers, Numbers]]
     best: str = ""
     covers: bool = False
     complete: tuple[str, ...] = ()
@@ -200,8 +200,8 @@ def family_of(methods: Iterable[str]) -> Family:
             )
         found.setdefault(family, method)
     if len(found) > 1:
-        told = ", ".join(f"{method} belongs to '{family}'" for family, method in found.items())
-        raise InputError(f"compare takes methods of one family: {told}")
+        each = ", ".join(f"{method} belongs to '{family}'" for family, method in found.items())
+        raise InputError(f"compare takes methods of one family: {each}")
     return FAMILIES[next(iter(found), "calibrate")]
 
 

@@ -293,10 +293,10 @@ NETWORKS: dict[str, Network] = {
 """Name on the command line -> network."""
 
 OWN: dict[str, Network] = {}
-"""Name, "module:Class", -> a module of the user's own that this process was given (`enlist`)."""
+"""Name, "module:Class", -> a module of the user's own, as `register_network` was given it."""
 
 
-def enlist(model: Any) -> str:
+def register_network(model: Any) -> str:
     """Let a module of the user's own be named wherever a network is.
 
     Raises InputError if it cannot be imported, or called.
@@ -459,5 +459,5 @@ def load_model(path: str | Path, model: Any = None) -> TrainedModel:
         If the file cannot be read, holds something else, is of a later version, or holds arrays
         that do not fit together.
     """
-    named = {} if model is None else {"network": np.array(enlist(model))}
+    named = {} if model is None else {"network": np.array(register_network(model))}
     return TrainedModel.load(atomic.path_of(path), **named)

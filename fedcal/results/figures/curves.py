@@ -38,13 +38,13 @@ def rounds_sheet(
     score, positive
         as `fedcal.metrics.names.heading` takes them
     """
-    judged = [r for r in rounds if "test" in r]
-    if not judged:
+    tested = [r for r in rounds if "test" in r]
+    if not tested:
         return None
-    at = [0, *(int(r["round"]) for r in judged)]
-    values = {k: [before[k], *(r["test"][k] for r in judged)] for k in BY_ROUND}
-    if all("temperature" in r for r in judged):
-        values["temperature"] = [1.0, *(float(r["temperature"]) for r in judged)]
+    at = [0, *(int(r["round"]) for r in tested)]
+    values = {k: [before[k], *(r["test"][k] for r in tested)] for k in BY_ROUND}
+    if all("temperature" in r for r in tested):
+        values["temperature"] = [1.0, *(float(r["temperature"]) for r in tested)]
     ticks = range(0, at[-1] + 1, max(-(-at[-1] // 5), 1))
     axes = {"xlabel": "round", "xlim": (0, at[-1]), "xticks": ticks}
     panels = []
@@ -53,8 +53,8 @@ def rounds_sheet(
         lines = [("reference", (0, at[-1]), (y[0], y[0])), ("after", at, y)]
         plot = plotter(lines, **axes, ylabel="%" if name.percent else name.title)
         text = "; ".join(f"round {t}: {v:.4g}" for t, v in zip(at, y, strict=True))
-        said = f"{name.title}{', %' * name.percent} by round. {text}."
-        panels.append(Panel(name.title, plot, said, aspect=0.75))
+        description = f"{name.title}{', %' * name.percent} by round. {text}."
+        panels.append(Panel(name.title, plot, description, aspect=0.75))
     legend = (("reference", "before"), ("after", "after each round"))
     return Sheet(title, len(panels), tuple(panels), legend, "rounds")
 
@@ -63,7 +63,7 @@ def rounds_sheet(
 
 _ALIKE = ("clients", "partition", "sampling_rate", "unit")
 _IF_CHOSEN = ("delta", "trust", "mechanism", "rounds")
-"""These follow from method and epsilon unless they are given: told only where several were."""
+"""These follow from method and epsilon unless they are given: named only where several were."""
 
 
 def differing(cells: Iterable[Cell]) -> dict[str, set[Any]]:
@@ -96,7 +96,7 @@ def facets(cells: Sequence[Cell], keys: Mapping[str, set[Any]]) -> dict[str, lis
 
     places = {tuple(facts(c).items()): facts(c) for c in cells}.values()
     whole = [p for p in places if not any(p.items() < other.items() for other in places)]
-    return {told(p): [c for c in cells if facts(c).items() <= p.items()] for p in whole}
+    return {in_words(p): [c for c in cells if facts(c).items() <= p.items()] for p in whole}
 
 
 _WORDS = {
@@ -110,7 +110,7 @@ _WORDS = {
 }
 
 
-def told(facts: Mapping[str, Any]) -> str:
+def in_words(facts: Mapping[str, Any]) -> str:
     """Describe facts; those without a value are left out."""
     words = []
     for key, value in facts.items():
@@ -202,8 +202,8 @@ def quality_panel(
         f"{name}: " + ", ".join(f"{m:.4g} at {v:,g}" for v, m in zip(x, means, strict=True))
         for name, (x, means, _) in curves.items()
     )
-    said = f"{note}: {axes['ylabel']} against {axes['xlabel']}. {words}."
-    return Panel(title, plotter(lines, **axes), said, aspect=0.8, note=note)
+    description = f"{note}: {axes['ylabel']} against {axes['xlabel']}. {words}."
+    return Panel(title, plotter(lines, **axes), description, aspect=0.8, note=note)
 
 
 def quality_sheet(

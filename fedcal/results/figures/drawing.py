@@ -151,7 +151,7 @@ class Panel:
         short; shown above, one below the other
     plot
         puts marks, limits and labels on the axes
-    said
+    description
         the content in words and numbers, for who cannot see it
     aspect
         height / width of the plotted area
@@ -159,7 +159,7 @@ class Panel:
 
     title: str
     plot: Callable[[Axes], object]
-    said: str
+    description: str
     aspect: float = 1.0
     note: str = ""
 
@@ -384,7 +384,9 @@ def svgs(sheet: Sheet, name: str, card: bool = False) -> tuple[list[str], list[s
         size = (sheet.cell, TOP + sheet.width * panel.aspect + BOTTOM)
         shared = root.findall("defs") if k == 1 else []
         content = [*shared, *root.findall(f".//g[@id='{name}-axes_{k}']")]
-        panels.append(_svg((*corner, *size), content, {"role": "img", "aria-label": panel.said}))
+        panels.append(
+            _svg((*corner, *size), content, {"role": "img", "aria-label": panel.description})
+        )
     for element in root.findall(f".//g[@id='{name}-legend_1']/g"):
         if (text := element.find("text")) is None:
             sample.append(element)
