@@ -118,9 +118,7 @@ class Network(ABC):
 
     def initial(self, shape: tuple[int, ...], classes: int, seed: int) -> Floats:
         """Weights to begin with, (size,), as PyTorch draws them."""
-        need_torch()
-        from fedcal.training import row_gradients as on_torch
-
+        on_torch = torch_functions()
         return on_torch.weights_of(self.module(shape, classes, seed))
 
     def tensor(self, inputs: NDArray[Any]) -> Tensor:
@@ -132,9 +130,7 @@ class Network(ABC):
 
     def logits(self, w: Floats, inputs: NDArray[Any], classes: int) -> Floats:
         """(n, ...) inputs -> (n, classes) float64; on one thread, so that machines agree."""
-        need_torch()
-        from fedcal.training import row_gradients as on_torch
-
+        on_torch = torch_functions()
         model = reused(self, inputs.shape[1:], classes)
         if not len(inputs):
             return np.zeros((0, classes))
@@ -162,9 +158,7 @@ class Network(ABC):
             float
                 Mean cross-entropy in nats of all rows seen on the way, before each step.
         """
-        need_torch()
-        from fedcal.training import row_gradients as on_torch
-
+        on_torch = torch_functions()
         with on_torch.one_thread():
             model = reused(self, inputs.shape[1:], classes)
             on_torch.set_weights(model, w)
@@ -180,10 +174,7 @@ def reused(network: Network, shape: tuple[int, ...], classes: int) -> nn.Module:
 @lru_cache(maxsize=4)
 def row_gradients(network: Network, shape: tuple[int, ...], classes: int) -> RowGradients:
     """Return the gradients of rows of this shape; weights come with each call."""
-    need_torch()
-    from fedcal.training.row_gradients import RowGradients
-
-    return RowGradients(network, shape, classes)
+    return torch_functions().RowGradients(network, shape, classes)
 
 
 def need_torch() -> None:
@@ -191,6 +182,14 @@ def need_torch() -> None:
     for package in ("torch", "opacus"):
         if find_spec(package) is None:
             raise absent(package, "train", "training a model")
+
+
+def torch_functions() -> Any:
+    """Return the module `row_gradients`, which imports torch and Opacus."""
+    need_torch()
+    from fedcal.training import row_gradients
+
+    return row_gradients
 
 
 def shape_of(text: str) -> tuple[int, ...]:
@@ -238,9 +237,7 @@ class DenseLayers(Network):
     def module(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
         from torch import nn
 
-        from fedcal.training import row_gradients as on_torch
-
-        with on_torch.drawn_by(seed):
+        with torch_functions().drawn_by(seed):
             first, *others = (nn.Linear(*of) for of in self._widths(shape, classes))
         return nn.Sequential(first, *(part for one in others for part in (nn.ReLU(), one)))
 
@@ -257,10 +254,8 @@ class OwnModule(Network):
         InputError if the user's code fails, does not give (n, classes) logits, has frozen
         parameters, or state beside its parameters that changes with the rows.
         """
-        need_torch()
+        on_torch = torch_functions()
         import torch
-
-        from fedcal.training import row_gradients as on_torch
 
         rows = f"the model {self.name}, on rows of shape {text_of(shape)},"
         with on_torch.drawn_by(seed), blamed(rows), torch.no_grad():
@@ -409,10 +404,8 @@ class TrainedModel(artifact.Artifact):
         """Write the weights as the state dict of the module, in float32, for `torch.load`."""
         import torch
 
-        from fedcal.training.row_gradients import set_weights
-
         module = self.architecture.module(self.shape, self.classes, 0)
-        set_weights(module, self.w)
+        torch_functions().set_weights(module, self.w)
         torch.save(module.state_dict(), path)
 
     @override

@@ -164,55 +164,14 @@ def spaced_axis(
     return scale | {"xticklabels": list(ticks.values())}, places
 
 
-Means = tuple[Sequence[float], Sequence[float], Sequence[float]]
-"""x, means over seeds and their standard deviations."""
-
-
-def quality_panel(
-    titles: tuple[str, str],
-    axes: Scale,
-    looks: Mapping[str, str],
-    curves: Mapping[str, Means],
-    levels: Mapping[str, float],
-    places: Mapping[float, float] | None = None,
-) -> Panel:
-    """Curves with whiskers of one standard deviation, on a spaced axis a little beside each other.
-
-    Parameters
-    ----------
-    titles
-        title and note
-    looks
-        style of each curve and level, by its name
-    levels
-        means of what does not depend on x
-    places
-        positions of x on a spaced axis; None = the values themselves
-    """
-    title, note = titles
-    lines: list[tuple[Any, ...]] = [
-        (looks[name], axes["xlim"], (mean, mean)) for name, mean in levels.items()
-    ]
-    for k, (name, (x, means, stds)) in enumerate(curves.items()):
-        aside = _ASIDE * float(np.ptp(axes["xlim"])) * (k - (len(curves) - 1) / 2)
-        at = x if places is None else np.array([places[v] for v in x]) + aside
-        mean, std = np.array(means), np.array(stds)
-        lines.append((looks[name], at, mean, np.maximum(mean - std, 0), mean + std))
-    words = "; ".join(
-        f"{name}: " + ", ".join(f"{m:.4g} at {v:,g}" for v, m in zip(x, means, strict=True))
-        for name, (x, means, _) in curves.items()
-    )
-    description = f"{note}: {axes['ylabel']} against {axes['xlabel']}. {words}."
-    return Panel(title, plotter(lines, **axes), description, aspect=0.8, note=note)
-
-
 def quality_sheet(
     cells: Sequence[Cell], metrics: Sequence[str], title: str, by: str = "epsilon"
 ) -> Sheet:
     """Quality against the budget, or against bytes sent by a client, which grow with rounds.
 
     Each group of cells has a row of panels, of as many metrics as there is room for; against
-    bytes a group is of one budget.
+    bytes a group is of one budget. Curves have whiskers of one standard deviation and stand a
+    little beside each other.
 
     Parameters
     ----------
@@ -244,15 +203,25 @@ def quality_sheet(
     y = {m: quality_axis(m, of(m, cells, "mean"), of(m, cells, "std")) for m in metrics}
     panels = []
     for (group, some), metric in product([*groups.items()][:MOST_PANELS], metrics):
-        note = group or str(some[0]["partition"])
-        levels = dict(zip(baselines, of(metric, baselines.values(), "mean"), strict=True))
-        curves = {}
-        for label in dict.fromkeys(c["label"] for c in some):
-            mine = sorted((c for c in some if c["label"] == label), key=lambda c: float(c[by]))
-            at = [float(c[by]) for c in mine]
-            curves[label] = (at, of(metric, mine, "mean"), of(metric, mine, "std"))
-        titles = (named(metric).title, note)
-        panels.append(quality_panel(titles, {**x, **y[metric]}, looks, curves, levels, places))
+        means = of(metric, baselines.values(), "mean")
+        lines: list[tuple[Any, ...]] = [
+            (looks[name], x["xlim"], (mean, mean))
+            for name, mean in zip(baselines, means, strict=True)
+        ]
+        labels, words = dict.fromkeys(c["label"] for c in some), []
+        for k, label in enumerate(labels):
+            points = sorted((c for c in some if c["label"] == label), key=lambda c: float(c[by]))
+            at = [float(c[by]) for c in points]
+            mean, std = (np.array(of(metric, points, key)) for key in ("mean", "std"))
+            aside = _ASIDE * float(np.ptp(x["xlim"])) * (k - (len(labels) - 1) / 2)
+            place = at if places is None else np.array([places[v] for v in at]) + aside
+            lines.append((looks[label], place, mean, np.maximum(mean - std, 0), mean + std))
+            pairs = zip(mean, at, strict=True)
+            words.append(f"{label}: " + ", ".join(f"{m:.4g} at {v:,g}" for m, v in pairs))
+        axes, note = {**x, **y[metric]}, group or str(some[0]["partition"])
+        description = f"{note}: {axes['ylabel']} against {axes['xlabel']}. {'; '.join(words)}."
+        plot = plotter(lines, **axes)
+        panels.append(Panel(named(metric).title, plot, description, aspect=0.8, note=note))
     legend = [(looks[name], f"{name} (baseline)") for name in baselines]
     legend += [(looks[name], name) for name in methods]
     wide = len(metrics) if budget or len(panels) <= 4 else 2 * len(metrics)
