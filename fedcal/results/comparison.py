@@ -1,7 +1,4 @@
-"""The table of a comparison: its lines, the best of them, and those that deserve a mark.
-
-The report of a comparison: methods side by side, from `compare.json`.
-"""
+"""A comparison of methods: its lines over seeds, table, verdict, figures and page."""
 
 import math
 import statistics
@@ -23,7 +20,7 @@ from fedcal.results.simulation import meanings, more, run_again
 from fedcal.strategies.settings import settings_of
 
 Row = Mapping[str, Any]
-"""What a run of a comparison gave (`fedcal.run.sweep.Row`)."""
+"""One run of a comparison (`fedcal.run.sweep.Row`)."""
 
 Line = dict[str, Any]
 """An entry of `cells` in `compare.json`."""
@@ -32,7 +29,7 @@ _SETTING = ("data", "partition", "clients", "unit", "trust", "alpha")
 """Lines that differ in these are not ranked: other data, or another promise."""
 
 _MOST = 3
-"""Settings whose winners are named."""
+"""Number of settings whose winners are named."""
 
 
 def summarise(cell: Any, rows: Sequence[Row]) -> Line:

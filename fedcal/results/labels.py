@@ -1,7 +1,4 @@
-"""What numbers are called and mean, in plain words.
-
-What the table of a comparison tells of methods of one family, and which of them did best.
-"""
+"""Tables of a result's metrics, and the columns of a comparison by family of methods."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +13,8 @@ from fedcal.metrics.names import TEST_ROWS, WIDTH, about, decimals, heading, nam
 from fedcal.strategies import STRATEGIES
 
 APP, STUDY = "app", "study"
-"""Engines of runs with real sites: in a Flower app of somebody else's, which only that app can
-start, and over the sites of a study (`fedcal study run`)."""
+"""Engines of runs with real sites: in a user's own Flower app, which only that app can start,
+and over the sites of a study (`fedcal study run`)."""
 
 SIMULATED = (
     *("engine", "ray_address", "partition", "dropout", "noise_source"),

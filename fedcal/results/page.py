@@ -40,7 +40,7 @@ FILE = "report.html"
 MAX_BYTES = 2**28
 
 MOST_SENTENCES = 3
-"""Of a verdict in bold type; what it says more stands below."""
+"""Number of sentences of a verdict in bold type; the others stand below."""
 
 
 @dataclass(frozen=True)
@@ -336,17 +336,17 @@ class Displayable(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """What it is of."""
+        """Return the title of its page."""
 
     @property
     @abstractmethod
     def verdict(self) -> str:
-        """What it says, in words first."""
+        """Return the result in sentences."""
 
     @property
     @abstractmethod
     def parts(self) -> Sequence[Section | Shown]:
-        """Parts of its page, from top to bottom."""
+        """Return the parts of its page, from top to bottom."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def sentences(**facts: Any) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Facts:
-    """What sentences about a run depend on beside its plan.
+    """Facts beside its plan that sentences about a run depend on.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
 """Networks by name, dense layers or a `torch.nn.Module` of the user's own, and trained models.
 
-What is trained: a torch module whose weights are one flat vector.
+A network is a torch module whose weights are one flat vector.
 
 Clients, server and tests share it. Torch and Opacus (extra `train`) are imported where rows are
 read; a question, a plan and a model's file need neither.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 Rule = Literal["row", "global", "none"]
-"""How a row's gradient g is bounded by the clip norm C; see `factors`."""
+"""Rule that bounds a row's gradient by the clip norm C; see `Clipping.factors`."""
 
 ROOM = 2.0**-24
 """Share of the clip norm that is left to a row, so that no rounding on the way leads above it."""
@@ -99,7 +99,7 @@ class Network(ABC):
     name
         on the command line and in files
     reads_features
-        whether it reads rows of numbers, (n, d), as floats; else whatever the rows are
+        True if it reads rows of numbers, (n, d), as floats; else it takes rows of any kind
     lr
         learning rate of gradient descent that suits a clip norm of 1
     """
