@@ -42,10 +42,8 @@ HARD = (600, 5, 2.0)
 
 
 def comparison() -> dict[str, Any]:
-    """Eight methods, four budgets and none, three partitions, three baselines."""
-    plain: dict[str, Any] = {"baseline": True, "partition": None, "bytes_up": 0}
-    names = ("none", "pooled-bbq", "pooled")
-    cells = [cell(m, "inf", 0.002 + 0.004 * k, **plain) for k, m in enumerate(names)]
+    """Return a comparison of eight methods, four budgets and none, three partitions."""
+    cells = [cell("none", "inf", 0.002, baseline=True, partition=None, bytes_up=0)]
     for partition, k, budget in product(
         ("iid", "dirichlet:0.1", "natural"), range(8), (0.1, 0.5, 1.0, 8.0, "inf")
     ):
