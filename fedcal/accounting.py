@@ -386,7 +386,7 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
 def private_side(excess: Callable[[float], float], guess: float, low: float, high: float) -> float:
     """Return a multiplier in [low, high] with -_SLACK <= excess <= 0, in few evaluations.
 
-    ``excess`` falls with the multiplier, is taken to be above 0 at ``low`` and at most 0 at
+    ``excess`` falls with the multiplier, is log_odds to be above 0 at ``low`` and at most 0 at
     ``high``, and costs a PLD each time: walk out from ``guess`` until the root is bracketed, then
     regula falsi in log multiplier (Illinois), aimed at the middle of the tolerance.
     """
@@ -501,6 +501,6 @@ def rdp_epsilons(delta: float, multiplier: float, rate: float = 1.0) -> Callable
 
 def _divergence(order: int, multiplier: float, rate: float) -> float:
     k = np.arange(order + 1)
-    ways = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
-    taken = (order - k) * math.log1p(-rate) + k * math.log(rate)
-    return float(logsumexp(ways + taken + (k * k - k) / (2 * multiplier**2))) / (order - 1)
+    log_counts = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
+    log_odds = (order - k) * math.log1p(-rate) + k * math.log(rate)
+    return float(logsumexp(log_counts + log_odds + (k * k - k) / (2 * multiplier**2))) / (order - 1)

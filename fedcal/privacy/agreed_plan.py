@@ -167,7 +167,7 @@ class AgreedPlan:
 
     @property
     def on_integers(self) -> bool:
-        """Whether addends and noise are integers: sums have no error but the noise."""
+        """True if addends and noise are integers: sums have no error but the noise."""
         scales = self._scales()
         return bool(
             self.bound is not None

@@ -77,13 +77,13 @@ class _Network:
 def _faulty(world: World) -> int:
     net, released = _Network(world.rng), 0
     for job in world.jobs:
-        told = {}
+        enrolments_of = {}
         for site in net.there(range(len(world.keys))):
             if (text := world.enrol(site, job)) is not None:
-                told[site] = net("enrol", text)
+                enrolments_of[site] = net("enrol", text)
         known = {
             site: text
-            for site, text in enrolled(world.roster, job, told).items()
+            for site, text in enrolled(world.roster, job, enrolments_of).items()
             if site in world.committee.members
         }
         for number in range(1, world.rounds + 1):
@@ -121,9 +121,9 @@ def _round(world: World, net: _Network, job: str, number: int, known: list[bytes
     _confirmed(world, net, job, number, collector)
     replies = {}
     for member in net.there(collector.openers):
-        said = _opened(world, net, job, number, collector, member)
-        if said is not None:
-            replies[member] = net("open", said)
+        reply = _opened(world, net, job, number, collector, member)
+        if reply is not None:
+            replies[member] = net("open", reply)
     total = collector.total(replies)
     want = np.zeros(world.length, np.uint64)
     for sent in collector.contributions.values():
@@ -147,13 +147,13 @@ def _confirmed(world: World, net: _Network, job: str, number: int, to: Collector
     asked = to.to_confirm()
     for member in net.there(m for m in asked if m in world.committee.members):
         given = [(net("header", h), net("sealed", s)) for h, s in asked[member]]
-        said: bytes | None
+        reply: bytes | None
         if member in world.crooked:
-            said = _signed(world, member, to.digest)
+            reply = _signed(world, member, to.digest)
         else:
-            said = world.confirm(member, job, number, given)
-        if said is not None:
-            replies[member] = net("confirm", said)
+            reply = world.confirm(member, job, number, given)
+        if reply is not None:
+            replies[member] = net("confirm", reply)
     to.confirmed(replies)
 
 
@@ -179,19 +179,19 @@ def _hostile(world: World) -> int:
     """It asks whatever may help it; what it has learnt is looked at afterwards."""
     rng, members = world.rng, world.committee.members
     pool: dict[tuple[str, int], list[Contribution]] = {}
-    told: dict[str, dict[int, bytes]] = {}
+    enrolments_of: dict[str, dict[int, bytes]] = {}
     false: dict[str, dict[int, bytes]] = {}
     for job in world.jobs:
-        said = {member: world.enrol(member, job) for member in members}
-        told[job] = {member: text for member, text in said.items() if text is not None}
+        reply = {member: world.enrol(member, job) for member in members}
+        enrolments_of[job] = {member: text for member, text in reply.items() if text is not None}
         false[job] = {member: world.told_key(member, world.servers_key, job) for member in members}
     rounds = [(job, number) for job in world.jobs for number in range(1, world.rounds + 1)]
     for job, number in rounds:
         sent = []
         for site in world.honest:
             if rng.random() < 0.95:
-                sent += _asked(world, site, job, number, told, false)
-        known = list(told[job].values())
+                sent += _asked(world, site, job, number, enrolments_of, false)
+        known = list(enrolments_of[job].values())
         for site in world.crooked:
             for _ in range(rng.randint(1, 2)):
                 sent.append(world.crooked_answer(site, job, number, known, rng.choice(LIES)))
@@ -208,27 +208,27 @@ def _asked(
     site: int,
     job: str,
     number: int,
-    told: dict[str, dict[int, bytes]],
+    enrolments_of: dict[str, dict[int, bytes]],
     false: dict[str, dict[int, bytes]],
 ) -> list[bytes]:
-    """What an honest site answers to one or two questions."""
+    """Return the answers of an honest site to one or two questions."""
     rng, found = world.rng, []
     for _ in range(rng.choice((1, 1, 2))):
-        known = dict(told[job])
-        way = rng.choice(("", "", "", "", "", "", "few", "false", "other", "damaged", "twice"))
+        known = dict(enrolments_of[job])
+        fault = rng.choice(("", "", "", "", "", "", "few", "false", "other", "damaged", "twice"))
         question = world.question(job, number)
-        if way == "few":
+        if fault == "few":
             known = {m: known[m] for m in rng.sample(sorted(known), rng.randint(0, len(known)))}
-        elif way == "false":
+        elif fault == "false":
             most = rng.choice((1, len(known)))
             for member in rng.sample(sorted(known), rng.randint(most, len(known))):
                 known[member] = false[job][member]
-        elif way == "other":
-            known = dict(told[world.jobs[-1]])
+        elif fault == "other":
+            known = dict(enrolments_of[world.jobs[-1]])
         texts = _shuffled(rng, known.values())
-        if way == "damaged":
+        if fault == "damaged":
             texts[0] = flipped(rng, texts[0])
-        elif way == "twice":
+        elif fault == "twice":
             texts.append(texts[0])
         if rng.random() < 0.1:
             question = world.question(job, number + 1)
@@ -264,8 +264,8 @@ def _seeks(
             continue
         of = sum_digest(bytes.fromhex(job), number, [header for header, _ in given]).hex()
         signed.setdefault(of, [])
-        if (said := world.confirm(member, job, number, given)) is not None:
-            signed[of].append(said)
+        if (reply := world.confirm(member, job, number, given)) is not None:
+            signed[of].append(reply)
     for of in signed:
         for member in honest:
             confirmations = _words_for(world, of, signed)

@@ -23,7 +23,7 @@ from fedcal.accounting import (
     zcdp_rho,
 )
 
-laws = settings(max_examples=60, deadline=None, derandomize=True)
+steady = settings(max_examples=60, deadline=None, derandomize=True)
 epsilons = st.floats(1e-3, 200)
 deltas = st.floats(1e-12, 0.5)
 multipliers = st.floats(0.05, 1000)
@@ -46,7 +46,7 @@ def test_rounds_compose_to_one_gaussian():
     assert gaussian_delta(1.0, 6.0, rounds=9) > 100 * gaussian_delta(1.0, 6.0)
 
 
-@laws
+@steady
 @given(epsilons, deltas, numbers_of_rounds)
 @example(0.01, 1e-12, 1000)
 @example(1e-6, 1e-9, 1)
@@ -67,7 +67,7 @@ def test_two_thirds_of_the_noise_break_the_budget_and_three_halves_waste_it(roun
     assert gaussian_epsilon(1e-5, multiplier * 3 / 2, rounds) < 0.67
 
 
-@laws
+@steady
 @given(deltas, multipliers, numbers_of_rounds)
 def test_epsilon_is_the_smallest_that_delta_grants(delta, multiplier, rounds):
     epsilon = gaussian_epsilon(delta, multiplier, rounds)
@@ -79,7 +79,7 @@ def test_epsilon_is_the_smallest_that_delta_grants(delta, multiplier, rounds):
         assert gaussian_delta(epsilon * (1 - 1e-6), multiplier, rounds) > delta
 
 
-@laws
+@steady
 @given(st.floats(1e-6, 600), rates)
 @example(0.7, 1.0)
 def test_sampling_turns_the_release_epsilon_into_the_target(epsilon, rate):
@@ -111,7 +111,7 @@ def test_the_sampled_multiplier_is_the_librarys_from_the_private_side():
     assert library_epsilon(1e-5, 2.0, 1, rate) == pytest.approx(one, rel=1e-3)
 
 
-@laws
+@steady
 @given(epsilons, st.floats(1e-12, 1e-5), st.floats(1e-4, 0.99))
 def test_one_sampled_round_is_inverted_to_the_private_side(epsilon, delta, rate):
     multiplier = gaussian_multiplier(epsilon, delta, 1, rate)
@@ -130,7 +130,7 @@ def test_pld_is_not_below_the_closed_form_where_it_has_one():
             assert exact <= pld <= exact * 1.01
 
 
-@laws
+@steady
 @given(st.floats(1e-2, 100), st.floats(1e-12, 0.1))
 def test_rho_is_the_largest_that_meets_the_target(epsilon, delta):
     rho = zcdp_rho(epsilon, delta)

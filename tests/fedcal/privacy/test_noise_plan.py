@@ -146,8 +146,8 @@ def test_the_quorum_is_rounded_to_more_clients(quorum, clients, want):
 def test_who_the_neighbours_are_and_what_they_cost(
     change, row_sums, adjacency, per, diameter, preferred
 ):
-    who = federation(**change)
-    plan = make_plan(who, rounds=1, bound=PAIR, prefers=prefer(preferred), row_sums=row_sums)
+    public = federation(**change)
+    plan = make_plan(public, rounds=1, bound=PAIR, prefers=prefer(preferred), row_sums=row_sums)
     assert (plan.adjacency, plan.bound.per, plan.diameter) == (adjacency, per, diameter)
     one = make_plan(federation(), rounds=1, bound=PAIR, prefers=prefer(preferred))
     assert plan.noise is not None
@@ -175,14 +175,14 @@ def test_the_ring_has_room_for_the_noise_of_all_clients(mechanism, trust, client
     plan = plan_of(1, mechanism=mechanism, trust=trust, clients=clients, quorum=quorum)
     room = plan.ring.headroom
     widest = max(plan.noise.scales)
-    whole = plan.noise_copies(clients)
+    copies = plan.noise_copies(clients)
     if mechanism == "gaussian":
-        chance = math.erfc(room / widest / math.sqrt(2 * whole))
-    elif whole == 1:
+        chance = math.erfc(room / widest / math.sqrt(2 * copies))
+    elif copies == 1:
         chance = math.exp(-room / widest)
     else:  # Chernoff, at the best of some exponents
         theta = np.linspace(0.01, 0.99, 99)
-        logs = -theta * room / widest - whole * np.log1p(-(theta**2))
+        logs = -theta * room / widest - copies * np.log1p(-(theta**2))
         chance = 2 * math.exp(logs.min())
     assert chance < 2.0**-60
     assert plan.ring.limit * clients + room < 2**63
@@ -249,7 +249,7 @@ def test_the_noise_of_the_honest_alone_is_as_much_as_one_server_would_add(mechan
 
 @pytest.mark.parametrize(("clients", "parts", "least"), [(10, 4, 2), (11, 3, 3), (30, 3, 9)])
 def test_the_smallest_part_of_the_clients_can_make_a_quorum(clients, parts, least):
-    who = federation(clients=clients, committee=3, threshold=2, trust="local")
-    plan = make_plan(who, rounds=parts, bound=PAIR, asked_once=True)
+    public = federation(clients=clients, committee=3, threshold=2, trust="local")
+    plan = make_plan(public, rounds=parts, bound=PAIR, asked_once=True)
     assert (plan.quorum, plan.parts) == (least, parts)
     assert min(len(plan.sample(k + 1)) for k in range(parts)) >= least

@@ -70,7 +70,7 @@ MESSAGES: dict[str, tuple[bytes, Callable[[bytes], bool]]] = {
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_no_changed_message_counts_as_signed(name, data):
-    """Whatever came: it is damaged, or not signed, and nothing else is raised."""
+    """Each is damaged or not signed, and nothing else is raised."""
     text, signed = MESSAGES[name]
     assert signed(text)
     place = data.draw(st.integers(0, len(text)))

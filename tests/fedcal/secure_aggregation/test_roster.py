@@ -70,7 +70,7 @@ def test_what_a_federation_may_not_say(tmp_path):
         return Roster.read(written(tmp_path, tomli_w.dumps(known)))
 
     each_is_refused(
-        [(changed, f"federation.toml.*{said}") for changed, said in wrong], read, most=500
+        [(changed, f"federation.toml.*{message}") for changed, message in wrong], read, most=500
     )
 
 
