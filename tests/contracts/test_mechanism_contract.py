@@ -226,16 +226,6 @@ def test_an_undersized_round_stops_before_its_sum_is_unmasked(mechanism, engine,
         assert (unmasked, strategy.releases, ledger.entries()) == ([], [], ())
 
 
-@pytest.mark.parametrize("engine", [run_inline, run_in_process])
-def test_a_later_undersized_round_stays_charged(engine):
-    with Ledger(None, 1.0) as ledger:
-        strategy = sums_of("auto", "distributed", rounds=3, ledger=ledger, **MASKED)
-        with pytest.raises(RoundFailed, match="round 2"):
-            engine(strategy, some_rows(), unavailable=lambda r: np.arange(6 if r == 2 else 5))
-        assert len(strategy.releases) == 1
-        assert [e.charged for e in ledger.entries()] == [(1,)]
-
-
 def test_the_mean_of_sums_with_coins_is_the_rate_times_the_sum():
     shards, rate, runs = some_rows(), 0.25, 40
     got = []
