@@ -189,32 +189,6 @@ class _Given:
         return self.uniform
 
 
-def implemented_probabilities(scores: np.ndarray, epsilon: float, norm: float) -> np.ndarray:
-    """Probabilities of the code itself: how many of the 2**53 uniform numbers give each index."""
-
-    def index(m: int) -> int:
-        return draw_index(scores, epsilon, norm, _Given(m * 2.0**-53))
-
-    cuts = [0]
-    for i in range(len(scores) - 1):
-        low, high = cuts[-1], 2**53  # the first m whose index is above i
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if index(middle) > i else (middle + 1, high)
-        cuts.append(low)
-    return np.diff([*cuts, 2**53]) / 2**53
-
-
-@pytest.mark.parametrize(("epsilon", "norm"), [(1.0, 1.0), (3.0, 0.2), (0.1, 50.0)])
-def test_the_code_has_exactly_the_law(epsilon, norm):
-    np.testing.assert_allclose(
-        implemented_probabilities(SCORES, epsilon, norm),
-        exact_probabilities(SCORES, epsilon, norm),
-        rtol=0,
-        atol=1e-14,
-    )
-
-
 def test_huge_scores_neither_overflow_nor_leave_the_range():
     rng = rng_of(1)
     assert draw_index(np.array([1e300, -1e308, 0.0]), 1.0, 1.0, rng) == 2
