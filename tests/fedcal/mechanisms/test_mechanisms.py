@@ -11,7 +11,7 @@ from scipy import stats
 
 from fedcal import accounting
 from fedcal.core.numerics import Purpose, stream
-from fedcal.mechanisms import Gaussian, Laplace, Noise, Source, Sum, Unary
+from fedcal.mechanisms import Exponential, Gaussian, Laplace, Noise, Source, Sum, Unary
 from fedcal.mechanisms.additive import SMOOTHING
 from fedcal.mechanisms.choice import draw_index, unary_flip
 from fedcal.secure_aggregation import Ring
@@ -19,6 +19,7 @@ from fedcal.units import Bound
 
 LEVEL = 1e-6  # of a test that must accept: a right mechanism fails one seed in a million
 DRAWS = 20_000
+INTEGERS = Ring(1000, 1.0)
 
 additive = pytest.mark.parametrize("mechanism", ADDITIVE)
 sources = pytest.mark.parametrize("system", [False, True], ids=["seeded", "system"])
@@ -202,9 +203,19 @@ def test_huge_scores_neither_overflow_nor_leave_the_range():
     assert draw_index(scores[::-1], 1.0, 1.0, first) == 1
 
 
-# --- optimal unary encoding ---------------------------------------------------------------------
+def test_a_draw_among_blocks_counts_the_diameter():
+    """P(i) ~ exp(-eps sum |S_i| / (2 C)), C doubled where a neighbour may replace a client."""
+    bound, rng, draws = Bound((2, 1, 2), (2.0,) * 3, "per_block", 1), rng_of(1), 2000
+    for diameter in (1, 2):
+        of = Sum(INTEGERS, bound, diameter, 10, np.zeros(0), 1.0)
+        sums = np.array([0.0, 0.0, 4.0, 2.0, -2.0])
+        hits = sum(Exponential(2.0).release(sums, of, lambda: rng)[0] == 0 for _ in range(draws))
+        for counted in (1, 2):
+            p = 1 / (1 + 2 * math.exp(-2.0 * 4 / (2 * 2.0 * counted)))
+            assert (stats.binomtest(int(hits), draws, p).pvalue > LEVEL) == (counted == diameter)
 
-INTEGERS = Ring(1000, 1.0)
+
+# --- optimal unary encoding ---------------------------------------------------------------------
 
 
 def coin(flip: float, cells: int) -> Noise:
