@@ -1,5 +1,6 @@
 import itertools
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -209,7 +210,8 @@ def test_a_draw_among_blocks_counts_the_diameter():
     for diameter in (1, 2):
         of = Sum(INTEGERS, bound, diameter, 10, np.zeros(0), 1.0)
         sums = np.array([0.0, 0.0, 4.0, 2.0, -2.0])
-        drawn = [Exponential(2.0).release(sums, of, lambda: rng)[0][0] for _ in range(draws)]
+        draw = partial(Exponential(2.0).release, sums, of, lambda rng=rng: rng)
+        drawn = [draw()[0][0] for _ in range(draws)]
         for counted in (1, 2):
             p = 1 / (1 + 2 * math.exp(-2.0 * 4 / (2 * 2.0 * counted)))
             assert (stats.binomtest(drawn.count(0), draws, p).pvalue > LEVEL) == (
