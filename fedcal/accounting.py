@@ -23,7 +23,7 @@ Poisson-sampled users, one round    closed form      Balle, Barthe & Gaboardi 20
 Poisson-sampled users, more rounds  PLD, rounded up  dp-accounting (Doroshenko et al. 2022)
 ==================================  ===============  =========================================
 
-zCDP (the source paper's accounting) and RDP are looser.
+RDP is looser.
 """
 
 import math
@@ -163,16 +163,6 @@ def smallest(enough: Callable[[float], bool], low: float, high: float) -> float:
         else:
             low = middle
     return high
-
-
-def smallest_positive(enough: Callable[[float], bool]) -> float:
-    """Return the smallest float above 0 that is enough, as in `smallest`."""
-    high = 1.0
-    while not enough(high):
-        high *= 2
-    while enough(high / 2):
-        high /= 2
-    return smallest(enough, high / 2, high)
 
 
 def gaussian_epsilon(delta: float, multiplier: float, rounds: int = 1) -> float:
@@ -355,7 +345,16 @@ def gaussian_multiplier(epsilon: float, delta: float, rounds: int = 1, rate: flo
 @lru_cache(maxsize=1024)
 def _gaussian_multiplier(epsilon: float, delta: float, rounds: int) -> float:
     mu = math.sqrt(rounds)
-    return smallest_positive(lambda multiplier: _hockey_stick(epsilon, mu / multiplier) <= delta)
+
+    def enough(multiplier: float) -> bool:
+        return _hockey_stick(epsilon, mu / multiplier) <= delta
+
+    high = 1.0
+    while not enough(high):
+        high *= 2
+    while enough(high / 2):
+        high /= 2
+    return smallest(enough, high / 2, high)
 
 
 @lru_cache(maxsize=256)
@@ -420,61 +419,6 @@ def private_side(excess: Callable[[float], float], guess: float, low: float, hig
         side = moved
         x = (a * f_b - b * f_a) / (f_b - f_a)
     return math.exp(b)
-
-
-def _zcdp_delta(rho: float, epsilon: float) -> float:
-    """Return the delta of a rho-zCDP mechanism at ``epsilon`` (Lemma B.3), minimal over alpha.
-
-    The exponent is convex in alpha and its slope is (2 alpha - 1) rho - eps + log(1 - 1/alpha), so
-    the minimum is where that changes sign. Any alpha gives a valid delta.
-    """
-
-    def rising(log_t: float) -> bool:  # alpha = 1 + t
-        t = math.exp(log_t)
-        return (2 * t + 1) * rho - epsilon + log_t - math.log1p(t) >= 0
-
-    high = math.log(max(1.0, (epsilon + 1) / (2 * rho)))  # rising there: log(1 - 1/2) > -1
-    t = math.exp(smallest(rising, -700.0, high) if not rising(-700.0) else -700.0)
-    alpha = 1 + t
-    log_t = math.log(t)
-    exponent = t * (alpha * rho - epsilon) - log_t + alpha * (log_t - math.log1p(t))
-    return math.exp(min(exponent, 0.0))
-
-
-def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Return the largest rho for which rho-zCDP implies (epsilon, delta)-DP by Lemma B.3.
-
-    Parameters
-    ----------
-    epsilon, delta
-        epsilon finite and above 0, delta in (0, 1).
-
-    Raises
-    ------
-    InputError
-        For a value outside of these ranges.
-
-    Source
-    ------
-    Maddock, Cormode & Maple (Private federated multiclass post-hoc calibration), Lemma B.3; it is
-    Canonne, Kamath & Steinke 2020 (The discrete Gaussian), Corollary 13.
-    """
-    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-
-    too_much = smallest_positive(lambda rho: _zcdp_delta(rho, epsilon) > delta)
-    return math.nextafter(too_much, 0.0)
-
-
-def zcdp_multiplier(epsilon: float, delta: float, rounds: int = 1) -> float:
-    """Return the paper's noise multiplier, sqrt(rounds / (2 rho)), which is loose.
-
-    It is Lemma B.7 for sensitivity 1 without sampling. The lemma's further factor sqrt(2c) for
-    binning is a sensitivity (two histograms per class, each clipped to C, give a vector of norm
-    C sqrt(2c)); here it belongs to the method's bound, not to the multiplier.
-
-    Raises InputError as ``zcdp_rho``, and for rounds below 1.
-    """
-    return math.sqrt(check_rounds(rounds) / (2 * zcdp_rho(epsilon, delta)))
 
 
 _QUICK = np.array([*range(2, 64), 128, 256, 512])

@@ -7,7 +7,6 @@ import dp_accounting
 import mpmath
 import pytest
 from dp_accounting.pld import PLDAccountant
-from dp_accounting.rdp import RdpAccountant
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from refusals import each_is_refused, refused
@@ -19,8 +18,6 @@ from fedcal.accounting import (
     gaussian_epsilon,
     gaussian_multiplier,
     poisson_gaussian_epsilon,
-    zcdp_multiplier,
-    zcdp_rho,
 )
 
 steady = settings(max_examples=60, deadline=None, derandomize=True)
@@ -128,23 +125,6 @@ def test_pld_is_not_below_the_closed_form_where_it_has_one():
             grid = fraction * accounting._grid(exact, multiplier, rounds, 1.0)
             pld = accounting._pld_epsilon(delta, multiplier, rounds, 1.0, grid)
             assert exact <= pld <= exact * 1.01
-
-
-@steady
-@given(st.floats(1e-2, 100), st.floats(1e-12, 0.1))
-def test_rho_is_the_largest_that_meets_the_target(epsilon, delta):
-    rho = zcdp_rho(epsilon, delta)
-    assert accounting._zcdp_delta(rho, epsilon) <= delta
-    assert accounting._zcdp_delta(rho * (1 + 1e-6), epsilon) > delta
-
-
-def test_the_papers_noise_is_the_lemmas():
-    # sqrt(4 / (2 rho)) with rho from Lemma B.3, as dp-accounting's RDP conversion has it
-    for epsilon, delta in ((1.0, 1e-5), (0.2, 1e-3), (10.0, 1e-8)):
-        accountant = RdpAccountant(orders=[1 + k / 100 for k in range(1, 5000)])
-        accountant.compose(dp_accounting.ZCDpEvent(zcdp_rho(epsilon, delta)))
-        assert accountant.get_epsilon(delta) == pytest.approx(epsilon, rel=1e-3)
-    assert zcdp_multiplier(1.0, 1e-5, 4) == pytest.approx(8.09, abs=0.01)
 
 
 PLAN = (1.0, 1e-5, 4, 0.5)
