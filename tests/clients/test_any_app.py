@@ -163,16 +163,8 @@ def shifted(logits, labels):
     return logits, labels + 1
 
 
-def plus_and_minus(logits, labels):
-    return logits[:, :2], np.where(labels % 2, 1, -1)
-
-
-def halves(logits, labels):
-    return logits, labels + 0.5 * (labels == 3)
-
-
-@pytest.mark.parametrize("spoilt", [a_row, shifted, plus_and_minus, halves])
-def test_an_exact_run_hears_that_rows_have_no_label(spoilt, caplog):
+@pytest.mark.parametrize("spoilt", [a_row, shifted])
+def test_an_exact_run_reports_rows_without_a_label(spoilt, caplog):
     def everywhere(arrays, context):
         return spoilt(*[np.array(x) for x in scaled(arrays, context)])
 
