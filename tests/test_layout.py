@@ -1,4 +1,4 @@
-"""Import contracts: who may import whom, what is imported late, what is never written."""
+"""Import contracts: allowed imports between packages, late imports, and forbidden text."""
 
 import ast
 import re

@@ -23,7 +23,7 @@ MODULES = sorted(
     for folder in ("fedcal", "clients", "strategies", "experiments")
     for path in (ROOT / folder).rglob("*.py")
 )
-CLASSES = {law.__name__ for law in (*MECHANISMS.values(), *UNITS.values())}
+CLASSES = {member.__name__ for member in (*MECHANISMS.values(), *UNITS.values())}
 CLASSES |= {name for name, one in vars(trust).items() if isinstance(one, trust.Trust)}
 NAMES = {*PRIVATE, *TRUSTS, *UNITS}
 COLUMN = (
@@ -80,7 +80,7 @@ def tables(tree: ast.AST) -> list[str]:
 
 
 def offences(tree: ast.AST, name: str) -> list[str]:
-    """What of a module decides by a name or a type."""
+    """Return the places of a module that decide by a name or a type."""
     words = [repr(word) for word in named(tree) if (name, word) not in OTHERS]
     return [f"{name}: {text}" for text in (*words, *asked_for_type(tree), *tables(tree))]
 

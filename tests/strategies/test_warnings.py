@@ -50,9 +50,9 @@ def test_too_few_for_a_threshold_says_what_would_do(rule):
     assert "\n" not in line
     assert result.after["all_labels"] == 1
     assert any(line[1:] in sentence for sentence in result.privacy["more"])
-    said = " ".join([*result.privacy["statement"], *result.privacy["more"]])
-    assert "coverage_by (result.json), test" in said
-    assert "reliability" not in said
+    lines = " ".join([*result.privacy["statement"], *result.privacy["more"]])
+    assert "coverage_by (result.json), test" in lines
+    assert "reliability" not in lines
     if found := re.search(r"with about ([\d,]+) clients", line):
         clients = int(found[1].replace(",", ""))
         del options["clients"]
@@ -84,11 +84,11 @@ def test_noise_is_too_much_from_the_allowed_part_on_and_clients_make_up_for_it(
     assert not underpowered("fednewton", None, job)
     monkeypatch.setitem(LIMITS, "fednewton", Limits(ratio / 1.5))
     (line,) = underpowered("fednewton", None, job)
-    told = int(re.findall(r"at least about ([\d,]+) clients", line)[0].replace(",", ""))
+    stated = int(re.findall(r"at least about ([\d,]+) clients", line)[0].replace(",", ""))
     needed = 50 * 3.0**power  # half of what is allowed: SURE is 2
-    assert needed <= told <= 1.1 * needed
+    assert needed <= stated <= 1.1 * needed
     assert f"is {100 * ratio:,.0f} % of the largest" in line
-    more = Job("fednewton", replace(federation, clients=told), job.settings)
+    more = Job("fednewton", replace(federation, clients=stated), job.settings)
     assert noise_ratio(more, 100.0) == pytest.approx(ratio / 3, rel=0.1)
 
 
@@ -99,10 +99,10 @@ def test_with_privacy_no_row_is_looked_at(unit):
     for method in BUDGETED:
         given = merge({"method": method, "epsilon": 1.0, "unit": unit, "clients": 4})
         job = job_of(given, full)
-        said = underpowered(method, full, job)
-        assert said == underpowered(method, none, job), method
+        lines = underpowered(method, full, job)
+        assert lines == underpowered(method, none, job), method
         if "rows_per_client" not in job.settings:  # nor is their number, unless it is declared
-            assert underpowered(method, fewer, job_of(given, fewer)) == said, method
+            assert underpowered(method, fewer, job_of(given, fewer)) == lines, method
 
 
 def _shards(clients: int, each: int, classes: int = 3) -> Shards:

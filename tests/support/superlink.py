@@ -87,8 +87,8 @@ class SuperLink:
     def register(self, *sites: str) -> None:
         for site in sites:
             public = self.key(site).with_suffix(".pub")
-            said = self.flwr("supernode", "register", public, CONNECTION, "--name", site)
-            assert "registered successfully" in said.lower(), said
+            shown = self.flwr("supernode", "register", public, CONNECTION, "--name", site)
+            assert "registered successfully" in shown.lower(), shown
 
     def run(self, app: Path) -> str:
         """Start a run and stream it to its end; what was shown."""
@@ -96,7 +96,7 @@ class SuperLink:
 
 
 def shell(line: str, cwd: Path) -> str:
-    """What a line of shell prints, in an environment of its own; nothing that it starts stays."""
+    """Return the output of a line of shell, run in a fresh environment; nothing it starts stays."""
     with superlink.run_folder() as folder:
         found = superlink.commands("flower")
         env = superlink.quiet_environment(folder / "home") | ray_environment(folder, None)

@@ -205,7 +205,7 @@ def test_a_prior_of_users_is_refused():
 
 
 def test_sites_without_rows_tell_nothing_of_the_next():
-    """Neither who has none nor who did not answer counts as a site, where sums are exact."""
+    """No client without rows or without an answer counts as a site, where sums are exact."""
     found = simulate("heart-disease", method="fedprior", clients=40, partition="dirichlet:0.05")
     prior, sites = found.artifact.results()["next_site"], found.judged["personal"]["sites"]
     assert prior["sites"] == sum(one["rows"] > 0 for one in sites.values()) < 40
@@ -213,7 +213,7 @@ def test_sites_without_rows_tell_nothing_of_the_next():
     assert np.isfinite(numbers).all()
 
 
-def test_sites_are_judged_on_their_own_test_rows_or_out_of_fold():
+def test_sites_are_evaluated_on_their_own_test_rows_or_out_of_fold():
     own = simulate("heart-disease", method="fedprior", partition="natural")
     found = own.judged["personal"]
     assert found["judged_on"] == "test rows of each site"

@@ -91,7 +91,7 @@ def test_each_row_takes_part_by_its_own_coin():
 
 
 def test_a_step_is_by_the_sum_over_the_rows_that_are_expected():
-    """Of half of the clients half of a batch; v = m v + g, step -lr v, with lr 1, 2/3, 1/3 of it.
+    """Half of the clients and half of a batch; v = m v + g, step -lr v, with lr 1, 2/3, 1/3 of it.
 
     The divisor is public: what is expected to take part, not what did.
     """
@@ -212,7 +212,7 @@ def test_an_update_lies_within_the_bound_and_says_whether_it_was_cut():
 
 
 def test_a_step_is_by_the_mean_over_the_clients_that_are_expected():
-    """Of a quarter of 20 clients: 5, whoever answers; the clip's logarithm falls by 0.2 a share."""
+    """A quarter of 20 clients is 5, whoever answers; the clip's logarithm falls by 0.2 a share."""
     own: Any = {"server_lr": 0.7, "momentum": 0.5, "clip": 2.0, "unclipped": 0.4}
     quarter = Federation(CLIENTS, CLASSES, rounds=2, sampling_rate=0.25)
     method = DPFedAvg(quarter, shape=str(WIDTH), **own)
