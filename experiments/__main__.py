@@ -2,11 +2,15 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
-from experiments.studies.run import run_reproduce
+from experiments.studies.expected import check, shipped
+from experiments.studies.run import reproduce
+from experiments.studies.spec import EXPERIMENTS, experiment
 from fedcal.cli.main import exit_code_of, made_of
 from fedcal.cli.parameters import Json, Overwrite, Quiet
+from fedcal.core.checks import FedcalError, InputError
+from fedcal.results.files import to_json
+from fedcal.results.terminal import console, print_table, progress
 
 
 def command(
@@ -14,12 +18,9 @@ def command(
     data: str | None = None,
     seeds: int | None = None,
     jobs: int | None = None,
-    resume: bool = False,
-    ray_address: str | None = None,
     out: Path | None = None,
     overwrite: Overwrite = False,
-    check: bool = False,
-    listed: bool = False,
+    checked: bool = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -33,7 +34,7 @@ def command(
     Method, data and clients
     ------------------------
     data
-        Comma-separated files of your own, each with its lines.
+        Comma-separated names or files, instead of the study's own data.
 
     Running
     -------
@@ -41,28 +42,53 @@ def command(
         Number of seeds, from 0 on (default: the paper's).
     jobs
         Number of processes (default: the usable cores).
-    resume
-        Continue the study in --out.
-    ray_address
-        HOST:PORT of a Ray cluster, or local: runs are Ray tasks.
 
     Files and output
     ----------------
     out
-        Folder for tables, figures, report and all runs.
-    check
+        Folder for tables, claims and rows.
+    checked : --check
         Exit with code 1 if results are not as expected.
-    listed : --list
-        List the names.
 
     Examples
     --------
-    python -m experiments --list
+    python -m experiments
     python -m experiments maddock-table2 --seeds 1 --out again
     """
-    how: Any = {"seeds": seeds, "jobs": jobs, "out": out, "resume": resume}
-    how |= {"overwrite": overwrite, "ray_address": ray_address}
-    run_reproduce(name, data, checked=check, listed=listed, quiet=quiet, as_json=json, **how)
+    to = console()
+    if name is None:
+        if checked or out or data or seeds:
+            raise InputError("give the NAME of a study; python -m experiments lists them")
+        for known in EXPERIMENTS:
+            to.print(f"{known:{max(map(len, EXPERIMENTS))}}  {experiment(known).about}")
+        return
+    files = [] if data is None else [text.strip() for text in data.split(",")]
+    if not all(files):
+        raise InputError(f"--data: an entry of the list {data!r} is empty")
+    experiment(name)
+    expected = shipped(name) if checked else None
+    with progress(name, quiet=quiet) as steps:
+        result = reproduce(
+            name, data=files, seeds=seeds, jobs=jobs, out=out, overwrite=overwrite, progress=steps
+        )
+    if json:
+        print(to_json(result.to_json()), end="")
+    elif not quiet:
+        for table in result.tables:
+            print_table(to, table)
+        for line in (*result.verdicts, *result.notes):
+            to.print(f"- {line}")
+        if out is not None:
+            to.print(f"written to {out}")
+    if failures := result.failures:
+        raise FedcalError(f"{len(failures)} runs failed, the first with: {failures[0]}")
+    if expected is not None:
+        for line in (wrong := check(result, expected)):
+            console(stderr=True).print(f"fedcal: deviation: {line}")
+        if wrong:
+            raise FedcalError(f"{name}: {len(wrong)} deviations from what is expected")
+        if not (quiet or json):
+            print("all results are as expected")
 
 
 def main(arguments: list[str] | None = None) -> None:

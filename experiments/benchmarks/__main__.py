@@ -15,24 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmarks import (
-    evaluation,
-    federated,
-    peers,
-    pooled,
-    sets,
-    training,
-)
+from experiments.benchmarks import federated, peers, pooled
 from experiments.benchmarks.timing import APART, Contestant, apart, compare
 from fedcal.core.checks import one_of
 from fedcal.core.pages import Table
 from fedcal.results.terminal import console, markdown, print_table
 from fedcal.run.sweep import Row
 
-CASES = {
-    **{**pooled.CASES, **federated.CASES, **evaluation.CASES, **sets.CASES},
-    **training.CASES,
-}
+CASES = {**pooled.CASES, **federated.CASES}
 """Name of `--only` -> what makes the case."""
 
 LONG = ("temperature-large", "engine-round-500")

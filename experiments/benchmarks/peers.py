@@ -14,12 +14,11 @@ Every answer is a line of JSON on stdout: `{"seconds": ..., "result": ...}` or
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from importlib.metadata import distributions, version
@@ -69,30 +68,6 @@ def sklearn_temperature(logits: Array, labels: Array) -> Run:
         fitted = calibration.CalibratedClassifierCV(model, method="temperature")
         fitted.fit(logits, labels)
         return 1.0 / float(fitted.calibrated_classifiers_[0].calibrators[0].beta_)
-
-    return run
-
-
-def mean_nll(logits: Array, labels: Array, a: float) -> float:
-    """Mean negative log-likelihood of a * logits, without the floor that scores have."""
-    from scipy.special import logsumexp
-
-    z = a * logits
-    return float((logsumexp(z, axis=1) - z[np.arange(len(labels)), labels]).mean())
-
-
-def scipy_temperature(logits: Array, labels: Array, limit: float) -> Run:
-    """T by a general scalar minimiser, log T in [-limit, limit]: what one writes in five lines."""
-    from scipy.optimize import minimize_scalar
-
-    def run() -> float:
-        found = minimize_scalar(
-            lambda log_a: mean_nll(logits, labels, math.exp(log_a)),
-            bounds=(-limit, limit),
-            method="bounded",
-            options={"xatol": 1e-9},
-        )
-        return math.exp(-float(found.x))
 
     return run
 
@@ -278,7 +253,7 @@ def torchcp_sets(
     logits: Array,
     score: str,
     alpha: float,
-    options: Mapping[str, Any],
+    **options: Any,
 ) -> Run:
     """Make sets by TorchCP from logits that are tensors already; the result is `packed`.
 

@@ -1,17 +1,16 @@
 """Up to a million clients, with rows in blocks: time and memory.
 
-`python -m experiments.benchmarks.scale --out DIR` measures all of it; with
-`--write FOLDER --clients N` it only makes the rows.
+`python -m experiments.benchmarks.scale --out DIR` measures all of it.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -80,39 +79,26 @@ def in_blocks(method: str, folder: Path) -> Row:
 def rows(quick: bool = False) -> Iterator[Row]:
     """Measure everything; each run over rows in blocks in a process of its own."""
     sizes = (500, 1_000) if quick else SIZES
-    with TemporaryDirectory() as root:
+    alone = get_context("spawn")
+    with (
+        TemporaryDirectory() as root,
+        ProcessPoolExecutor(1, alone, max_tasks_per_child=1) as pool,
+    ):
         folders = [Path(root, str(clients)) for clients in sizes]
         for folder, clients in zip(folders, sizes, strict=True):
             write_rows(folder, clients)
-        for method in METHODS:
-            for folder in folders:
-                command = [sys.executable, "-m", __name__, "--one", method, "--write", str(folder)]
-                done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-                yield json.loads(done.stdout)
+        yield from pool.map(in_blocks, *zip(*product(METHODS, folders), strict=True))
 
 
 def main() -> None:
-    """Measure, and write `scale.md`; or make rows; or run one method on rows that are there."""
+    """Measure, and write `scale.md`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("bench-out"))
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--write", type=Path, metavar="FOLDER")
-    parser.add_argument("--clients", type=int, default=SIZES[0])
-    parser.add_argument("--one", metavar="METHOD", help=argparse.SUPPRESS)
+    parser.add_argument("--quick", action="store_true", help="few clients")
     given = parser.parse_args()
-    if given.one:
-        print(json.dumps(in_blocks(given.one, given.write)))
-        return
-    if given.write:
-        write_rows(given.write, given.clients)
-        return
     found = list(rows(given.quick))
-    heads = list(dict.fromkeys(key for row in found for key in row))
-    shown = [
-        [f"{v:.4g}" if isinstance(v, float) else str(v) for v in (row.get(h, "") for h in heads)]
-        for row in found
-    ]
-    page = markdown(Table("", tuple(heads), shown, left=(0,)))
+    shown = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in r.values()] for r in found]
+    page = markdown(Table("", tuple(found[0]), shown, left=(0,)))
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "scale.md").write_text(page, "utf-8")
     print(page)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -106,10 +105,5 @@ def shipped(train: Path, test: Path) -> Arrays:
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, and keep the log-odds."""
-    make("shipped.adult", str(__doc__), FILES, shipped, arguments)
-
-
 if __name__ == "__main__":
-    main()
+    make(str(__doc__), FILES, shipped)

@@ -7,7 +7,6 @@ a statistic, so that a model that learns from these rows with privacy is private
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -91,10 +90,5 @@ def shipped(train: Path, test: Path) -> Arrays:
     return arrays
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the features."""
-    make("shipped.adult_features", str(__doc__), FILES, shipped, arguments)
-
-
 if __name__ == "__main__":
-    main()
+    make(str(__doc__), FILES, shipped)

@@ -8,7 +8,6 @@ these hospitals in just this way, and found that it overestimates disease.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -123,11 +122,5 @@ def shipped(folder: Path) -> Arrays:
     return arrays
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, and keep the logits."""
-    inputs = {"folder": "with processed.*.data of UCI"}
-    make("shipped.hospitals", str(__doc__), inputs, shipped, arguments)
-
-
 if __name__ == "__main__":
-    main()
+    make(str(__doc__), {"folder": "with processed.*.data of UCI"}, shipped)

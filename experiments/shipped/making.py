@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import FedcalError, InputError
+from fedcal.core.checks import FedcalError
 from fedcal.core.numerics import Floats, Integers
+from fedcal.run.training_data import LabelledRows, read_labelled
 from fedcal.storage.atomic import whole_file
 
 Arrays = dict[str, NDArray[Any]]
@@ -41,37 +42,31 @@ def logistic(x: Floats, y: Integers, ridge: float = 1.0, steps: int = 30) -> Flo
     return w
 
 
-def make(
-    name: str,
-    description: str,
-    inputs: Mapping[str, str],
-    arrays_of: Callable[..., Arrays],
-    arguments: Sequence[str] | None,
-) -> None:
-    """Parse the command line of a module and write the file of a shipped set.
+def labelled_images(train: Path, test: Path) -> tuple[LabelledRows, LabelledRows]:
+    """Read the images to learn from and those to test on; `test` may be one file with both."""
+    first, second = read_labelled(str(train)), read_labelled(str(test))
+    return first, second.test or second
+
+
+IMAGES = {"train": ".npz with x and y", "test": "the same of the test rows"}
+"""Options that name the files of `labelled_images`."""
+
+
+def make(description: str, inputs: Mapping[str, str], arrays_of: Callable[..., Arrays]) -> None:
+    """Write the file of a shipped set as the command line asks; leave with fedcal's exit codes.
 
     Parameters
     ----------
-    name
-        of the module in `experiments`
     inputs
         options that name files or folders -> their help
     arrays_of
         the arrays of the file from the values of `inputs`, in their order
-    arguments
-        of the command line; None = `sys.argv`. The process leaves with `fedcal`'s exit codes where
-        something is wrong
     """
-    parser = argparse.ArgumentParser(
-        prog=f"python -m experiments.{name}",
-        description=description.splitlines()[0],
-    )
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
     for option, text in {**inputs, "out": "the .npz file to write"}.items():
         parser.add_argument(f"--{option}", type=Path, required=True, help=text)
-    given = parser.parse_args(arguments)
+    given = parser.parse_args()
     try:
-        if given.out.suffix != ".npz" or not given.out.absolute().parent.is_dir():
-            raise InputError(f"--out {given.out} must end in .npz, and its folder must exist")
         arrays = arrays_of(*(getattr(given, option) for option in inputs))
         with whole_file(given.out) as file:
             np.savez_compressed(file, **arrays)  # type: ignore[arg-type]

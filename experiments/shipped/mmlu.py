@@ -8,7 +8,6 @@ a tenth of a point; within single subjects they are up to 16 points apart.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -50,11 +49,6 @@ def shipped(file: Path) -> Arrays:
 _KEYS = ("probs", "labels", "subject", "subjects")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the file."""
-    inputs = {"scores": "the .npz file with probs, labels, subject and subjects"}
-    make("shipped.mmlu", str(__doc__), inputs, shipped, arguments)
-
-
 if __name__ == "__main__":
-    main()
+    inputs = {"scores": "the .npz file with probs, labels, subject and subjects"}
+    make(str(__doc__), inputs, shipped)

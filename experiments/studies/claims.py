@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from experiments.studies.cells import place_of, whole
+from experiments.studies.cells import place_of, without_failures
 from experiments.studies.spec import (
     EVERYWHERE,
     NO_DIFFERENCE,
@@ -181,7 +181,7 @@ def judge(key: str, claim: Claim, rows: Rows, printed: Rows) -> Verdict:
 
     Rows of which a run failed are left out.
     """
-    here, own = _found(claim, whole(rows)), _found(claim, printed)
+    here, own = _found(claim, without_failures(rows)), _found(claim, printed)
     holds, said = None, "no cells to tell it by"
     if here:
         holds = any(here.values()) if claim.over == "some" else all(here.values())

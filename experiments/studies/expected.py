@@ -13,14 +13,14 @@ by seed: a run with fewer seeds is checked by those that it has, and its verdict
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TypeAlias
 
-from experiments.studies.cells import METRICS, SETTINGS, SHIPPED, rows_of, spread
-from experiments.studies.cells import whole as complete
+from experiments.studies.cells import METRICS, SETTINGS, spread, without_failures
 from experiments.studies.result import Reproduction
 from experiments.studies.spec import (
     EVERYWHERE,
@@ -50,7 +50,7 @@ def content(result: Reproduction) -> Rows:
         raise InputError(f"runs failed, the first with: {result.failures[0]}")
     checked(result.experiment, result.rows)
     if result.experiment.parts:
-        kept = ({k: row[k] for k in SHIPPED} for row in result.rows)
+        kept = ({k: v for k, v in row.items() if k != "failures"} for row in result.rows)
         return [row | {"epsilon": in_json(row["epsilon"])} for row in kept]
     return [
         {k: float(f"{v:.8g}") if isinstance(v, float) else v for k, v in row.items()}
@@ -60,15 +60,17 @@ def content(result: Reproduction) -> Rows:
 
 
 def shipped(name: str) -> Reproduction:
-    """Return the shipped results, as `reproduce` gave them; `NAME@WORD` for those on other data.
+    """Return the shipped results, as `reproduce` gave them.
 
     Raises
     ------
     InputError
         There are none of that name.
     """
-    found, items = experiment(name.partition("@")[0]), read(name)["results"]
-    return Reproduction(found, rows_of(found, items) if found.parts else items)
+    found, rows = experiment(name), read(name)["results"]
+    if found.parts:
+        rows = [row | {"epsilon": float(row["epsilon"]), "failures": []} for row in rows]
+    return Reproduction(found, rows)
 
 
 def read(name: str) -> Record:
@@ -119,23 +121,26 @@ def deviations(result: Reproduction, expected: Reproduction) -> list[str]:
     if result.experiment.parts:
         shared = set.intersection(*({row["network"] for row in r.rows} for r in (result, expected)))
         here, known = ({k: v for k, v in of.items() if k[0] in shared} for of in (here, known))
-    lines = [
-        f"{_name(key)}: {line}"
-        for key, then in known.items()
-        for line in (_differs(here[key], then) if key in here else ["no result"])
-    ]
-    unknown = here.keys() - known.keys()
-    return lines + [f"{_name(key)}: not among the expected results" for key in unknown]
-
-
-def _name(key: Key) -> str:
-    return ", ".join(filter(None, key))
+    lines = []
+    for key in dict.fromkeys((*known, *here)):
+        name = ", ".join(filter(None, key))
+        if key not in here or key not in known:
+            lines.append(f"{name}: {'no result' if key in known else 'not among the expected'}")
+            continue
+        for column, (was, allowed) in known[key].items():
+            value = here[key][column][0]
+            if isinstance(was, list):  # over seeds
+                value, was = (fmean(of[: min(len(was), len(value))]) for of in (value, was))
+            numbers = all(type(v) in (int, float) for v in (value, was))
+            if value != was and not (numbers and abs(value - was) <= allowed):
+                now, then = (f"{v:.6g}" if isinstance(v, float) else repr(v) for v in (value, was))
+                lines.append(f"{name}: {column} {now}, expected {then} (+- {allowed:.2g})")
+    return lines
 
 
 def tolerance(metric: str, values: Sequence[float]) -> float:
     """Return a tenth of the spread over seeds, plus a small share of the value itself."""
-    share = 0.01 if metric == "classwise_ece" else 0.001
-    return 0.1 * spread(values) + share * sum(values) / len(values)
+    return 0.1 * spread(values) + METRICS[metric] * fmean(values)
 
 
 def checked(experiment: Experiment, rows: Rows) -> dict[Key, Values]:
@@ -147,7 +152,7 @@ def checked(experiment: Experiment, rows: Rows) -> dict[Key, Values]:
         Nothing tells two rows of a table apart.
     """
     found: dict[Key, Values] = {}
-    for row in complete(rows) if experiment.parts else ():
+    for row in without_failures(rows) if experiment.parts else ():
         place = ("network", "part", "title", *(() if row["baseline"] else SETTINGS))
         key = tuple("" if row[k] is None else str(row[k]) for k in place)
         found[key] = {metric: (row[metric], tolerance(metric, row[metric])) for metric in METRICS}
@@ -157,25 +162,9 @@ def checked(experiment: Experiment, rows: Rows) -> dict[Key, Values]:
         for row in filter(table.has, rows) if numbers and table.checked else ():
             key = (table.title, *(str(row.get(k)) for k in names))
             if key in found:
-                raise InputError(f"{experiment.name}: two rows are called {_name(key[1:])}")
-            found[key] = {k: (row.get(k), allowed) for k, allowed in numbers.items()}
+                raise InputError(f"{experiment.name}: two rows are called {', '.join(key[1:])}")
+            found[key] = {k: (row.get(k), t * abs(row.get(k) or 0)) for k, t in numbers.items()}
     return found
-
-
-def _differs(now: Values, then: Values) -> Iterator[str]:
-    for key, (was, allowed) in then.items():
-        value = now[key][0]
-        if isinstance(was, list):  # over seeds
-            seeds = min(len(was), len(value))
-            before, after = (100 * sum(values[:seeds]) / seeds for values in (was, value))
-            if not abs(after - before) <= 100 * allowed:
-                words = f"{METRICS[key]} {after:.3f} %, expected {before:.3f} %"
-                yield f"{words} (tolerance {100 * allowed:.3f})"
-        elif value != was and not (
-            all(type(v) in (int, float) for v in (value, was))
-            and abs(value - was) <= allowed * abs(was)
-        ):
-            yield f"{key} {value!r}, expected {was!r}"
 
 
 def wrong_verdicts(result: Reproduction) -> list[str]:

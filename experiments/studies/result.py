@@ -1,27 +1,40 @@
-"""What an experiment gives back, and the files it leaves."""
+"""The result of an experiment: rows, tables, verdicts, and the files it leaves."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from experiments.studies import layout
-from experiments.studies.cells import printed_rows
+from experiments.studies.cells import MEAN, STD, completed, printed_rows
 from experiments.studies.claims import Verdict, judge, judged
 from experiments.studies.maddock.claims import CLAIMS
-from experiments.studies.spec import Experiment, Rows
-from fedcal.core.pages import Table, Text
-from fedcal.results.figures.drawing import Sheet, save_sheets
-from fedcal.results.files import in_json, to_json, write_folder
-from fedcal.results.page import Page, Section
+from experiments.studies.spec import Experiment, Field, Record, Rows
+from fedcal.core.pages import Table
+from fedcal.results.files import in_json
 from fedcal.results.terminal import csv_text, markdown
+from fedcal.run.folders import Kind
 from fedcal.run.result import versions
-from fedcal.storage.atomic import path_of, write_whole
 
-DRAWN = (".png", ".svg", ".pdf")
-"""Kinds of the figure's files."""
+MARK = "†"
+"""Follows the classwise ECE of a calibrator that loses more than 1 % of accuracy."""
+
+LEGEND = (
+    "Mean (standard deviation over seeds) of the classwise ECE on test rows, in %. "
+    f"{MARK}: loses more than 1 % of accuracy."
+)
+
+CSV_KEYS = (
+    *("network", "row", "block", "title", "method", "epsilon", "rounds", "sampling_rate"),
+    *("clients", "partition", MEAN, STD, "accuracy_before", "accuracy_mean", "loses_accuracy"),
+)
+"""Keys of a grid's rows that its CSV file has; the file of a function has all keys."""
+
+VARIED = {"partition": "{}", "epsilon": "ε = {:g}", "rounds": "T = {}"}
+"""Settings that tell lines of one network apart, where a method has several; and their words."""
 
 
 @dataclass(frozen=True)
@@ -48,44 +61,62 @@ class Reproduction:
         return [message for row in self.rows for message in row.get("failures", ())]
 
     @cached_property
+    def cells(self) -> Rows:
+        """The rows with what follows from them."""
+        return completed(self.experiment, self.rows) if self.experiment.parts else self.rows
+
+    @cached_property
     def verdicts(self) -> list[Verdict]:
         """The verdicts on the claims."""
-        found = self.experiment
-        if found.parts:
-            beside = printed_rows(found.paper) if found.paper else []
-            return [judge(key, CLAIMS[key], self.rows, beside) for key in found.expected]
-        claims = getattr(found.home, "claims", None)
-        return [judged(*claim) for claim in claims(self.rows)] if claims and self.rows else []
+        of = self.experiment
+        if of.parts:
+            beside = printed_rows(of.paper) if of.paper else []
+            return [judge(key, CLAIMS[key], self.cells, beside) for key in of.expected]
+        return [judged(*claim) for claim in of.study.claims(self.rows)] if self.rows else []
 
     @cached_property
     def tables(self) -> list[Table]:
-        """The tables of the result, and the paper's own, where it prints one."""
-        return layout.tables_of(self.experiment, self.rows)
-
-    @cached_property
-    def sheet(self) -> Sheet | None:
-        """The figure, where there is one."""
-        return layout.sheet_of(self.experiment, self.rows)
+        """The tables of a function, or of a grid one for each block; the paper's own comes last."""
+        of = self.experiment
+        found = [
+            Table(
+                table.title,
+                tuple(field.title for field in table.fields),
+                [
+                    tuple(_shown(row, field) for field in table.fields)
+                    for row in filter(table.has, self.rows)
+                ],
+                left=(0,),
+            )
+            for table in of.tables
+        ]
+        order = {title: k for k, title in enumerate(t for p in of.parts for t in p.methods)}
+        for name in dict.fromkeys(part.block for part in of.parts):
+            mine = [cell for cell in self.cells if cell["block"] == name]
+            if mine:
+                found.append(_block(name, sorted(mine, key=lambda cell: order[cell["title"]])))
+        if paper := of.paper:
+            lines = [(name, *map(_printed, values)) for name, values in paper.rows.items()]
+            names = "network" if of.parts else "method"
+            found.append(Table(paper.caption, (names, *paper.columns), lines, left=(0,)))
+        return found
 
     @property
     def notes(self) -> list[str]:
         """What a reader must know, and what the tables give away."""
-        legend = [layout.LEGEND] if self.experiment.parts else []
+        legend = [LEGEND] if self.experiment.parts else []
         return [*legend, *self.experiment.notes, *self.statement]
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `NAME.json`: strict JSON, metrics as fractions."""
-        parts = self.experiment.parts
-        cells = [r | {"epsilon": in_json(r["epsilon"])} for r in self.rows] if parts else []
+        of = self.experiment
+        cells = [r | {"epsilon": in_json(r["epsilon"])} for r in self.cells] if of.parts else []
         return {
-            "schema": 1,
-            "kind": "reproduction",
-            "name": self.experiment.name,
-            "title": self.experiment.title,
+            **{"schema": 1, "kind": "reproduction", "name": of.name, "title": of.title},
             "cells": cells,
             "rows": [] if cells else self.rows,
             "claims": [asdict(verdict) for verdict in self.verdicts],
-            "notes": list(self.experiment.notes),
+            "notes": list(of.notes),
             "statement": self.statement,
             "versions": versions(),
         }
@@ -93,49 +124,78 @@ class Reproduction:
     def to_markdown(self) -> str:
         """Tables, claims and notes."""
         parts = [f"## {self.experiment.title}\n", *map(markdown, self.tables)]
-        if self.sheet is not None:
-            parts.append(f"![{self.experiment.title}]({self.experiment.name}.svg)\n")
-        if self.verdicts:
-            parts.append("### Claims\n\n" + "".join(f"* {v}\n" for v in self.verdicts))
+        parts.append("### Claims\n\n" + "".join(f"* {v}\n" for v in self.verdicts))
         return "\n".join([*parts, "".join(f"* {line}\n" for line in self.notes)])
 
     def save(self, out: str | Path) -> None:
-        """Write NAME.json, .md, .csv and .html, and for a figure .png, .svg and .pdf; all or none.
+        """Write NAME.json, NAME.md and NAME.csv: all or none."""
+        keys = CSV_KEYS if self.experiment.parts else None
 
-        Raises
-        ------
-        FedcalError
-            If a file cannot be written.
-        """
-        stale = [f"{self.experiment.name}{suffix}" for suffix in DRAWN]
-        write_folder(path_of(out), self._write, stale=stale)
+        def write(folder: Path) -> None:
+            (folder / f"{self.experiment.name}.md").write_text(self.to_markdown(), "utf-8")
+            text = csv_text(self.cells, keys)
+            (folder / f"{self.experiment.name}.csv").write_text(text, "utf-8")
 
-    def page(self) -> Page:
-        """Return its page: figure, tables, claims, notes."""
-        told = [v.holds for v in self.verdicts if v.holds is not None]
-        sections = [Section("Tables", self.tables)]
-        if self.sheet is not None:
-            sections.insert(0, Section("Figure", [self.sheet]))
-        parts = {
-            "Runs that failed": self.failures,
-            "Claims": list(map(str, self.verdicts)),
-            "Notes": self.notes,
-        }
-        for title, lines in parts.items():
-            if lines:
-                sections.append(Section(title, [Text("", tuple(lines))]))
-        again = Text("", (f"python -m experiments {self.experiment.name}",), "code")
-        sections.append(Section("Run it again", [again]))
-        holding = f"{sum(told)} of {len(told)} claims hold everywhere here."
-        verdict = holding if told else self.experiment.title
-        return Page(self.experiment.title, verdict, sections, versions=versions())
+        kind_of(self.experiment.name).write(out, self.to_json(), beside=write, report=False)
 
-    def _write(self, folder: Path) -> None:
-        name = self.experiment.name
-        (folder / f"{name}.md").write_text(self.to_markdown(), "utf-8")
-        keys = layout.CSV_KEYS if self.experiment.parts else None
-        (folder / f"{name}.csv").write_text(csv_text(self.rows, keys), "utf-8")
-        if self.sheet is not None:
-            save_sheets({name: self.sheet}, folder, DRAWN)
-        write_whole(folder / f"{name}.html", self.page().html())
-        (folder / f"{name}.json").write_text(to_json(self.to_json()), "utf-8")
+
+def kind_of(name: str) -> Kind:
+    """Return the kind of the folder that holds an experiment's results."""
+    return Kind(name, {f"{name}.json": "kind"}, (f"{name}.md", f"{name}.csv"))
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def _shown(row: Record, field: Field) -> str:
+    value = row.get(field.key)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return f"{value:g}" if field.digits is None else f"{field.factor * value:,.{field.digits}f}"
+    return str(value)
+
+
+def _printed(value: Sequence[float]) -> str:
+    return f"{value[0]:g}" + (f" ({value[1]:g})" if len(value) > 1 else "")
+
+
+def pivot(
+    title: str,
+    rows: Rows,
+    heads: Sequence[str],
+    line: Callable[[Record], tuple[str, ...]],
+    column: str,
+    shown: Callable[[Record], str],
+) -> Table:
+    """Lay rows out with a column for each value of a key, and a line for each `line` (`heads`)."""
+    found: dict[tuple[str, ...], dict[Any, str]] = {}
+    for row in rows:
+        found.setdefault(line(row), {})[row[column]] = shown(row)
+    values = dict.fromkeys(row[column] for row in rows)
+    lines = [(*key, *(of.get(value, "") for value in values)) for key, of in found.items()]
+    return Table(title, (*heads, *map(str, values)), lines, left=tuple(range(len(heads))))
+
+
+def _block(title: str, cells: Rows) -> Table:
+    """Return the classwise ECE of each method; baselines have no settings: a line of their own."""
+    told = [c for c in cells if not c["baseline"]]
+    titles = {c["title"] for c in told}
+    varied = [k for k in VARIED if len({(c["title"], c[k]) for c in told}) > len(titles)]
+
+    def line(cell: Record) -> tuple[str, ...]:
+        words = (VARIED[k].format(cell[k]) for k in varied if cell[k] not in (None, math.inf))
+        return (", ".join(filter(None, (cell["network"], cell["row"], *words))),)
+
+    return pivot(title, cells, ("network",), line, "title", _entry)
+
+
+def _entry(cell: Record) -> str:
+    if cell["failures"]:
+        return "failed"
+    text = f"{100 * cell[MEAN]:.3f}"
+    if len(cell["classwise_ece"]) > 1:
+        text += f" ({100 * cell[STD]:.3f})"
+    return text + (MARK if cell["loses_accuracy"] else "")

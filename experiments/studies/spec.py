@@ -1,6 +1,6 @@
 """What an experiment is, and how it is read from the study files, one a paper and one for our own.
 
-A section of a file is an experiment; `[comparisons.NAME]` are options of `fedcal compare` that
+A section of a file is an experiment; `[comparisons]` are options of `fedcal compare` that
 pages quote, `[printed.NAME]` tables as the paper prints them, and `[shared]` says once what
 sections repeat: `methods` (title -> method), `columns` (key -> what `Field` holds), `tables` and
 `texts` (name -> what stands for it in lists of tables, notes, and blocks). A section has
@@ -8,11 +8,10 @@ sections repeat: `methods` (title -> method), `columns` (key -> what `Field` hol
 * `title`, `about`, `notes`, and `claims`: which we expect to hold, one word for every line of the
   table, or a word for each line ("all networks": those without one of their own). A key is that of
   a claim, or the text, where `*` stands for anything; "" = nothing is expected;
-* `plots`, see `Plot`;
 * of a grid, `networks`, `seeds` and `parts`. `methods` of a part are titles, or title -> method;
   those of the section come before those of the file;
-* of a function, `rows` (its module) and `tables`. Columns are keys, or a key with what differs; a
-  table without has those of the section.
+* of a function, `rows` (MODULE:NAME of its `Study`) and `tables`. Columns are keys, or a key with
+  what differs; a table without has those of the section.
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ Rows: TypeAlias = list[Record]
 
 @dataclass(frozen=True)
 class Study:
-    """One table or figure of a paper whose module has several: what measures, and its claims."""
+    """One table or figure of a paper: the function that measures it, and its claims."""
 
     rows: Callable[..., Rows]
-    claims: Callable[[Rows], Iterable[RowsClaim]] | None = None
+    claims: Callable[[Rows], Iterable[RowsClaim]]
 
 
 @dataclass(frozen=True)
@@ -95,31 +94,6 @@ class Part:
             if (variant.method, dict(variant.settings)) == (name, dict(settings)):
                 return title
         raise KeyError(name)
-
-
-@dataclass(frozen=True)
-class Plot:
-    """A panel of a figure, drawn for each of the data.
-
-    Attributes
-    ----------
-    title
-        the paper's name of it and what it shows
-    x
-        column along the axis
-    y
-        columns, each a line
-    by
-        columns that tell further lines apart
-    where
-        column -> value of the rows that are drawn
-    """
-
-    title: str
-    x: str
-    y: Sequence[str]
-    by: Sequence[str] = ()
-    where: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -190,12 +164,10 @@ class Experiment:
         `NOT_TOLD`; the claims of a grid are its keys, those of a function are named by their text
     paper
         the paper's table beside it
-    plots
-        panels of the figure
     parts, networks, seeds
         of a grid: what to run, on which shipped data, how many seeds from 0
     module
-        of this package, with a function `rows`, or MODULE:NAME for a `Study` in it
+        MODULE:NAME of a `Study` in this package
     tables
         of a function, how to lay rows out; files have all keys of all rows
     """
@@ -206,7 +178,6 @@ class Experiment:
     notes: tuple[str, ...] = ()
     expected: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     paper: Printed | None = None
-    plots: tuple[Plot, ...] = ()
     parts: tuple[Part, ...] = ()
     networks: Sequence[str] = ()
     seeds: int = 0
@@ -214,11 +185,11 @@ class Experiment:
     tables: tuple[RowsTable, ...] = ()
 
     @property
-    def home(self) -> Any:
-        """The `Study`, or the module, that has the functions."""
+    def study(self) -> Study:
+        """The functions that measure and judge."""
         name, _, study = self.module.partition(":")
-        module = importlib.import_module(f"experiments.studies.{name}")
-        return getattr(module, study) if study else module
+        found: Study = getattr(importlib.import_module(f"experiments.studies.{name}"), study)
+        return found
 
 
 def study_file(name: str) -> dict[str, Any]:
@@ -256,7 +227,6 @@ def experiment(name: str) -> Experiment:
         "notes": tuple(texts.get(note, note) for note in section.pop("notes", ())),
         "expected": {key: _expected(words) for key, words in claims.items()},
         "paper": None if paper is None else Printed(**file["printed"][paper]),
-        "plots": tuple(Plot(**plot) for plot in section.pop("plots", ())),
     }
     if "rows" in section:
         columns, default = shared.get("columns", {}), section.pop("columns", ())

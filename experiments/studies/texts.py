@@ -10,66 +10,69 @@ belongs into a block, with the number computed there, or has no number.
 
 `python -m experiments.studies.texts [NAME ...]` runs experiments and comparisons,
 writes their results into the package, and fills all blocks; look at the difference before you keep
-it. `NAME@WORD.json` is what an experiment gave on data that do not ship, for pages alone:
-`expected.write` of `content(reproduce(NAME, data=[FILE]))`; `--check` has nothing to do with it.
+it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
+import shlex
 import subprocess
-import warnings
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from experiments import demo
-from experiments.studies.expected import FOLDER, content, read, shipped, write
-from experiments.studies.layout import pivot
-from experiments.studies.result import Reproduction
+from experiments.studies.expected import content, read, shipped, write
+from experiments.studies.result import Reproduction, pivot
 from experiments.studies.rows import one, where
 from experiments.studies.run import reproduce
 from experiments.studies.spec import EXPERIMENTS, Record, Rows, study_file
-from fedcal.core.checks import TooLittle, one_of
+from fedcal.core.checks import one_of
 from fedcal.core.pages import Table
 from fedcal.results.comparison import Line, as_table
-from fedcal.results.files import in_json
 from fedcal.results.terminal import markdown, plain
-from fedcal.run.comparison import compare
 from fedcal.storage.atomic import whole_file
 
 ROOT = Path(__file__).resolve().parents[2]
 
 # -- comparisons that README and docs quote ------------------------------------------------------
 
-COMPARISONS: Mapping[str, Mapping[str, Any]] = {
-    "demo": demo.options(),
-    **study_file("own")["comparisons"],
-}
-"""Name of the file -> options of `compare`; they have no claims."""
+COMPARISONS: Mapping[str, str] = study_file("own")["comparisons"]
+"""Name of the file -> options of `fedcal compare`; they have no claims."""
+
+DEMO = "demo"
+"""Name of the file of the demo's comparison."""
 
 _FACTS = (
     *("data", "method", "label", "settings", "clients", "partition", "epsilon", "delta", "unit"),
     *("trust", "sampling_rate", "rounds", "seeds", "noise_std", "mechanism", "bytes_up"),
     *("bytes_down", "baseline", "failures"),
 )
-_METRICS = ("accuracy", "ece", "classwise_ece", "nll")
+_METRICS = ("accuracy", "ece", "classwise_ece")
 
 
-def measure(name: str, jobs: int | None = None) -> Rows:
+def measure(name: str) -> Rows:
     """Run a comparison; its lines' facts, and mean and spread of the metrics, to six digits."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TooLittle)  # it is what these runs are to show
-        lines = compare(jobs=jobs, **COMPARISONS[name]).cells
+    with TemporaryDirectory() as out:
+        if name == DEMO:
+            demo.calibrate().save(out)
+        else:
+            words = [*shlex.split(COMPARISONS[name]), "--out", out, "--overwrite"]
+            subprocess.run([sys.executable, "-m", "fedcal", "compare", *words], check=True)
+        lines = json.loads(Path(out, "compare.json").read_text("utf-8"))["cells"]
 
     def spread(of: Mapping[str, Any]) -> Record:
         return {k: None if of[k] is None else float(f"{of[k]:.6g}") for k in ("mean", "std")}
 
     return [
         {k: line[k] for k in _FACTS}
-        | {"epsilon": in_json(line["epsilon"]), "seconds": spread(line["seconds"])}
+        | {"seconds": spread(line["seconds"])}
         | {"after": {metric: spread(line["after"][metric]) for metric in _METRICS}}
         for line in lines
     ]
@@ -83,14 +86,7 @@ def comparison(name: str) -> list[Line]:
 
 def command(name: str) -> str:
     """Return the command line that runs a comparison, as a block of the page."""
-
-    def text(value: Any) -> str:
-        values = value if isinstance(value, (list, tuple)) else [value]
-        said = ",".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
-        return f'"{said}"' if "[" in said else said
-
-    options = " ".join(f"--{k} {text(v)}" for k, v in COMPARISONS[name].items())
-    line = f"$ fedcal compare {options} --out {name}"
+    line = f"$ fedcal compare {COMPARISONS[name]} --out {name}"
     return f"<!-- not run: hundreds of runs -->\n```console\n{line}\n```"
 
 
@@ -121,7 +117,7 @@ def pivoted(name: str, heads: Sequence[str], column: str, **facts: Any) -> str:
 
 def demo_lines(columns: Sequence[str], wanted: Sequence[Mapping[str, Any]] = ()) -> str:
     """Return lines of the demo as its own table shows them; all without `wanted`."""
-    lines = comparison("demo")
+    lines = comparison(DEMO)
     table = as_table(lines)
     chosen = [lines.index(one(lines, **facts)) for facts in wanted] or range(len(lines))
     places = [table.columns.index(column) for column in columns]
@@ -131,33 +127,14 @@ def demo_lines(columns: Sequence[str], wanted: Sequence[Mapping[str, Any]] = ())
 
 def demo_headline() -> str:
     """Say what one command does."""
-    newton = one(comparison("demo"), method="fednewton", epsilon=1.0)
-    pooled = one(comparison("demo"), method="pooled-temperature")
-    ece, best = (line["after"]["classwise_ece"]["mean"] for line in (newton, pooled))
-    well = "as well as" if ece <= 1.02 * best else "nearly as well as"
+    newton = one(comparison(DEMO), method="fednewton", epsilon=1.0)
+    pooled = one(comparison(DEMO), method="pooled-temperature")
     return (
         "**One line of shell, `fedcal simulate --epsilon 1 --out run`, makes this picture: 100 "
-        "label-skewed clients calibrate a real network at user-level epsilon = 1 "
-        f"{well} if all their rows lay in one place.** It is seed 0; over five seeds ECE is "
-        f"{percent(newton)} % and classwise ECE {100 * ece:.3f}, with all rows in one place "
-        f"{percent(pooled)} and {100 * best:.3f}. `make demo` compares all methods."
-    )
-
-
-def first_ece() -> str:
-    """Say what ECE is, and what it falls to."""
-    none, newton, pooled = (
-        percent(one(comparison("demo"), **facts))
-        for facts in (
-            {"method": "none"},
-            {"method": "fednewton", "epsilon": 1.0},
-            {"method": "pooled-temperature"},
-        )
-    )
-    return (
-        "ECE is the gap between what the model says and how often it is right: "
-        f"{none} % before, {newton} after, over five seeds. One temperature fitted on all 5,000 "
-        f"rows in one place gives {pooled}."
+        "label-skewed clients calibrate a real network at user-level epsilon = 1.** It is seed 0; "
+        f"over five seeds ECE is {percent(newton)} % and classwise ECE "
+        f"{percent(newton, 'classwise_ece')}, with all rows in one place {percent(pooled)} and "
+        f"{percent(pooled, 'classwise_ece')}. `make demo` compares all methods."
     )
 
 
@@ -166,20 +143,11 @@ def first_ece() -> str:
 results: Callable[[str], Reproduction] = cache(shipped)
 """The shipped results of an experiment, read once."""
 
-_NAMES = tuple(
-    path.stem
-    for name in EXPERIMENTS
-    for path in sorted(FOLDER.glob(f"{name}.json")) + sorted(FOLDER.glob(f"{name}@*.json"))
-)
-_PAPERS = ("maddock", "luo", "angelopoulos", "zhang", "evaluation")
-_OWN = ("five-hospitals", "audit")
-_PAGES = {
-    **{page: tuple(n for n in _NAMES if n.startswith(page)) for page in (*_PAPERS, *_OWN)},
-    "demo": ("demo",),
-    "trust-models": ("trust-models",),
-    "choosing": ("choosing-clients", "choosing-searches", "choosing-trust"),
+PAGES = {
+    page: [name for name in EXPERIMENTS if name.startswith(page)]
+    for page in ("maddock", "luo", "angelopoulos", "zhang", "evaluation", "five-hospitals", "audit")
 }
-_PAGES["maddock"] += ("private-temperature",)
+PAGES["maddock"] += ["private-temperature"]
 """Page of docs/results/ -> the experiments whose results it shows."""
 
 
@@ -191,50 +159,26 @@ def tables(name: str, some: slice = slice(None)) -> str:
 def complete(page: str) -> str:
     """Return every claim and table of a page, as Markdown."""
     parts = []
-    for name in _PAGES[page]:
+    for name in PAGES[page]:
         claims = "".join(f"* {verdict}\n" for verdict in results(name).verdicts)
         parts.append(f"## `{name}`\n\n{claims}\n{tables(name)}")
     return "\n\n".join(parts)
 
 
 def claims(page: str) -> str:
-    """Return how many claims of a page's experiments hold, and a list of those that do not."""
-    verdicts = {name: results(name).verdicts for name in _PAGES[page]}
-    counts = (
-        f"`{name}` {sum(v.word == 'holds' for v in of)} of {len(of)}"
-        for name, of in verdicts.items()
-        if of
-    )
-    failed: dict[str, list[tuple[str, str, str]]] = {}
-    for name, of in verdicts.items():
-        for v in of:
-            if v.word == "does not hold":
-                place, _, text = v.text.rpartition(": ")
-                at = name.removeprefix(f"{page}-")
-                failed.setdefault(text.rstrip("."), []).append((at, place, v.text.rstrip(".")))
-    lines = [
-        f"* {every[0][2]} ({every[0][0]})."
-        if len(every) == 1
-        else f"* {text} ({'; '.join(f'{at}: {place}' if place else at for at, place, _ in every)})."
-        for text, every in failed.items()
-    ]
-    head = f"Claims that hold everywhere: {', '.join(counts)}."
-    return "\n".join([head, *(["", "Claims that do not hold:", "", *lines] if lines else [])])
-
-
-def made_by(page: str) -> str:
-    """Say which commit made the numbers of a page."""
-    names: dict[str, list[str]] = {}
-    for name in _PAGES[page]:
-        names.setdefault(read(name)["commit"], []).append(f"`{name}`")
-    each = "; ".join(f"{', '.join(of)} by {commit}" for commit, of in names.items())
-    return f"Which commit made the numbers of results on this page: {each}."
+    """Return how many claims of a page's experiments hold, and those that do not."""
+    lines = []
+    for name in PAGES[page]:
+        verdicts = results(name).verdicts
+        held = sum(v.word == "holds" for v in verdicts)
+        lines.append(f"* `{name}`: {held} of {len(verdicts)} claims hold everywhere.")
+        lines += [f"  * Not: {v.text}" for v in verdicts if v.word == "does not hold"]
+    return "\n".join(lines)
 
 
 _SHORT = ("method", "epsilon", "accuracy %", "ECE %")
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "demo-headline": demo_headline,
-    "first-ece": first_ece,
     "demo-short": partial(
         demo_lines,
         (*_SHORT, "cwECE %", "bytes up / down"),
@@ -247,9 +191,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         ),
     ),
     "demo-table": partial(demo_lines, _SHORT),
-    **{f"made-by-{page}": partial(made_by, page) for page in _PAGES},
-    **{f"{page}-claims": partial(claims, page) for page in (*_PAPERS, *_OWN)},
-    "zhang-main": partial(tables, "zhang-table1@cifar10", slice(1)),
+    **{f"{page}-claims": partial(claims, page) for page in PAGES},
+    "zhang-main": partial(tables, "zhang-table2", slice(1)),
     "luo-main": partial(tables, "luo-table1", slice(1)),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
     "five-hospitals-main": partial(tables, "five-hospitals", slice(1)),
@@ -257,7 +200,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         f"by-clients-{data}": partial(
             pivoted, "choosing-clients", ("clients", "epsilon"), "method", data=data
         )
-        for data in COMPARISONS["choosing-clients"]["data"]
+        for data in ("resnet110-cifar10", "imdb-binary")
     },
     "by-search": partial(pivoted, "choosing-searches", ("data", "clients", "epsilon"), "method"),
     "by-trust": partial(pivoted, "choosing-trust", ("data", "unit", "trust"), "method"),
@@ -315,8 +258,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     commit = _commit()
     for name in given.names:
-        if one_of("experiment", name, (*EXPERIMENTS, *COMPARISONS)) in COMPARISONS:
-            write(name, measure(name, given.jobs), commit)
+        if one_of("experiment", name, (*EXPERIMENTS, *COMPARISONS, DEMO)) not in EXPERIMENTS:
+            write(name, measure(name), commit)
         else:
             write(name, content(reproduce(name, jobs=given.jobs)), commit)
         print(f"written: {name}", flush=True)

@@ -30,7 +30,6 @@ from pathlib import Path
 
 from rows import ROOT, Fault, faults, mended, missing_tests, planted, write
 
-PLANS = ".plans"
 LIMIT_S = 600.0
 """Limit of the tests of one fault; of the baseline six times as much."""
 LIBRARIES = (
@@ -97,14 +96,14 @@ def baseline(chosen: Sequence[Fault], tree: Path, jobs: int) -> str:
 
 def surroundings(tree: Path) -> dict[str, str]:
     # the path goes before an editable install
-    return {"PYTHONPATH": str(tree), "FEDCAL_CACHE": str(tree / PLANS)}
+    return {"PYTHONPATH": str(tree)}
 
 
 def test_one(fault, green):
     """Plant one fault in a copy of the green tree and run its tests; in a forked process."""
     tree = green.with_name(fault.name)
     # what it has compiled, too: Python goes by times, and a planted file is new
-    shutil.copytree(green, tree, symlinks=True, ignore=shutil.ignore_patterns(PLANS))
+    shutil.copytree(green, tree, symlinks=True)
     (tree / fault.file).write_text(planted(fault, tree)[0], "utf-8")
     os.chdir(tree)
     os.environ.update(surroundings(tree))

@@ -99,7 +99,7 @@ def shell(line: str, cwd: Path) -> str:
     """Return the output of a line of shell, run in a fresh environment; nothing it starts stays."""
     with superlink.run_folder() as folder:
         found = superlink.commands("flower")
-        env = superlink.quiet_environment(folder / "home") | ray_environment(folder, None)
+        env = superlink.quiet_environment(folder / "home") | ray_environment(folder)
         env |= {superlink.MARK: str(folder)}
         env["PATH"] = os.pathsep.join([str(found), env["PATH"]])
         del env["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"]  # the line says it, if it must

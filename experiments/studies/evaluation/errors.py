@@ -44,7 +44,7 @@ from experiments.studies.evaluation.worlds import (
     world,
 )
 from experiments.studies.rows import counted, rng_of, where
-from experiments.studies.spec import Record, Rows, RowsClaim, study_file
+from experiments.studies.spec import Record, Rows, RowsClaim, Study, study_file
 from fedcal.core.numerics import Floats, Integers
 from fedcal.evaluation import METRICS, Histogram
 from fedcal.metrics.binning import FLAT
@@ -287,3 +287,6 @@ def claims(found: Rows) -> Iterator[RowsClaim]:
         if holds is None:
             shown += f": the 95 % limits are to either side of {most:.2f}"
         yield text, holds, shown
+
+
+study = Study(rows, claims)

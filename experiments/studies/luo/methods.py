@@ -1,16 +1,13 @@
 """The methods, each over many trials at once: sums over the sources in, test ECE out.
 
-Those of Luo et al., and three of ours:
+Those of Luo et al.:
 
 * `none`: the model as it is;
 * `one-source`: the temperature with the least negative log-likelihood on the rows of one source,
   without privacy: the optimum on a fine grid of temperatures in [0.5, 3]. (The paper does not say
   how it recalibrates here. Nothing is clipped: a clip serves privacy alone.)
-* `histogram`: (correct, total) in 15 bins; `histogram-wrong`, ours: (correct, wrong), which one
-  row changes by 1 and not by 2;
-* `ece-t`, `nll-t`, `acc-t`: golden section search on the noisy objective;
-* `acc-t-posterior`: another search for the same root, as often asked; `acc-t-posterior-3` asks
-  three times, and so has half the noise.
+* `histogram`: (correct, total) in 15 bins;
+* `ece-t`, `nll-t`, `acc-t`: golden section search on the noisy objective.
 
 Sensitivity, evaluations and noise are those of the strategy's own plan for so many clients of unit
 `example`, under trust `local` (each source is the trusted curator of its rows, and adds its own
@@ -27,8 +24,6 @@ import numpy as np
 
 from experiments.studies.luo.trials import (
     BINS,
-    HIGH,
-    LOW,
     SweepPoint,
     Tables,
     Trials,
@@ -40,10 +35,9 @@ from fedcal.calibrators.histogram_binning import least_value, values_of
 from fedcal.core.checks import PrivacyError
 from fedcal.core.numerics import Floats, Integers, Purpose, stream
 from fedcal.mechanisms import Sum
-from fedcal.metrics.binning import Counts, bin_index
+from fedcal.metrics.binning import bin_index
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.privacy import Federation
-from fedcal.strategies.methods.search import STEEP, PosteriorBisection, Search
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import Setting, lacks_rows
 from fedcal.trust import Central, Local
@@ -103,21 +97,14 @@ Objective = Callable[[Trials, Floats, Floats], Floats]
 """(trials, temperature of each, noise on each answer (b, length)) -> the search's value, (b,)."""
 
 
-def _ends(search: Search, objective: Objective, trials: Trials, draws: Draws) -> Floats:
-    """Return the temperature at which a search ends in each trial, (b,)."""
-    noises = iter(np.moveaxis(draws.noise, 1, 0))
-    std = float(draws.of.std[0])
-    while (t := search.next()) is not None:
-        search.tell(t, objective(trials, t, next(noises)), std)
-    return search.answer()
-
-
-def _walk(make: Callable[..., Search], objective: Objective) -> EceOf:
-    """Return a search that only visits temperatures of the tables."""
+def _walk(objective: Objective) -> EceOf:
+    """Return a golden section search, which only visits temperatures of the tables."""
 
     def run(trials: Trials, draws: Draws) -> Floats:
-        ends = _ends(make(searches=len(trials)), objective, trials, draws)
-        return trials.test_ece(trials.tables.at(ends))
+        search, noises = golden(searches=len(trials)), iter(np.moveaxis(draws.noise, 1, 0))
+        while (t := search.next()) is not None:
+            search.tell(t, objective(trials, t, next(noises)), float(draws.of.std[0]))
+        return trials.test_ece(trials.tables.at(search.answer()))
 
     return run
 
@@ -137,37 +124,13 @@ def _loss(trials: Trials, t: Floats, noise: Floats) -> Floats:
     return np.asarray(trials.losses(trials.tables.at(t), NLL_CLIP) + noise[:, 0])
 
 
-def acc_t_posterior(trials: Trials, draws: Draws) -> Floats:
-    """Bisection by a posterior over T.
-
-    Sums at temperatures between those of the grid are interpolated, and the answer is judged at
-    the nearest one.
-    """
-    tables, plan, rows = trials.tables, draws.plan, trials.point.fit_rows
-    logs = np.log(tables.temperatures[tables.grid])
-
-    def between(trials: Trials, t: Floats, noise: Floats) -> Floats:
-        pairs = zip(np.log(t), trials.grid_gaps, strict=True)
-        return np.array([np.interp(log, logs, sums) for log, sums in pairs]) + noise[:, 0]
-
-    slope = (STEEP[0] * rows, STEEP[1] * rows)
-    search = PosteriorBisection(LOW, HIGH, plan.rounds, slope, plan.tailed, len(trials))
-    ends = _ends(search, between, trials, draws)
-    nearest = np.rint(np.interp(np.log(ends), logs, np.arange(len(logs)))).astype(np.int64)
-    return trials.test_ece(tables.grid[nearest])
-
-
-def _histogram(counts: Counts) -> EceOf:
+def histogram(trials: Trials, draws: Draws) -> Floats:
     """Histogram binning of the confidence, as `TopLabelBinning` does it."""
-
-    def run(trials: Trials, draws: Draws) -> Floats:
-        fit, rest = trials.outcomes
-        correct = fit[:, :, 1] + draws.noise[:, 0, :BINS]
-        other = fit.sum(axis=2) if counts == "correct_total" else fit[:, :, 0]
-        values = values_of(correct, other + draws.noise[:, 0, BINS:], counts)
-        return binned_ece(np.maximum(values, least_value(trials.tables.classes)), rest)
-
-    return run
+    fit, rest = trials.outcomes
+    correct = fit[:, :, 1] + draws.noise[:, 0, :BINS]
+    total = fit.sum(axis=2) + draws.noise[:, 0, BINS:]
+    values = values_of(correct, total, "correct_total")
+    return binned_ece(np.maximum(values, least_value(trials.tables.classes)), rest)
 
 
 def binned_ece(values: Floats, rest: Integers) -> Floats:
@@ -212,18 +175,13 @@ class Private:
 
 BASELINES: Mapping[str, Callable[[Trials], Floats]] = {"none": none, "one-source": one_source}
 PRIVATE: Mapping[str, Private] = {
-    "histogram": Private(_histogram("correct_total"), "dp-histogram", {"counts": "correct_total"}),
-    "ece-t": Private(_walk(golden, _bin_gap_sizes), "ecet"),
-    "nll-t": Private(_walk(golden, _loss), "nllt", {"nll_clip": NLL_CLIP}),
-    "acc-t": Private(_walk(golden, _gap_size), "acct"),
-    "histogram-wrong": Private(
-        _histogram("correct_wrong"), "dp-histogram", {"counts": "correct_wrong"}
-    ),
-    "acc-t-posterior": Private(acc_t_posterior, "acct", {"search": "posterior", "iterations": 5}),
-    "acc-t-posterior-3": Private(acc_t_posterior, "acct", {"search": "posterior"}),
+    "histogram": Private(histogram, "dp-histogram", {"counts": "correct_total"}),
+    "ece-t": Private(_walk(_bin_gap_sizes), "ecet"),
+    "nll-t": Private(_walk(_loss), "nllt", {"nll_clip": NLL_CLIP}),
+    "acc-t": Private(_walk(_gap_size), "acct"),
 }
-PAPER = (*BASELINES, "histogram", "ece-t", "nll-t", "acc-t")
-"""The methods of the paper, in the order of its tables."""
+METHODS = (*BASELINES, *PRIVATE)
+"""The methods, in the order of the paper's tables."""
 
 
 @dataclass(frozen=True)

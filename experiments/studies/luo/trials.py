@@ -318,16 +318,6 @@ class Trials:
         return np.asarray(np.take(table, self.fit + (at * self.tables.rows)[:, None]))
 
     @cached_property
-    def grid_gaps(self) -> Floats:
-        """`gaps` at each temperature of the public grid, (b, 101).
-
-        Table entries add up exactly (see the module), so a matrix product has no order to choose.
-        """
-        member = np.zeros((len(self), self.tables.rows))
-        member[np.arange(len(self))[:, None], self.fit] = 1.0
-        return np.asarray(member @ self.tables.gaps[self.tables.grid].T)
-
-    @cached_property
     def outcomes(self) -> tuple[Integers, Integers]:
         """Wrong and right predictions in each bin at T = 1: of fit and of test rows, (b, 15, 2)."""
         (one,) = self.tables.at(np.ones(1))

@@ -27,6 +27,7 @@ from scipy.special import betaincinv, expit, ndtri
 from experiments.studies import rows as shared
 from experiments.studies.rows import rng_of, where
 from experiments.studies.spec import Record, Rows, RowsClaim
+from experiments.studies.spec import Study as Measured
 from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards
 from fedcal.evaluation.sites import site_tests
@@ -300,3 +301,6 @@ def claims(found: Rows) -> Iterator[RowsClaim]:
     told += f"{few['values']} values"
     text = "calibrated scores of few values: no more of them are named than the level allows"
     yield text, few["wrong"] <= LEVEL / TESTS, told
+
+
+study = Measured(rows, claims)

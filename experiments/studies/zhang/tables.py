@@ -227,10 +227,7 @@ def _shifted(
     chosen = tasks(data, (IMAGES,))
     for task in chosen:
         if not task.shifted:
-            raise InputError(
-                f"{task.name}: has no corrupted test rows (test_CORRUPTION_SEVERITY), which "
-                "`experiments.shipped.image_features` makes"
-            )
+            raise InputError(f"{task.name}: no corrupted test rows (test_CORRUPTION_SEVERITY)")
     for task, title in counted([(t, title) for t in chosen for title in METHODS], progress):
         shifts = {HOME: task.test_x}
         shifts |= {f"{name}, {severity}": x for (name, severity), x in task.shifted.items()}

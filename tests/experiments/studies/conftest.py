@@ -1,52 +1,7 @@
-"""A small experiment of two parts, and what it runs on."""
-
-from pathlib import Path
-from typing import Any
+"""Data files that studies run on."""
 
 import numpy as np
 import pytest
-
-from experiments.studies import result, spec
-from experiments.studies.run import reproduce
-from fedcal.run import folders
-
-SMALL = """
-[small]
-title = "Small"
-about = "Two parts on a small network."
-networks = ["imdb-binary"]
-seeds = 2
-notes = ["A note."]
-plots = [
-  { title = "by rounds", x = "rounds", y = ["classwise_ece_mean"], by = ["title"] },
-  { title = "accuracy", x = "partition", y = ["accuracy_mean"], by = ["title"] },
-]
-
-[small.claims]
-weighted-keeps = ""
-newton-reaches-pooled = ""
-fedcal-worst = ""
-newton-ratio = ""
-
-[[small.parts]]
-name = "paper"
-block = "The paper's"
-rounds = 2
-sampling-rate = 0.5
-
-[small.parts.methods]
-"Base" = "none"
-"FedBBQ" = "fedbbq[weighting=none]"
-"FedBBQ all weight" = "fedbbq[weighting=all]"
-
-[[small.parts]]
-name = "ours"
-block = "Ours"
-
-[small.parts.methods]
-"FedNewton" = "fednewton"
-"pooled temperature" = "pooled-temperature"
-"""
 
 
 @pytest.fixture(scope="session")
@@ -65,47 +20,3 @@ def data_file(tmp_path_factory):
         return str(folder / name)
 
     return write
-
-
-@pytest.fixture(scope="session")
-def network(data_file):
-    return data_file("net.npz")
-
-
-def _known(folder: Path, patch: pytest.MonkeyPatch) -> str:
-    (folder / "small.toml").write_text(SMALL)
-    patch.setattr(spec, "FOLDER", folder)
-    patch.setitem(spec.EXPERIMENTS, "small", "small")
-    return "small"
-
-
-@pytest.fixture
-def small(tmp_path_factory, monkeypatch):
-    """The name of the small experiment, which is in the table."""
-    return _known(tmp_path_factory.mktemp("studies"), monkeypatch)
-
-
-def _undrawn(patch: pytest.MonkeyPatch) -> None:
-    """Matplotlib takes its time; figures have tests of their own."""
-
-    def save(sheets: dict[str, Any], folder: Path, kinds: Any) -> None:
-        for name in sheets:
-            (folder / f"{name}.pdf").write_bytes(b"%PDF-")
-
-    patch.setattr(folders, "write_report", lambda *_: None)
-    patch.setattr(result, "save_sheets", save)
-
-
-@pytest.fixture
-def undrawn(monkeypatch):
-    _undrawn(monkeypatch)
-
-
-@pytest.fixture(scope="session")
-def ran(network, tmp_path_factory):
-    """The small experiment, run once, and the folder of its files."""
-    out = tmp_path_factory.mktemp("out")
-    with pytest.MonkeyPatch.context() as patch:
-        name = _known(tmp_path_factory.mktemp("studies"), patch)
-        _undrawn(patch)
-        return reproduce(name, networks=[network], jobs=1, out=out), out

@@ -1,8 +1,91 @@
-"""Tables of Luo et al.: what is summed up."""
+"""Trials of Luo et al.: tables, searches, noise, and the same rows however they are computed."""
 
 from statistics import median
 
-from experiments.studies.luo.results import figures, table1
+import numpy as np
+import pytest
+from scipy import stats
+
+from experiments.studies.luo import methods
+from experiments.studies.luo.methods import run_point
+from experiments.studies.luo.results import table1
+from experiments.studies.luo.trials import (
+    SweepPoint,
+    Tables,
+    Trials,
+    divisions,
+)
+from fedcal import datasets, simulate
+from fedcal.datasets import Dataset
+
+POINT = SweepPoint("sources", 12, 10, 1.0)
+
+
+def made(n: int = 600, classes: int = 4, seed: int = 0, name: str = "made") -> Dataset:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, n)
+    logits = 3 * (rng.normal(size=(n, classes)) + 0.8 * np.eye(classes)[labels])
+    return datasets.from_arrays(logits=logits, labels=labels, name=name)
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return Tables.of(made())
+
+
+def draws_of(
+    key: str, trials: int, point: SweepPoint = POINT, classes: int = 4, seed: int = 0
+) -> methods.Draws:
+    c = next(c for c in methods.COLUMNS if c.key == key)
+    plan = methods.PRIVATE[c.method].plan(point, classes, c.noise)
+    return methods.Draws.under(plan, trials, np.random.default_rng(seed))
+
+
+def test_divisions_draw_each_row_once_and_all_alike(tables):
+    drawn_rows = divisions(tables, POINT, 400, seed=1)
+    assert all(len(set(rows)) == POINT.fit_rows for rows in drawn_rows.tolist())
+    # the first source is a uniform draw too: one-source is fitted on it
+    first = np.bincount(drawn_rows[:, : POINT.samples].ravel(), minlength=tables.rows)
+    assert stats.chisquare(first).pvalue > 1e-3
+
+
+def test_columns_and_blocks_do_not_change_each_other(tables, monkeypatch):
+    together = run_point(tables, POINT, methods.COLUMNS, 20, seed=4)
+    monkeypatch.setattr(methods, "_BLOCK", 7)
+    for c in methods.COLUMNS:
+        alone = run_point(tables, POINT, [c], 20, seed=4)[c.key]
+        assert alone.tolist() == together[c.key].tolist()
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+@pytest.mark.parametrize("key", methods.PRIVATE)
+def test_the_strategies_themselves_reach_the_same_ece(key, trust):
+    """With next to no noise: the same rows and clients, the same ECE. And the same noise."""
+    data = made(900, classes=2, seed=8)  # every bin from 1/2 on has rows of the sources
+    tables = Tables.of(data)
+    point = SweepPoint("sources", 40, 10, 1e8)
+    trials = Trials(tables, point, divisions(tables, point, 2, seed=0))
+    draws = draws_of(f"{key}/{trust}", 2, point, 2)
+    got = methods.PRIVATE[key].run(trials, draws)
+    for k, fit in enumerate(trials.fit):
+        rest = np.setdiff1d(np.arange(tables.rows), fit)
+        result = simulate(
+            {
+                "logits": data.logits[fit],
+                "labels": data.labels[fit],
+                "client": np.repeat(np.arange(point.sources), point.samples),
+                "test_logits": data.logits[rest],
+                "test_labels": data.labels[rest],
+            },
+            method=methods.PRIVATE[key].strategy,
+            partition="natural",
+            epsilon=point.epsilon,
+            unit="example",
+            trust=trust,
+            set=dict(methods.PRIVATE[key].settings),
+        )
+        assert got[k] == pytest.approx(result.after["ece"], abs=1e-6)
+        assert np.unique(result.privacy["noise_std"]) == pytest.approx([draws.of.std[0]])
 
 
 def test_a_table_of_files_sums_up_its_cells(data_file):
@@ -10,12 +93,7 @@ def test_a_table_of_files_sums_up_its_cells(data_file):
     rows = table1.rows(data=files, jobs=1, trials=2, every=5)
     cells = [r for r in rows if r["what"] == "cell"]
     assert {r["data"] for r in cells} == {"fog.npz", "snow.npz"}
-    methods = {(r["method"], r["noise"]): r for r in rows if r["what"] == "method"}
-    assert methods["acc-t", "local"]["median"] == median(r["acc-t/local"] for r in cells)
-    assert len(list(table1.claims(rows))) == 7
-    points = figures.rows(data=files, jobs=2, trials=2, every=5)
-    shared = {(r["data"], r["sweep"], r["sources"], r["samples"], r["epsilon"]): r for r in points}
-    for r in cells:  # columns do not change each other, nor do processes
-        same = shared[r["data"], r["sweep"], r["sources"], r["samples"], r["epsilon"]]
-        assert same["acc-t/local"] == r["acc-t/local"]
-    assert len(list(figures.claims(points))) == 9
+    found = {(r["method"], r["noise"]): r for r in rows if r["what"] == "method"}
+    assert found["acc-t", "local"]["median"] == median(r["acc-t/local"] for r in cells)
+    assert len(list(table1.claims(rows))) == 6
+    assert table1.rows(data=files, jobs=2, trials=2, every=5) == rows

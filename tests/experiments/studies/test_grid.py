@@ -1,0 +1,249 @@
+"""A small grid: its cells, claims and files, and what `--check` says of other results."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from refusals import refused
+
+from experiments.__main__ import main
+from experiments.studies import claims, expected, spec
+from experiments.studies.cells import LOSS, MEAN
+from experiments.studies.expected import (
+    content,
+    deviations,
+    read,
+    shipped,
+    tolerance,
+    write,
+    wrong_verdicts,
+)
+from experiments.studies.maddock.claims import CLAIMS, mean_ratio
+from experiments.studies.result import Reproduction
+from experiments.studies.run import reproduce
+from experiments.studies.spec import EXPERIMENTS, Record
+from experiments.studies.texts import COMPARISONS, DEMO
+from fedcal import compare
+
+SMALL = """
+[small]
+title = "Small"
+about = "Two parts on a small network."
+networks = ["imdb-binary"]
+seeds = 2
+notes = ["A note."]
+
+[small.claims]
+weighted-keeps = ""
+newton-reaches-pooled = ""
+fedcal-worst = ""
+newton-ratio = ""
+
+[[small.parts]]
+name = "paper"
+block = "The paper's"
+rounds = 2
+sampling-rate = 0.5
+
+[small.parts.methods]
+"Base" = "none"
+"FedBBQ" = "fedbbq[weighting=none]"
+"FedBBQ all weight" = "fedbbq[weighting=all]"
+
+[[small.parts]]
+name = "ours"
+block = "Ours"
+
+[small.parts.methods]
+"FedNewton" = "fednewton"
+"pooled temperature" = "pooled-temperature"
+"""
+
+
+def _known(folder: Path, patch: pytest.MonkeyPatch) -> str:
+    (folder / "small.toml").write_text(SMALL)
+    patch.setattr(spec, "FOLDER", folder)
+    patch.setitem(spec.EXPERIMENTS, "small", "small")
+    return "small"
+
+
+@pytest.fixture
+def small(tmp_path_factory, monkeypatch):
+    """The name of the small experiment, which is in the table."""
+    return _known(tmp_path_factory.mktemp("studies"), monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def network(data_file):
+    return data_file("net.npz")
+
+
+@pytest.fixture(scope="module")
+def ran(network, tmp_path_factory):
+    """The small experiment, run once, and the folder of its files."""
+    out = tmp_path_factory.mktemp("out")
+    with pytest.MonkeyPatch.context() as patch:
+        name = _known(tmp_path_factory.mktemp("studies"), patch)
+        return reproduce(name, data=[network], jobs=1, out=out), out
+
+
+def test_cells_are_what_compare_gives_and_claims_are_judged(ran, small, network):
+    found, out = ran
+    options: dict[str, Any] = {"clients": 100, "partition": "dirichlet:0.1", "rounds": 2}
+    options |= {"sampling_rate": 0.5, "epsilon": "inf", "seeds": 2, "jobs": 1}
+    beside = compare(network, method="fedbbq", **options).cells[1]
+    (row,) = [row for row in found.cells if row["title"] == "FedBBQ all weight"]
+    assert row["classwise_ece"] == beside["after"]["classwise_ece"]["values"]
+    assert row["accuracy"] == beside["after"]["accuracy"]["values"]
+    assert row["accuracy_before"] == pytest.approx(beside["before"]["accuracy"]["mean"])
+    assert (row["network"], row["rounds"], row["clients"]) == ("net.npz", 2, 100)
+    words = {v.text.partition(" ")[0]: v.word for v in found.verdicts}
+    assert words["Without"] == "holds"  # FedNewton without privacy is the pooled temperature
+    assert words["FedNewton's"] == "holds"
+    assert words["FedCal"] == "not told here"
+    assert {path.name for path in out.iterdir()} == {"small.json", "small.md", "small.csv"}
+    assert "FedBBQ all weight,fedbbq[weighting=all]" in (out / "small.csv").read_text("utf-8")
+    refused("holds small: --overwrite", reproduce, small, data=[network], out=out)
+    refused("twice", reproduce, small, data=[network, network])
+
+
+def test_an_option_that_a_study_does_not_have_is_refused():
+    refused("no choice of data", reproduce, "audit", data=["rows.npz"])
+
+
+# -- the check -----------------------------------------------------------------------------------
+
+
+def studies(*words: str) -> int:
+    with pytest.raises(SystemExit) as left:
+        main([*words])
+    return int(left.value.code or 0)
+
+
+def test_check_says_what_deviates(small, network, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(expected, "FOLDER", tmp_path)
+    given = (small, "--data", network, "--seeds", "1", "--jobs", "1")
+    assert studies(*given, "--check") == 2
+    assert "no expected results of small" in capsys.readouterr().err
+    assert studies(*given, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["name"] == small
+    assert {c["title"] for c in told["cells"]} >= {"Base", "FedBBQ", "FedNewton"}
+
+    write(small, content(reproduce(small, data=[network], seeds=1, jobs=1)), "abc1234")
+    assert studies(*given, "--check") == 0
+    out = capsys.readouterr().out
+    for words in ("all results are as expected", "FedBBQ all weight", "Not told here"):
+        assert words in out
+
+    results = read(small)["results"]
+    results[1]["classwise_ece"][0] *= 2
+    write(small, results, "abc1234")
+    assert studies(*given, "--check", "--quiet") == 1
+    out, err = capsys.readouterr()
+    first, last = err.splitlines()
+    assert out == ""
+    assert first.startswith("fedcal: deviation: net.npz, paper, FedBBQ")
+    assert last == "fedcal: error: small: 1 deviations from what is expected"
+
+
+def with_first(result: Reproduction, **changed: object) -> Reproduction:
+    """With another first row of a private or fitted method."""
+    k = next(k for k, row in enumerate(result.rows) if not row["baseline"])
+    return replace(result, rows=[*result.rows[:k], result.rows[k] | changed, *result.rows[k + 1 :]])
+
+
+def test_a_number_outside_its_tolerance_and_a_cell_too_few_or_many_are_lines(
+    ran, small, network, data_file
+):
+    result = ran[0]
+    for data, seeds in ((network, 1), (network, 3), (data_file("other.npz", n=300), 1)):
+        again = reproduce(small, data=[data], seeds=seeds, jobs=1)
+        assert deviations(again, result) == []  # networks of the user's are not checked
+    row = next(row for row in result.rows if not row["baseline"])
+    allowed = tolerance("classwise_ece", row["classwise_ece"])
+    for by, count in ((0.9, 0), (1.1, 1)):
+        moved = [v + by * allowed for v in row["classwise_ece"]]
+        found = deviations(with_first(result, classwise_ece=moved), result)
+        assert len(found) == count
+    assert found[0].startswith("net.npz, paper, FedBBQ")
+    fallen = [a - 0.02 for a in row["accuracy"]]
+    (line,) = deviations(with_first(result, accuracy=fallen), result)
+    assert "accuracy" in line
+    fewer = replace(result, rows=result.rows[:-1])
+    (line,) = deviations(fewer, result)
+    assert line.endswith("no result")
+    (line,) = deviations(result, fewer)
+    assert line.endswith("not among the expected")
+    refused("nobody", content, with_first(result, failures=["nobody answered"]))
+
+
+FILES = sorted({path.stem for path in expected.FOLDER.glob("*.json")} - {*COMPARISONS, DEMO})
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_has_the_verdicts_that_are_kept_by_hand(name):
+    assert {*FILES} == {*EXPERIMENTS} - {"small"}
+    assert wrong_verdicts(shipped(name)) == []
+
+
+def test_a_seed_on_a_small_network_is_as_expected():
+    found = reproduce("maddock-table3", data=["imdb-binary"], seeds=1, jobs=1)
+    assert deviations(found, shipped("maddock-table3")) == []
+    assert len(found.rows) > 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["maddock-table2", "maddock-table3"])
+def test_the_paper_s_tables_are_as_expected(name):
+    found = reproduce(name)
+    assert found.failures == []
+    assert deviations(found, shipped(name)) == []
+
+
+# -- claims, from made-up cells ------------------------------------------------------------------
+
+
+def cell(title: str, ece: float, accuracy: float = 0.9, **more: Any) -> Record:
+    known = {"network": "net", "row": "", "title": title, "failures": [], "classwise_ece": [ece]}
+    means = {MEAN: ece, "accuracy_mean": accuracy, "accuracy_before": 0.9}
+    return known | means | {"loses_accuracy": accuracy < 0.9 - LOSS} | more
+
+
+def judge(key: str, *cells: Record) -> claims.Verdict:
+    return claims.judge(key, CLAIMS[key], [*cells], [])
+
+
+def test_each_some_and_all():
+    good, bad = cell("FedBBQ", 0.02, 0.9), cell("FedBBQ", 0.02, 0.88, network="other")
+    some = judge("unweighted-loses", good, bad)
+    assert (some.holds, some.said) == (True, "on 1 of 2; not on net")
+    assert judge("unweighted-loses", good).word == "does not hold"
+    each = judge("weighted-keeps", *(c | {"title": "FedBBQ all weight"} for c in (good, bad)))
+    assert (each.holds, each.word) == (False, "holds in part")
+    assert each.said == "on 1 of 2; not on other"
+    failed = cell("FedBBQ all weight", 0.02, failures=["nobody answered"])
+    assert judge("weighted-keeps", failed).holds is None
+
+
+def test_the_mean_ratio_is_over_networks():
+    cells = [
+        *(cell("pooled temperature", 0.01), cell("pooled temperature", 0.02, network="b")),
+        *(cell("FedNewton", 0.0104), cell("FedNewton", 0.0212, network="b")),
+    ]
+    assert mean_ratio(cells, "FedNewton", "pooled temperature") == pytest.approx(1.05)
+    assert judge("newton-ratio", *cells).holds
+    assert not judge("newton-ratio", *cells[:3], cell("FedNewton", 0.0214, network="b")).holds
+
+
+def test_all_of_several_is_decided_by_the_one_that_fails():
+    same = claims.larger(1.0, 1.1, margin=0.2)
+    assert same == "no difference"
+    assert (claims.larger(1.0, 0.5, 0.2), claims.larger(0.5, 1.0, 0.2)) == (True, False)
+    assert claims.all_of([True, same, None, False]) is False
+    assert claims.all_of([True, same, None]) is None
+    assert claims.all_of([True, same]) == same
+    assert claims.all_of([True]) is True
+    assert claims.all_of([]) is None

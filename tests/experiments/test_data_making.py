@@ -1,0 +1,93 @@
+"""Making shipped sets: corruptions, `mnist-shift`, and who trained the model of four hospitals."""
+
+import io
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from refusals import refused
+from scipy import ndimage
+
+from experiments.corruptions import CORRUPTIONS, corrupt
+from experiments.shipped import hospitals, mnist_shift
+from fedcal.datasets import shifted
+from fedcal.datasets._load import key_of, unpacked
+
+UNDRAWN = {"defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate", "jpeg_compression"}
+
+
+def pictures(n: int = 6) -> NDArray[np.uint8]:
+    """Smooth images with structure: blurred noise, spread over all levels."""
+    x = ndimage.gaussian_filter(np.random.default_rng(0).random((n, 28, 28)), (0, 1.5, 1.5))
+    x -= x.min(axis=(1, 2), keepdims=True)
+    return np.rint(255 * x / x.max(axis=(1, 2), keepdims=True)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_severity_and_seed_decide_and_other_images_do_not(name):
+    images = pictures()
+    ends = [corrupt(images, name, severity, 1) for severity in (1, 5)]
+    off = [np.abs(end.astype(float) - images).mean() for end in ends]
+    assert 0 < off[0] < off[1]
+    assert np.array_equal(corrupt(images[:2], name, 5, 1), ends[1][:2])
+    assert np.array_equal(corrupt(images, name, 5, 2), ends[1]) == (name in UNDRAWN)
+    twins = corrupt(np.repeat(images[:1], 2, axis=0), name, 5, 1)
+    assert np.array_equal(twins[0], twins[1]) == (name in UNDRAWN)
+
+
+def test_noise_has_its_law():
+    grey = np.full((40, 28, 28), 102, np.uint8)  # .4
+    noise = corrupt(grey, "gaussian_noise", 1, 0) / 255
+    assert np.median(noise) == pytest.approx(0.4, abs=0.01)
+    assert (noise <= 0.1).mean() == pytest.approx(0.1587, abs=0.01)  # one standard deviation below
+    counts = corrupt(grey, "shot_noise", 1, 0) / 255 * 5
+    assert (counts == 0).mean() == pytest.approx(np.exp(-2), abs=0.01)
+    out = corrupt(grey, "impulse_noise", 5, 0)
+    assert [(out == v).mean() for v in (0, 255)] == pytest.approx([0.15, 0.15], abs=0.01)
+    refused("28", corrupt, grey[:, 1:], "fog", 1, 0)
+
+
+def test_jpeg_is_that_of_libjpeg():
+    image = pytest.importorskip("PIL.Image")
+    for mine, original in zip(
+        corrupt(pictures(), "jpeg_compression", 4, 0), pictures(), strict=True
+    ):
+        file = io.BytesIO()
+        image.fromarray(original).save(file, "JPEG", quality=2)
+        assert np.abs(mine - np.asarray(image.open(file), float)).mean() < 0.1
+
+
+def test_mnist_shift_is_made_from_images(tmp_path):
+    """Images whose class, of ten, is where a white stripe lies."""
+    for name, rows in (("train", 600), ("test", 81)):
+        y = np.arange(rows) % 10
+        x = np.random.default_rng(rows).integers(0, 40, (rows, 28, 28))
+        for row, label in enumerate(y):
+            x[row, :, 2 * label + 4 : 2 * label + 7] += 180
+        np.savez(tmp_path / f"{name}.npz", x=x.astype(np.uint8), y=y)
+    given = (tmp_path / "train.npz", tmp_path / "test.npz")
+    made, again = (mnist_shift.shipped(*given, epochs=2) for _ in range(2))
+    assert set(made) == {"labels", *map(key_of, shifted())}
+    np.testing.assert_array_equal(made["labels"], y[::2])
+    assert (unpacked(made["none_0"]).argmax(1) == y[::2]).mean() > 0.9
+    assert all(np.array_equal(again[key], made[key]) for key in made)
+
+
+def test_no_patient_who_trained_the_model_is_shipped(tmp_path):
+    """Patients like UCI's, whose disease follows from their age."""
+    rng = np.random.default_rng(0)
+    for name in hospitals.HOSPITALS.values():
+        lines = []
+        for age in rng.normal(55, 9, 41):
+            ill = int(age + rng.normal(0, 5) > 55)
+            lines.append(f"{age:.0f},1,1,145,233,1,2,150,0,2.3,3,0,6,{ill}")
+        (tmp_path / name).write_text("\n".join(lines))
+    hospital, *_ = hospitals.read_patients(tmp_path)
+    train, fit, test = hospitals.halves(hospital)
+    everybody = np.sort(np.concatenate([train, fit, test]))
+    np.testing.assert_array_equal(everybody, np.arange(4 * 41))  # disjoint, and nobody is lost
+    assert (hospital[train] == 0).all()
+    assert np.bincount(hospital[fit]).tolist() == [10, 20, 20, 20]
+    arrays = hospitals.shipped(tmp_path)
+    assert arrays["subject"].tolist() == fit.tolist()
+    assert ((arrays["logits"][:, 1] > 0) == (arrays["labels"] == 1)).mean() > 0.7
