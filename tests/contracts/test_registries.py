@@ -1,9 +1,6 @@
 """Mechanisms, trust models and units are asked, never named: no dispatch outside their folders."""
 
 import ast
-import re
-import subprocess
-import sys
 from abc import ABC
 from pathlib import Path
 
@@ -100,33 +97,6 @@ def test_what_is_missing_is_found_at_import(member):
     with pytest.raises(TypeError, match="Bare lacks"):
         registry(type("Bare", (base,), {"name": "bare"}))
     assert list(registry(member).values()) == [member]
-
-
-IN_FILES = """
-import sys
-{reader}
-known = sorted({registry})
-for name in sys.argv[1:]:
-    __import__(name)
-assert sorted({registry}) == known, (sorted({registry}), known)
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "reader", "registry"),
-    [
-        ("kind", "from fedcal.calibrators import base", "base.kinds()"),
-        ("form", "from fedcal.strategies.server.outcome import ARTIFACTS", "ARTIFACTS"),
-    ],
-)
-def test_a_process_that_reads_files_knows_every_class_that_writes_them(name, reader, registry):
-    """Classes register themselves by a name in files: no run leaves one that cannot be loaded."""
-    setting = re.compile(rf"^    {name}\b.* = ", re.MULTILINE)
-    paths = [path for path in MODULES if setting.search(path.read_text("utf-8"))]
-    places = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
-    every = [f"fedcal.{place.removeprefix('fedcal.')}" for place in places if "exper" not in place]
-    code = IN_FILES.format(reader=reader, registry=registry)
-    subprocess.run([sys.executable, "-P", "-c", code, *every], check=True)
 
 
 def test_two_of_one_name_are_refused():
