@@ -4,13 +4,11 @@ import re
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
-from strategy_checks import BUDGETED, nobody
+from strategy_checks import BUDGETED, nobody, some_shards
 
 from fedcal import simulate
 from fedcal.core.checks import TooLittle
-from fedcal.core.shards import Shards
 from fedcal.privacy.privacy import Federation
 from fedcal.run.config import merge
 from fedcal.run.jobs import job_of
@@ -19,16 +17,6 @@ from fedcal.strategies.server.job import Job
 from fedcal.strategies.warnings import LIMITS, Limits, noise_ratio, underpowered
 
 pytestmark = pytest.mark.filterwarnings("error::fedcal.core.checks.TooLittle")
-
-
-def rows(n: int, classes: int = 3, **more: Any) -> dict[str, Any]:
-    """Some rows, and 200 more to test on."""
-    rng = np.random.default_rng(n)
-    y, test = rng.integers(0, classes, n), rng.integers(0, classes, 200)
-    held = {"test_logits": rng.normal(size=(200, classes)), "test_labels": test}
-    return {"logits": 3 * (rng.normal(size=(n, classes)) + 2 * np.eye(classes)[y]), "labels": y} | (
-        held | more
-    )
 
 
 @pytest.mark.filterwarnings("ignore:rows_per_client")
@@ -95,7 +83,8 @@ def test_noise_is_too_much_from_the_allowed_part_on_and_clients_make_up_for_it(
 @pytest.mark.parametrize("unit", ["user", "example"])
 def test_with_privacy_no_row_is_looked_at(unit):
     """Two federations that differ in every row, and in how many there are."""
-    full, fewer, none = _shards(4, 50), _shards(4, 1), nobody(4)
+    full, fewer = (some_shards(3, rows=n, clients=4) for n in (200, 4))
+    none = nobody(4)
     for method in BUDGETED:
         given = merge({"method": method, "epsilon": 1.0, "unit": unit, "clients": 4})
         job = job_of(given, full)
@@ -103,9 +92,3 @@ def test_with_privacy_no_row_is_looked_at(unit):
         assert lines == underpowered(method, none, job), method
         if "rows_per_client" not in job.settings:  # nor is their number, unless it is declared
             assert underpowered(method, fewer, job_of(given, fewer)) == lines, method
-
-
-def _shards(clients: int, each: int, classes: int = 3) -> Shards:
-    data = rows(clients * each, classes)
-    owner = np.arange(clients * each) % clients
-    return Shards.from_owner(data["logits"], data["labels"], owner, clients)
