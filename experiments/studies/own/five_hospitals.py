@@ -33,7 +33,6 @@ from fedcal.core.shards import Shards
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.verdicts import SEEN, detectable
 from fedcal.mechanisms import NoiseLaw
-from fedcal.metrics.binning import bucket_of
 from fedcal.metrics.bootstrap import ERROR, holm
 from fedcal.run.jobs import job_of
 from fedcal.sites.study_file import Model, Study
@@ -51,7 +50,6 @@ FALSE, LIMIT, NAMED = 0.05, 0.07, 0.9
 PROMISES = ("promised before anything ran", "promised by a release")
 ALIKE, CROSSED = "all alike", ("1, 3", "2, 3", "1, 4")
 _SINCE = datetime.date(2026, 1, 1)
-FEATURES = (2, 4, 6, 10)
 TESTS = 2 * len(SITES) + 2 * (len(SITES) + 1)
 """Of the last quarter, the largest family: it is compared with the first one and the one before."""
 
@@ -184,13 +182,11 @@ def rows(quick: bool = False, progress: Progress | None = None, *, years: int = 
         `what` "years": share with a `false` name, and its upper `limit` (Clopper & Pearson, 97.5 %,
         one-sided). "sites": releases that name a hospital, for all that is `right`, or for what is
         `wrong`; `least` is the lower limit of `right`. "changes": the same of pairs of quarters.
-        "seen": of releases with a gap as large as a promise, those that name it. "few values": of
-        calibrated scores of as many yes-or-no features, those that are named
+        "seen": of releases with a gap as large as a promise, those that name it
     """
     years = 10 if quick else years
     todo = [partial(year_rows, faults, years) for faults in (False, True)]
     todo += [partial(seen_rows, *each, 4 * years) for each in product(PROMISES, (-1.0, 1.0))]
-    todo += [partial(few_rows, features, years) for features in FEATURES]
     return [row for part in shared.counted(todo, progress) for row in part()]
 
 
@@ -260,24 +256,6 @@ def seen_rows(by: str, sign: float, releases: int) -> Rows:
     ]
 
 
-def few_rows(features: int, releases: int) -> Rows:
-    """Measure how often calibrated sites are named if their score has only 2^features values."""
-    rng, told = rng_of(NAME, 4, features), Rows()
-    for name, n in PATIENTS.items():
-        edges = plan()[1].bucket_edges
-        counts = np.zeros((releases, 2, len(edges) - 1))
-        for one in counts:
-            weights, share = rng.normal(0, 1.2, features), rng.uniform(0.1, 0.6, features)
-            p = expit(-1.2 + ((rng.random((n, features)) < share) - share) @ weights)
-            y = (rng.random(n) < p).astype(np.int64)
-            np.add.at(one, (y, bucket_of(p, edges)), 1.0)
-        noise = rng.laplace(0, plan()[2] / math.sqrt(2), counts.shape)
-        hits = site_tests.calibration(sites_of(counts + noise))[0] <= LEVEL / TESTS
-        told.append({"what": "few values", "site": name, "values": 2**features})
-        told[-1] |= {"wrong": _five(hits.mean()), "limit": _limit(hits)}
-    return told
-
-
 def claims(found: Rows) -> Iterator[RowsClaim]:
     """Yield the targets, their verdicts and the measurements."""
     for r in where(found, what="years"):
@@ -296,11 +274,6 @@ def claims(found: Rows) -> Iterator[RowsClaim]:
         told = f"least often {100 * few['seen']:.1f} %: {PATIENTS[few['site']]:,} patients, "
         told += f"{100 * few['gap']:.1f} points too {'high' if few['sign'] > 0 else 'low'}"
         yield f"{by}: a gap of that size is named in at least 80 %", few["seen"] >= SEEN, told
-    few = max(where(found, what="few values"), key=lambda r: r["wrong"])
-    told = f"up to {100 * few['wrong']:.1f} %: {PATIENTS[few['site']]:,} patients, "
-    told += f"{few['values']} values"
-    text = "calibrated scores of few values: no more of them are named than the level allows"
-    yield text, few["wrong"] <= LEVEL / TESTS, told
 
 
 study = Measured(rows, claims)

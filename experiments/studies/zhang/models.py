@@ -87,30 +87,7 @@ class Training:
 PLAIN = Training(rule="none", lr=PLAIN_LR)
 """Without privacy."""
 
-# -- the two Gaussians (appendix B.1) ------------------------------------------------------------
-
-MIXTURE_BATCH, MIXTURE_EPOCHS = 4_000.0, 60.0
-"""The batch is the paper's as its code has it, which its text does not print; so are the epochs."""
-
-STEPS = {0.1: 1.0, 1.0: 1.0, 10.0: 2.0}
-"""Clip norm -> lr times clip norm: at 10, where hardly a row is clipped, 1 does not reach the
-optimum in these steps."""
-
 EPSILON = 8.0
-
-
-def mixture_at(clip: float) -> Training:
-    """DP-SGD on the two Gaussians at a clip norm."""
-    return Training(EPSILON, "row", clip, STEPS[clip] / clip, MIXTURE_EPOCHS, MIXTURE_BATCH)
-
-
-MIXTURE_HOW = mixture_at(min(STEPS))
-
-
-def mixture_plain(lr: float = 1.0) -> Training:
-    """Return the same steps without clipping and noise."""
-    return Training(rule="none", lr=lr, epochs=MIXTURE_EPOCHS, batch=MIXTURE_BATCH)
-
 
 # -- training ------------------------------------------------------------------------------------
 

@@ -15,9 +15,8 @@ from experiments.studies.rows import counted, standard_error
 from experiments.studies.spec import Record, Rows, Told
 from experiments.studies.zhang import models
 from experiments.studies.zhang.models import BEYOND, PLAIN, REACH, Training
-from experiments.studies.zhang.tasks import Task, task, tasks
+from experiments.studies.zhang.tasks import Task, tasks
 from fedcal.calibrators import Calibrator
-from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.estimators.calibration import Ece, simulate
@@ -139,9 +138,7 @@ Seen = Callable[[Task, Record, Sequence[Floats]], Record]
 def study(
     trainings: Trainings,
     seeds: int,
-    made: Sequence[str] = (),
     seen: Seen = lambda of, facts, told: {},
-    shipped: bool = False,
 ) -> Callable[..., Rows]:
     """Return the function `rows` of an experiment: a row for each training, with `over_seeds`.
 
@@ -151,23 +148,16 @@ def study(
         what is trained on data
     seeds
         unless others are chosen
-    made
-        data that come first
     seen
         what is told of the probabilities besides
-    shipped
-        whether the features that ship, or those of `--data`, come then
     """
 
     def rows(
         data: Sequence[str] | None = None, seeds: int = seeds, progress: Progress | None = None
     ) -> Rows:
         """All trainings on all data: the facts of each, see `over_seeds`."""
-        if data and not shipped:
-            raise InputError("this study has no choice of data; leave out --data")
         found: Rows = []
-        chosen = [*map(task, made), *(tasks(data) if shipped else [])]
-        todo = [(of, facts, how) for of in chosen for facts, how in trainings(of)]
+        todo = [(of, facts, how) for of in tasks(data) for facts, how in trainings(of)]
         for of, facts, how in counted(todo, progress):
             told = [probabilities(_alone(of, how, seed), of.test_x) for seed in range(seeds)]
             more = seen(of, facts, told)

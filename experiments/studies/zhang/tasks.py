@@ -1,4 +1,4 @@
-"""Rows to train on and to test on: shipped features, files of features, and two Gaussians."""
+"""Rows to train on and to test on: shipped features, and files of features."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import InputError
-from fedcal.core.numerics import Floats, Integers, Purpose, stream
+from fedcal.core.numerics import Integers, Purpose, stream
 from fedcal.datasets import feature_sets, read_feature_set
 from fedcal.run.training_data import SHIFTED, labelled_rows
 from fedcal.storage.npz import read_npz
@@ -21,11 +21,6 @@ SHIPPED = (IMAGES, TABLE)
 
 NORM = 1.0
 """To which longer rows of features are scaled: clip norms mean the same on all data then."""
-
-MIXTURE = "two Gaussians"
-DISTANCE = 1.5
-"""Of the two classes' centres along each axis; the paper's constant is not legible in its text."""
-PER_CLASS, MIXTURE_TESTS = 5_000, 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,15 +57,13 @@ class Task:
 
 @cache
 def task(source: str) -> Task:
-    """Return a task by the name of shipped features, the path of a features file, or `MIXTURE`.
+    """Return a task by the name of shipped features, or the path of a features file.
 
     Raises
     ------
     InputError
         No features, or none to test on.
     """
-    if source == MIXTURE:
-        return _mixture()
     shipped = source in {entry.name for entry in feature_sets()}
     arrays = read_feature_set(source) if shipped else read_npz(Path(source))
     if not {"features", "test_features"} <= arrays.keys():
@@ -104,19 +97,6 @@ def tasks(data: Sequence[str] | None, shipped: Sequence[str] = SHIPPED) -> list[
     if twice := [name for name in names if names.count(name) > 1]:
         raise InputError(f"data {twice[0]!r} is there twice")
     return found
-
-
-def _mixture() -> Task:
-    """Two Gaussians of unit variance in the plane (appendix B.1), as they are drawn."""
-    rng = stream(0, Purpose.PARTITION, 0, "zhang mixture")
-
-    def drawn(rows: int) -> tuple[NDArray[np.float32], Integers]:
-        y = (np.arange(rows) % 2).astype(np.int64)
-        centres = np.array([[0.0, DISTANCE], [DISTANCE, 0.0]])
-        x: Floats = rng.standard_normal((rows, 2)) + centres[y]
-        return x.astype(np.float32), y
-
-    return Task(MIXTURE, *drawn(2 * PER_CLASS), *drawn(MIXTURE_TESTS), 2)
 
 
 def relabelled(y: Integers, classes: int, share: float, seed: int) -> Integers:
