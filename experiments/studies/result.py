@@ -9,8 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from experiments.studies.cells import MEAN, STD, completed, printed_rows
-from experiments.studies.claims import Verdict, judge, judged
+from experiments.studies.claims import MEAN, STD, Verdict, completed, judge, judged, printed_rows
 from experiments.studies.maddock.claims import CLAIMS
 from experiments.studies.spec import Experiment, Field, Record, Rows
 from fedcal.core.pages import Table

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.studies.cells import row_of
+from experiments.studies.claims import row_of
 from experiments.studies.result import Reproduction, kind_of
 from experiments.studies.spec import Experiment, Part, Rows, experiment
 from fedcal.core.checks import InputError, TooLittle, whole

@@ -217,7 +217,7 @@ def experiment(name: str) -> Experiment:
         The file does not say what an experiment needs; tests read all of them.
     """
     check_kept(f"python -m experiments {name}")
-    one_of("experiment", name, EXPERIMENTS, "python -m experiments --list")
+    one_of("experiment", name, EXPERIMENTS, "python -m experiments")
     file = study_file(EXPERIMENTS[name])
     shared, section = file.get("shared", {}), file[name]
     texts, paper = shared.get("texts", {}), section.pop("paper", None)

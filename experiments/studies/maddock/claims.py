@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from experiments.studies.cells import BASE, LOSS, MEAN
-from experiments.studies.claims import Claim, Found
+from experiments.studies.claims import BASE, LOSS, MEAN, Claim, Found
 from experiments.studies.spec import Record, Rows, study_file
 
 SCALING = ("FedCal", "FedOPVector", "FedTemp")
