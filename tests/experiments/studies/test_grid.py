@@ -10,7 +10,7 @@ from refusals import refused
 
 from experiments.__main__ import main
 from experiments.studies import claims, expected, spec
-from experiments.studies.cells import LOSS, MEAN
+from experiments.studies.claims import LOSS, MEAN
 from experiments.studies.expected import (
     content,
     deviations,
