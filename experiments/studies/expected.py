@@ -22,7 +22,7 @@ from statistics import fmean
 from typing import Any, TypeAlias
 
 from experiments.studies.claims import METRICS, SETTINGS, spread, without_failures
-from experiments.studies.result import Reproduction
+from experiments.studies.run import Reproduction
 from experiments.studies.spec import (
     EVERYWHERE,
     NO_DIFFERENCE,

@@ -29,9 +29,8 @@ from typing import Any
 
 from experiments import demo
 from experiments.studies.expected import content, read, shipped, write
-from experiments.studies.result import Reproduction, pivot
 from experiments.studies.rows import one, where
-from experiments.studies.run import reproduce
+from experiments.studies.run import Reproduction, pivot, reproduce
 from experiments.studies.spec import EXPERIMENTS, Record, Rows, study_file
 from fedcal.core.checks import one_of
 from fedcal.core.pages import Table

@@ -29,8 +29,7 @@ from experiments.studies.angelopoulos.splits import (
 from experiments.studies.claims import between, larger, listed
 from experiments.studies.rows import counted, grouped, one, rng_of, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study, Told
-from experiments.studies.zhang.models import PLAIN, Training, trained
-from experiments.studies.zhang.tasks import Task, tasks
+from experiments.studies.zhang.models import PLAIN, Task, Training, tasks, trained
 from fedcal.conformal.levels import best_bins, thresholds
 from fedcal.strategies.server.outcome import Progress
 

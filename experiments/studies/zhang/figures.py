@@ -1,6 +1,6 @@
 """Figures 4 to 7: clip norms, noise, accuracy, training rows, label noise.
 
-Each is a row for each training, with what `scores.over_seeds` measures of it, and its claims.
+Each is a row for each training, with what `tables.over_seeds` measures of it, and its claims.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from experiments.studies.zhang.models import (
     EPSILON,
     LR,
     PLAIN,
+    Task,
     Training,
     multiplier,
 )
-from experiments.studies.zhang.scores import (
+from experiments.studies.zhang.tables import (
     DP,
     MATTERS,
     NON_PRIVATE,
     above,
     study,
 )
-from experiments.studies.zhang.tasks import Task
 from fedcal.core.numerics import Floats
 
 # -- Figure 4 (a): the clip norm at a fixed epsilon ----------------------------------------------

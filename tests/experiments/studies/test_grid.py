@@ -21,8 +21,7 @@ from experiments.studies.expected import (
     wrong_verdicts,
 )
 from experiments.studies.maddock.claims import CLAIMS, mean_ratio
-from experiments.studies.result import Reproduction
-from experiments.studies.run import reproduce
+from experiments.studies.run import Reproduction, reproduce
 from experiments.studies.spec import EXPERIMENTS, Record
 from experiments.studies.texts import COMPARISONS, DEMO
 from fedcal import compare

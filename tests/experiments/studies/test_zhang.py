@@ -8,11 +8,9 @@ import pytest
 from refusals import refused
 
 from experiments.studies.angelopoulos import figures
-from experiments.studies.zhang import models, scores
-from experiments.studies.zhang.models import Training
-from experiments.studies.zhang.scores import METHODS, made
-from experiments.studies.zhang.tables import table1, table3
-from experiments.studies.zhang.tasks import task
+from experiments.studies.zhang import models, tables
+from experiments.studies.zhang.models import Training, task
+from experiments.studies.zhang.tables import METHODS, made, table1, table3
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +49,7 @@ def test_split_and_recalibration_share_the_model_and_no_row(file):
     z, y = models.held_logits(of, models.rest(Training(8.0)), 0)
     assert (y == of.y[held]).all()
     assert len(z) == held.sum()
-    split, exact = (made(of, title, 8.0, 0)[0] for title in (scores.SPLIT, scores.EXACT_TS))
+    split, exact = (made(of, title, 8.0, 0)[0] for title in (tables.SPLIT, tables.EXACT_TS))
     assert (split.w == exact.w).all()
 
 
