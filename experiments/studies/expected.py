@@ -160,7 +160,7 @@ def checked(experiment: Experiment, rows: Rows) -> dict[Key, Values]:
     for table in experiment.tables:
         names = [f.key for f in table.fields if f.digits is None and f.tolerance is None]
         numbers = {f.key: f.tolerance for f in table.fields if f.tolerance is not None}
-        for row in filter(table.has, rows) if numbers and table.checked else ():
+        for row in filter(table.has, rows) if numbers else ():
             key = (table.title, *(str(row.get(k)) for k in names))
             if key in found:
                 raise InputError(f"{experiment.name}: two rows are called {', '.join(key[1:])}")

@@ -134,15 +134,11 @@ class Field:
 
 @dataclass(frozen=True)
 class RowsTable:
-    """Some of the rows (`where`: key -> value), and some of their columns.
-
-    `checked` is whether tolerances of its columns count.
-    """
+    """Some of the rows (`where`: key -> value), and some of their columns."""
 
     title: str
     fields: tuple[Field, ...]
     where: Mapping[str, Any] = field(default_factory=dict)
-    checked: bool = True
 
     def has(self, row: Mapping[str, Any]) -> bool:
         """Return True if a row belongs to this table."""
