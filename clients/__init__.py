@@ -1,4 +1,4 @@
-"""What a client computes: bounded contributions, vectorised over the clients of a `Shards`."""
+"""Bounded contributions of clients, vectorised over the clients of a `Shards`."""
 
 if __name__ != "fedcal.clients":  # a second copy of every class and registry would be made
     raise ImportError(f"import fedcal.clients, not {__name__}")

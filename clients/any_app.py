@@ -4,7 +4,7 @@ The server sends the model once, with the question who a client is. The client's
 model's scores of the client's own rows; they stay in the client's context, and every later question
 is answered from them. Coins and noise come from the operating system. Of a private run a row
 whose score or label is none is left out by itself, and where the code fails, the answer is as
-without rows; an exact run is told of both.
+without rows; an exact run reports both.
 
 Nothing of a real site is here: no guard that checks a question against a plan, no policy, no
 ledger. A server can ask what it likes, as often as it likes: the guarantee is its promise.

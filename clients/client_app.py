@@ -80,4 +80,4 @@ app = client_app(
     simulated=True,
     dealt_to=lambda context: dealt_to(context.run_config, context.node_config),
 )
-"""What Flower runs on each node of a simulation: `fedcal.clients.client_app:app`."""
+"""App of each node of a simulation: Flower loads it as `fedcal.clients.client_app:app`."""

@@ -16,7 +16,7 @@ def drawn(
     """Return the contribution, (length,), and an error of its rows, hidden if private.
 
     A hostile question may fail on some rows and not on others. Whether it did would be an exact
-    fact about them, and so the server is told of no failure that a client without rows does not
+    fact about them, and so the server hears of no failure that a client without rows does not
     have. What failed is returned, for the client's own log.
     """
 

@@ -23,29 +23,17 @@ Poisson-sampled users, one round    closed form      Balle, Barthe & Gaboardi 20
 Poisson-sampled users, more rounds  PLD, rounded up  dp-accounting (Doroshenko et al. 2022)
 ==================================  ===============  =========================================
 
-Accounting of the source paper, zCDP, and RDP: looser than `accounting`.
-
-Noise multipliers of earlier searches, one small JSON file each.
-
-The folder is `FEDCAL_CACHE`, else `XDG_CACHE_HOME/fedcal`, else `~/.cache/fedcal`. Nothing in it is
-trusted: `accounting` checks each entry before it uses it. Errors of the folder are ignored.
+zCDP (the source paper's accounting) and RDP are looser.
 """
 
-import contextlib
-import hashlib
-import json
 import math
-import os
 from collections.abc import Callable
 from functools import lru_cache
-from importlib import metadata
-from pathlib import Path
 
 import numpy as np
 from scipy.special import erfc, erfcx, gammaln, logsumexp
 
-from fedcal.core.checks import FedcalError, InputError, fraction, positive, whole
-from fedcal.storage.atomic import write_whole
+from fedcal.core.checks import InputError, fraction, positive, whole
 
 # PLD arithmetic. The grid is a small fraction of one round's part of epsilon: its rounding inflates
 # the variance of the loss by R h^2 / 4, which at this fraction moves epsilon by less than 1e-4.
@@ -61,6 +49,7 @@ _FFT_SLACK = 5e-14
 _LARGEST_EPSILON = 1e6
 # The search stops when epsilon is met and less than this fraction of it is left.
 _SLACK = 2e-4
+_MOST_STEPS = 60
 
 
 # --- checks of arguments ------------------------------------------------------------------------
@@ -311,31 +300,10 @@ def _poisson_gaussian_epsilon(delta: float, multiplier: float, rounds: int, rate
     if rounds == 1:
         return single  # exact
     bound = min(_gaussian_epsilon(delta, math.sqrt(rounds) / multiplier), rounds * single)
-    return refined(
-        bound,
-        lambda near: _grid(near, multiplier, rounds, rate),
-        lambda grid: _pld_epsilon(delta, multiplier, rounds, rate, grid),
-    )
-
-
-def refined(
-    bound: float, grid_of: Callable[[float], float], epsilon_of: Callable[[float], float]
-) -> float:
-    """Return the smallest of `bound` and the epsilons of PLDs, on grids that suit the answer.
-
-    Parameters
-    ----------
-    bound
-        any upper bound on epsilon
-    grid_of
-        epsilon -> width of the grid that suits it
-    epsilon_of
-        width of a grid -> upper bound on epsilon
-    """
-    while bound > 0:
-        grid = grid_of(bound)
-        tighter = min(bound, epsilon_of(grid))
-        settled = tighter >= bound / 2 or grid == grid_of(tighter)
+    while bound > 0:  # on grids that suit the answer
+        grid = _grid(bound, multiplier, rounds, rate)
+        tighter = min(bound, _pld_epsilon(delta, multiplier, rounds, rate, grid))
+        settled = tighter >= bound / 2 or grid == _grid(tighter, multiplier, rounds, rate)
         bound = tighter
         if settled:
             break
@@ -372,9 +340,7 @@ def gaussian_multiplier(epsilon: float, delta: float, rounds: int = 1, rate: flo
 
     Notes
     -----
-    The sampled case takes tenths of a second and is cached, in the process and in a folder
-    (``FEDCAL_CACHE``, else ``XDG_CACHE_HOME/fedcal``, else ``~/.cache/fedcal``). The folder is not
-    trusted: one evaluation checks an entry, and a wrong entry is computed again.
+    The sampled case takes tenths of a second; the process remembers it.
     """
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     rounds, rate = check_rounds(rounds), check_rate(rate)
@@ -407,13 +373,6 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
         spent = _pld_epsilon(delta, multiplier, rounds, rate, grid)
         return math.log(max(spent / epsilon, 1e-9))
 
-    def settled(multiplier: float) -> bool:
-        return multiplier >= high or -5 * _SLACK <= excess(multiplier) <= 0
-
-    key = plan_key(epsilon, delta, rounds, rate)
-    cached = cached_plan(key)
-    if cached is not None and low <= cached <= high and settled(cached):
-        return cached
     # Central limit of many sampled rounds (Dong, Roth & Su 2022, section 4): rate^2 R
     # (exp(1/sigma^2) - 1) = mu^2, where R / high^2 = mu^2 belongs to the unsampled plan.
     guess = 1 / math.sqrt(math.log1p((1 / (rate * high)) ** 2))
@@ -421,13 +380,10 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
     # The public function chooses its own grid and must agree that this is private.
     while result < high and _poisson_gaussian_epsilon(delta, result, rounds, rate) > epsilon:
         result = min(result * (1 + _SLACK / 2), high)
-    cache_plan(key, result)
     return result
 
 
-def private_side(
-    excess: Callable[[float], float], guess: float, low: float, high: float, most: int = 60
-) -> float:
+def private_side(excess: Callable[[float], float], guess: float, low: float, high: float) -> float:
     """Return a multiplier in [low, high] with -_SLACK <= excess <= 0, in few evaluations.
 
     ``excess`` falls with the multiplier, is taken to be above 0 at ``low`` and at most 0 at
@@ -438,7 +394,7 @@ def private_side(
     a, b = bottom, top  # a too small, b enough
     f_a = f_b = math.nan  # not evaluated yet
     x, step, side = math.log(guess), 0.02, 0
-    for _ in range(most):
+    for _ in range(_MOST_STEPS):
         x = min(max(x, a), b)
         if x in (a, b):  # ran into an end, or the bracket is closed
             if b - a < 1e-9:
@@ -548,37 +504,3 @@ def _divergence(order: int, multiplier: float, rate: float) -> float:
     ways = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
     taken = (order - k) * math.log1p(-rate) + k * math.log(rate)
     return float(logsumexp(ways + taken + (k * k - k) / (2 * multiplier**2))) / (order - 1)
-
-
-def plan_key(epsilon: float, delta: float, rounds: int, rate: float) -> dict[str, object]:
-    """Return all that a search depends on."""
-    plan = {"epsilon": epsilon, "delta": delta, "rounds": rounds, "rate": rate}
-    version = metadata.version("dp-accounting")
-    return {"plan": "poisson gaussian, zero-out", **plan, "dp_accounting": version}
-
-
-def _plan_file(key: dict[str, object]) -> Path:
-    """Return the file of a search; RuntimeError without a home directory."""
-    own, shared = os.environ.get("FEDCAL_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    caches = Path(shared) if shared else Path.home() / ".cache" if not own else Path()
-    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
-    return (Path(own) if own else caches / "fedcal") / f"plan-{name}.json"
-
-
-def cached_plan(key: dict[str, object]) -> float | None:
-    """Return the cached multiplier of ``key``, unchecked; None if there is none."""
-    try:
-        with _plan_file(key).open("rb") as stream:
-            entry = json.loads(stream.read(4096))
-        multiplier, fits = entry["multiplier"], {k: entry[k] for k in key} == key
-    except (OSError, ValueError, TypeError, KeyError, RuntimeError):
-        return None
-    return multiplier if fits and isinstance(multiplier, float) else None
-
-
-def cache_plan(key: dict[str, object], multiplier: float) -> None:
-    """Cache the result of a search atomically; a folder without write access is ignored."""
-    with contextlib.suppress(OSError, RuntimeError, FedcalError):
-        file = _plan_file(key)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, json.dumps({**key, "multiplier": multiplier}))

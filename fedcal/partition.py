@@ -279,15 +279,15 @@ def owners_by(
         count = int(partitioner.num_partitions)
         loaded = [partitioner.load_partition(k).with_format("arrow") for k in range(count)]
         parts = [np.asarray(part[:][_ROW], np.int64) for part in loaded]
-    dealt = np.concatenate([np.empty(0, np.int64), *parts])
-    times = np.bincount(dealt, minlength=n)
+    assigned = np.concatenate([np.empty(0, np.int64), *parts])
+    times = np.bincount(assigned, minlength=n)
     if (times != 1).any():
         raise InputError(
             f"{spec} gives {(times == 0).sum()} of {n} rows to no client, and "
             f"{(times > 1).sum()} to more than one; every row must have one"
         )
     owner = np.empty(n, np.int64)
-    owner[dealt] = np.repeat(np.arange(count), [len(part) for part in parts])
+    owner[assigned] = np.repeat(np.arange(count), [len(part) for part in parts])
     return owner, count
 
 
@@ -320,7 +320,7 @@ def _column(data: Dataset, by: str) -> NDArray[Any]:
     return natural_clients(data)
 
 
-DEALT = "dealt"
+DEALT = "assigned"
 """Value in place of a partition if a file contains rows that are already partitioned."""
 
 

@@ -1,7 +1,7 @@
 """Trust models, by name: which party adds the noise, and whom it protects against.
 
-A trust model is a `Trust` in `TRUSTS`; a missing fact raises an error at import. Its words are in
-`fedcal.results.statement`, and follow from `noise_by` and `shared`.
+A trust model is a `Trust` in `TRUSTS`. Its words are in `fedcal.results.statement`, and follow from
+`noise_by` and `shared`.
 """
 
 import math
@@ -41,10 +41,10 @@ class Trust:
     meaning: str
     answers: tuple[Answers, ...]
     noise_by: Literal["server", "client", "nobody"]
-    shared: bool
-    replaces: bool
-    amplifies: bool
-    asks_everyone: bool
+    shared: bool = False
+    replaces: bool = False
+    amplifies: bool = False
+    asks_everyone: bool = False
 
     def accepts(self, mechanism: type[Mechanism]) -> bool:
         """Return whether the mechanism can work under this model."""
@@ -104,10 +104,6 @@ SecAgg = Trust(
     "contribution, too, where there is no secure aggregation",
     answers=("nothing",),
     noise_by="nobody",
-    shared=False,
-    replaces=False,
-    amplifies=False,
-    asks_everyone=False,
 )
 Central = Trust(
     "central",
@@ -115,10 +111,7 @@ Central = Trust(
     "client's contribution, too, where there is no secure aggregation",
     answers=("sum", "index"),
     noise_by="server",
-    shared=False,
-    replaces=False,
     amplifies=True,
-    asks_everyone=False,
 )
 Distributed = Trust(
     "distributed",
@@ -127,7 +120,6 @@ Distributed = Trust(
     answers=("sum",),
     noise_by="client",
     shared=True,
-    replaces=False,
     amplifies=True,
     asks_everyone=True,
 )
@@ -137,10 +129,7 @@ Local = Trust(
     "must be trusted",
     answers=("sum", "onehot"),
     noise_by="client",
-    shared=False,
-    replaces=True,
-    amplifies=False,  # the server sees who answers
-    asks_everyone=False,
+    replaces=True,  # and sampling amplifies nothing: the server sees who answers
 )
 
 TRUSTS = {trust.name: trust for trust in (SecAgg, Central, Distributed, Local)}

@@ -1,4 +1,4 @@
-"""What a server asks and learns: methods as Flower strategies."""
+"""Methods, which ask and learn from sums, as Flower strategies."""
 
 if __name__ != "fedcal.strategies":  # a second copy of every class and registry would be made
     raise ImportError(f"import fedcal.strategies, not {__name__}")

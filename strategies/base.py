@@ -1,4 +1,4 @@
-"""What every strategy is: settings, a method, and Flower's transport of it."""
+"""Base of every strategy: settings, a method, and Flower's transport of it."""
 
 import inspect
 from abc import abstractmethod
@@ -89,15 +89,15 @@ class Settings:
 
     @property
     def hides_clients(self) -> bool:
-        """Whether whole clients are protected."""
+        """True if whole clients are protected."""
         return self.federation.private and UNITS[self.federation.unit].whole_client
 
-    def nominal_rows(self, who: str) -> float:
+    def nominal_rows(self, method: str) -> float:
         """Return the public nominal number of rows of a client.
 
-        Raises InputError, naming the method `who`, if it is not given.
+        Raises InputError, naming the `method`, if it is not given.
         """
-        why = f"{who} needs a public nominal number of rows > 0"
+        why = f"{method} needs a public nominal number of rows > 0"
         return needed("rows_per_client", self.rows_per_client, why)
 
 
@@ -163,7 +163,7 @@ class FederatedStrategy(Settings, FlowerTransport):
 
     @property
     def draws_index(self) -> bool:
-        """Whether one of several candidates is drawn, by trust model or named mechanism."""
+        """True if one of several candidates is drawn, by trust model or named mechanism."""
         f = self.federation
         if f.mechanism == AUTO:
             return TRUSTS[str(f.trust)].accepts(Exponential)
@@ -172,8 +172,8 @@ class FederatedStrategy(Settings, FlowerTransport):
     def client_clip(self, share: float, least: float) -> float:
         """Return the most that one client may add to a sum; 1, unused, if nothing is clipped.
 
-        `share` is of each of the public nominal `rows_per_client`, `least` in all. `clip` is what
-        the user said instead; it is refused where it does nothing.
+        `share` is of each of the public nominal `rows_per_client`, `least` in all. `clip` is the
+        user's own instead; it is refused where it does nothing.
         """
         f, rows = self.federation, self.rows_per_client
         if not f.private:

@@ -24,7 +24,7 @@ from fedcal.storage.artifact import Artifact
 from fedcal.units import UNITS
 
 Family = Literal["calibrate", "evaluate", "conformal", "personal", "train"]
-"""What a method is for. Comparison and plan rank methods that calibrate."""
+"""Purpose of a method. Comparison and plan rank methods that calibrate."""
 
 
 class Method(ABC):
@@ -55,8 +55,8 @@ class Method(ABC):
         how many of them by an earlier process
     bytes_up, bytes_down
         payload that one client is expected to send and get, so far (what members of a committee
-        send and get to open sums is not in it). An expectation over the sampling: who was really
-        asked stays secret
+        send and get to open sums is not in it). An expectation over the sampling: the clients that
+        were asked stay secret
     on_release
         called after each release
     norms
@@ -72,13 +72,13 @@ class Method(ABC):
     """Settings, small enough for tests, that between them reach every branch of the method."""
     norms: tuple[float, ...] = ()
     exact_only: ClassVar[bool] = False
-    """Whether a budget is refused: with noise it made models worse."""
+    """True if a budget is refused: with noise it made models worse."""
     instead: ClassVar[str] = ""
     """Names of methods to use with a budget, where it is refused."""
     one_place: ClassVar[bool] = False
-    """Whether one client with all rows is a usual federation for it."""
+    """True if one client with all rows is a usual federation for it."""
     keeps_releases: ClassVar[bool] = True
-    """Whether all releases of a run are kept: there are few, and they are short."""
+    """True if all releases of a run are kept: there are few, and they are short."""
 
     def __init__(
         self, plan: Plan, *, ledger: Ledger | None = None, secure_aggregation: str = "masks"
@@ -113,11 +113,11 @@ class Method(ABC):
         number is required only where noise depends on it. Elsewhere it is accepted and has no
         effect: it is a fact about the federation, not a parameter.
         """
-        whole = UNITS[federation.unit].whole_client and not cls.exact_only
-        return federation.private and whole and settings.get("clip") is None
+        clipped = UNITS[federation.unit].whole_client and settings.get("clip") is None
+        return federation.private and clipped and not cls.exact_only
 
     def hopeless(self, rows: float | None) -> bool:
-        """Return whether a run on `rows` rows in total is useless, judged by public numbers."""
+        """Return whether a run on `rows` rows in total is useless, by public numbers."""
         return False
 
     # -- the three hooks ------------------------------------------------------------------
@@ -238,7 +238,7 @@ class Method(ABC):
         return None
 
     def restore(self, run: str, state: Mapping[str, Floats]) -> None:
-        """Go on with a run that another process began, from what `state` told there."""
+        """Go on with a run that another process began, from the `state` of that process."""
         raise NotImplementedError(f"{self.name} continues from its releases")
 
     def round_record(self, round_number: int) -> dict[str, Any]:

@@ -35,12 +35,11 @@ WITHOUT_UNREADY = "without-unready"
 """Key of a run config: go on without real sites that say that they cannot take part."""
 
 FRESH: dict[str, bool] = {"resume": False, "deliver": False, WITHOUT_UNREADY: False}
-"""What a run config says of a run that begins, whose result who started it takes, and which does
-not start with a site that cannot take part."""
+"""Default flags of a new run."""
 
 _ANY = 2  # classes, where it is not known yet how many
 
-log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
+log = logging.getLogger("flwr")  # Flower shows its own logger to whoever started the run
 app = ServerApp()
 
 
@@ -59,16 +58,18 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
     """
     resume, method = checks.read(fields, "resume", bool), checks.read(fields, "method", str)
     without_unready = checks.read({**FRESH, **fields}, WITHOUT_UNREADY, bool)  # a new key
-    if ":" in method:  # of another package, named by who starts the run
+    if ":" in method:  # of another package, named by whoever starts the run
         register(imports.named("method", method))
     out = Path(str(fields["out"])) if fields.get("out") else None
     grid = cast(Grid, participation.PromptGrid(grid))
     with _logged(), nullcontext() if out is None else checkpoint.held(out, resume=resume):
-        # what is wrong in it is said before anybody waits
+        # an error in it is raised before anybody waits
         early = Job.from_fields(fields, nodes=1, classes=_ANY)
-        clients, met = wait_for_nodes(grid, early, int(fields["clients"]), model)
-        known = [who for who in met if who.classes is not None]  # of an app's clients not all do
-        job = _resolved(fields, clients, next(iter([*known, *met]), None))
+        clients, infos = wait_for_nodes(grid, early, int(fields["clients"]), model)
+        known = [
+            info for info in infos if info.classes is not None
+        ]  # of an app's clients not all do
+        job = _resolved(fields, clients, next(iter([*known, *infos]), None))
         for line in warnings.underpowered(job.method, None, job):
             log.warning("fedcal: %s", line)
 
@@ -89,7 +90,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
                     job_digest(strategy.terms, strategy.run),
                 )
                 strategy.secure = collector.SecureRounds(roster, agreed, strategy.run, folder)
-            strategy.assign_sites(met if job.tolerant else ())
+            strategy.assign_sites(infos if job.tolerant else ())
             strategy.start(grid, model, timeout=job.timeout)
 
         def moved(done: int, planned: int) -> None:
@@ -153,7 +154,7 @@ def wait_for_nodes(
     Returns
     -------
     tuple[int, list[NodeInfo]]
-        How many clients there are, and what nodes say of themselves: a simulation's first one,
+        How many clients there are, and what nodes report: a simulation's first one,
         or all real sites.
 
     Raises
@@ -165,25 +166,25 @@ def wait_for_nodes(
     """
     nodes = _nodes(grid, job, clients)
     if job.tolerant and clients:
-        if not (met := participation.ask_node_info(grid, nodes, job.timeout, True, model)):
+        if not (infos := participation.ask_node_info(grid, nodes, job.timeout, True, model)):
             app = "" if model is None else ": does the app's ClientApp call fedcal.add_answers?"
             raise RoundFailed(f"no connected site has answered; no question was sent{app}")
-        if model is not None and all(who.classes is None for who in met):
+        if model is not None and all(info.classes is None for info in infos):
             why = "no client can score rows with the model; no question was sent"
             raise RoundFailed(f"{why}; see the clients' own logs")
-        there, names = {who.place for who in met}, participation.names_of(job.roster, clients)
+        there, names = {info.place for info in infos}, participation.names_of(job.roster, clients)
         away = [name for k, name in enumerate(names) if job.roster and k not in there]
         if away:
             log.warning("fedcal: not there: %s", naming.listed(away))
-        return clients, met
-    met = participation.ask_node_info(grid, nodes[:1], job.timeout)
+        return clients, infos
+    infos = participation.ask_node_info(grid, nodes[:1], job.timeout)
     if not clients:
-        if not met or met[0].clients is None:
+        if not infos or infos[0].clients is None:
             why = "and these nodes do not say how many they are: give their number"
             raise InputError(f"'clients' of the run config is 0, {why}")
-        clients = met[0].clients
+        clients = infos[0].clients
         _nodes(grid, job, clients)
-    return clients, met
+    return clients, infos
 
 
 def _nodes(grid: Grid, job: Job, clients: int) -> list[int]:
@@ -235,33 +236,33 @@ def deliver(grid: Grid, job: Job, outcome: Outcome, called: Mapping[int, str]) -
     )
 
 
-def _resolved(fields: Mapping[str, Any], clients: int, who: participation.NodeInfo | None) -> Job:
+def _resolved(fields: Mapping[str, Any], clients: int, info: participation.NodeInfo | None) -> Job:
     """Return the job; open fields come from a site's statement or from the simulated data."""
-    dealt = who is not None and who.clients is not None
-    if who is not None and who.classes is not None:
+    simulated = info is not None and info.clients is not None
+    if info is not None and info.classes is not None:
         fields = {
             **fields,
-            "classes": fields["classes"] or who.classes,
-            "input": fields["input"] or who.input,
-            "class-digest": fields["class-digest"] or who.digest or "",
+            "classes": fields["classes"] or info.classes,
+            "input": fields["input"] or info.input,
+            "class-digest": fields["class-digest"] or info.digest or "",
         }
     job = Job.from_fields(fields, nodes=clients, classes=_ANY)
-    known = who is None or who.site is not None
+    known = info is None or info.site is not None
     if job.tolerant and not known and job.plan.model.shared and not job.plan.committee:
         why = "the server would see each share of the noise"
         needs = f"trust '{job.plan.trust}' with real sites needs secure aggregation among them"
         raise InputError(f"{needs}: {why}; make a study, or use central or local")
     rows_open = lacks_rows(job.method, job.federation, job.settings)
     missing = [key for key in ("classes", "input") if not fields[key]]
-    # Rows in a file that was written for this run were looked at by who wrote it.
-    by_data = dealt and needs_subjects(job.federation) and fields["partition"] != DEALT
+    # Rows in a file that was written for this run were looked at by its writer.
+    by_data = simulated and needs_subjects(job.federation) and fields["partition"] != DEALT
     if not rows_open and not missing and not by_data:
         return job
-    if not dealt and missing:
+    if not simulated and missing:
         why = f"{missing[0]!r} of the run config is {fields[missing[0]]!r}"
         give = "give it (classes: their number; input: logits or probs)"
         raise InputError(f"{why}, and the clients' data are not simulated: {give}")
-    if not dealt:
+    if not simulated:
         give = """give settings='{"rows_per_client": 50}' in the run config"""
         needs = "needs a public nominal number of rows of a client"
         raise InputError(f"{job.method} with privacy {needs}: {give}")

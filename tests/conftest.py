@@ -20,12 +20,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _plans_are_cached_for_the_session(tmp_path_factory):
-    patch = pytest.MonkeyPatch()
-    patch.setenv("FEDCAL_CACHE", str(tmp_path_factory.mktemp("plans")))
-
-
 @pytest.fixture(autouse=True, scope="module")
 def _sites_of_a_module_have_a_home(tmp_path_factory):
     """Their keys lie there, and not in the home folder of whoever calls the tests."""

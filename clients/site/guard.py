@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.clients.answers import check_columns
-from fedcal.clients.site.policy import CPU_SECONDS, Policy
-from fedcal.clients.site.process.limits import COPIES, MEMORY_MIB
+from fedcal.clients.site.policy import Policy
 from fedcal.core import checks, numerics
 from fedcal.core.checks import InputError, damaged, like, needed, same, system_errors, whole
 from fedcal.core.naming import digest_of
@@ -36,9 +35,9 @@ from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.atomic import locked
 
 SITE, LOCK = "site.json", "lock"
-FEDERATION, POLICY, TERMS = "federation.toml", "site.toml", "terms.json"
-WITH_POLICY = "secure aggregation needs --federation, --sign-key and --policy together"
-VERSION = 4
+TERMS = "terms.json"
+WITH_POLICY = "secure aggregation needs a roster, a signing key and a policy together"
+VERSION = 5
 OPTIONAL = ("subjects", "groups", "other", "inputs")
 ARRAYS = ("logits", "labels", *OPTIONAL, "test_logits", "test_labels")
 
@@ -65,8 +64,10 @@ class Prepared:
         of a simulated site's coins and noise; None = they are the operating system's
     sign_key_file
         with the key that this site signs by; None = it is in no federation
-    has_policy
-        whether the folder holds a policy
+    roster
+        of the federation that it is in, as it was pinned at its start; None = of none
+    policy
+        its limits; None = it has none
     server
         who asks: HOST:PORT of the SuperLink; "" = nobody said
     """
@@ -79,7 +80,8 @@ class Prepared:
     simulated: bool = False
     seed: int | None = None
     sign_key_file: Path | None = None
-    has_policy: bool = False
+    roster: Roster | None = None
+    policy: Policy | None = None
     server: str = ""
 
     @cached_property
@@ -92,22 +94,12 @@ class Prepared:
         """Signing key of this site under the protocol of secure aggregation."""
         return None if self.sign_key_file is None else read_key(self.sign_key_file)
 
-    @cached_property
-    def roster(self) -> Roster | None:
-        """The federation that this site is in, as it was pinned at its start."""
-        return None if self.sign_key_file is None else Roster.read(self.folder / FEDERATION)
-
     @property
     def place(self) -> int | None:
         """Number of the site in the roster."""
         if self.roster is None or self.sign_key is None:
             return None
         return self.roster.number_of(self.sign_key.public)
-
-    @cached_property
-    def policy(self) -> Policy | None:
-        """Policy of the site; None = no limits."""
-        return Policy.read(self.folder / POLICY) if self.has_policy else None
 
     @cached_property
     def terms(self) -> Terms | None:
@@ -119,16 +111,16 @@ class Prepared:
         ):
             return Terms.from_plain(json.loads(path.read_bytes())) if path.exists() else None
 
-    @property
-    def cpu_seconds(self) -> int:
-        """CPU seconds that the process answering one message may take."""
-        return CPU_SECONDS if self.policy is None else self.policy.cpu_seconds
 
-    @property
-    def memory_bytes(self) -> int:
-        """Memory that this process may take: by the policy, and room for copies of the rows."""
-        mib = MEMORY_MIB if self.policy is None else self.policy.memory_mib
-        return (mib << 20) + COPIES * sum(f.stat().st_size for f in self.folder.glob("*.npy"))
+def pinned_digest(folder: Path) -> str | None:
+    """Return the digest of the roster that a site was started with; None = it had none."""
+    try:
+        text = json.loads((folder / SITE).read_text("utf-8"))["roster"]
+    except FileNotFoundError:
+        return None
+    except (OSError, LookupError, TypeError, ValueError):
+        return "not known"
+    return None if text is None else Roster.from_text(text).digest
 
 
 def count_file(folder: Path) -> Path | None:
@@ -180,7 +172,8 @@ def prepared(folder: Path) -> Prepared:
             simulated=site["simulated"] is True,
             seed=site["seed"],
             sign_key_file=None if site["sign_key"] is None else Path(site["sign_key"]),
-            has_policy=site["has_policy"] is True,
+            roster=None if site["roster"] is None else Roster.from_text(site["roster"]),
+            policy=None if site["policy"] is None else Policy.from_plain(site["policy"]),
             server=site["server"],
         )
 

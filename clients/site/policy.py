@@ -25,29 +25,20 @@ import datetime
 import math
 import os
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from fedcal.clients.site.process.limits import LEAST_MIB, MEMORY_MIB
 from fedcal.core import checks
 from fedcal.core.checks import InputError, damaged, interval, needed, whole
 from fedcal.privacy.agreement import Terms, job_digest
 from fedcal.secure_aggregation.roster import Roster, check_digest
-from fedcal.storage.toml_files import read_as, record_of
 from fedcal.units import UNITS
 
-MOST_BYTES = 1 << 20
-"""Of a policy's file."""
-
-CPU_SECONDS = 600
-"""That an answer may take where no policy says less."""
-
 _DAYS, _EPOCH = 365.25, datetime.date(1970, 1, 1)  # of a year; where no first day is said
-_LEAST = {"answers": 1, "colluding": 0, "cpu_seconds": 1, "memory_mib": LEAST_MIB}
+_LEAST = {"answers": 1, "colluding": 0}
 
 
 @dataclass(frozen=True)
@@ -70,10 +61,6 @@ class Policy:
         m: fewest contributions in a sum
     colluding
         so many sites may work with the server, and it still learns only sums
-    cpu_seconds
-        that an answer may take, at most
-    memory_mib
-        that an answer may take, at most, beside a few copies of the site's rows
 
     Raises
     ------
@@ -90,8 +77,6 @@ class Policy:
     delta_a_year: float = math.inf
     answers: int = 3
     colluding: int = 0
-    cpu_seconds: int = CPU_SECONDS
-    memory_mib: int = MEMORY_MIB
 
     def __post_init__(self) -> None:
         check_digest("federation", self.federation)
@@ -103,14 +88,16 @@ class Policy:
                 interval(f"[0, {total!r}]")(f"{spent}-a-year", a_year)
                 needed("begins", self.begins, f"years of {spent}-a-year are counted from it")
 
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read the policy of a `site.toml`.
+    def to_plain(self) -> dict[str, Any]:
+        """Return the rules as plain values."""
+        days = {"expires", "begins"} if self.begins else {"expires"}
+        return {k: v.isoformat() if k in days else v for k, v in asdict(self).items()}
 
-        Raises InputError, one line that names the file and what is wrong with it; of a key that is
-        not known the nearest one.
-        """
-        return read_as(path, MOST_BYTES, lambda table: record_of(cls, table, "a site's policy"))
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """Return the policy of plain values; InputError for a value that is not allowed."""
+        days = (name for name in ("expires", "begins") if plain[name])
+        return cls(**{**plain, **{k: datetime.date.fromisoformat(plain[k]) for k in days}})
 
     def check_roster(self, roster: Roster | None) -> Roster:
         """Return the federation that the policy names; InputError if it is none, or another."""

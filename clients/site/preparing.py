@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 
 from fedcal.clients.site.guard import (
     ARRAYS,
-    FEDERATION,
     LOCK,
     OPTIONAL,
-    POLICY,
     SITE,
     TERMS,
     VERSION,
@@ -45,9 +43,9 @@ def prepare(
     number: int | None = None,
     simulated: bool = False,
     seed: int | None = None,
-    federation: Path | None = None,
+    roster: Roster | None = None,
     sign_key: Path | None = None,
-    policy: Path | None = None,
+    policy: Policy | None = None,
     terms: Terms | None = None,
     server: str = "",
 ) -> None:
@@ -70,11 +68,11 @@ def prepare(
     seed
         of a simulated site's coins and noise: whoever knows it can subtract the noise; None = they
         are the operating system's
-    federation, sign_key
-        files of the roster and of this site's key in it, both or none; but in a simulation they
-        need a policy
+    roster, sign_key
+        the federation and the file of this site's key in it, both or none; but in a simulation
+        they need a policy
     policy
-        file that says what this site takes part in
+        what this site takes part in
     terms
         of the one job whose runs it answers, which are checked here; None = it answers nothing
     server
@@ -93,26 +91,22 @@ def prepare(
     if test is not None:
         arrays |= {"test_logits": test[0], "test_labels": test[1]}
     named = class_names(names, shards.classes)
-    given = (federation, sign_key) if simulated else (federation, sign_key, policy)
-    if len({file is None for file in given}) > 1:
+    given = (roster, sign_key) if simulated else (roster, sign_key, policy)
+    if len({one is None for one in given}) > 1:
         raise InputError(WITH_POLICY)
-    texts = dict[str, bytes]()
-    if federation is not None and sign_key is not None:
-        roster, key = Roster.read(federation), read_key(sign_key)
+    if roster is not None and sign_key is not None:
+        key, federation = read_key(sign_key), f"the federation {roster.name}"
         what = f"a site with the public key of {sign_key}, {key.public.hex()},"
         place = checks.needed(what, roster.number_of(key.public), f"{federation} has none")
         classes = roster.class_digest or digest_of(named)
         checks.same(f"class digest of {federation}", classes, digest_of(named))
-        texts[FEDERATION] = roster.to_toml().encode()
         if policy is not None:
-            Policy.read(policy).check_roster(roster)
-            texts[POLICY] = policy.read_bytes()
+            policy.check_roster(roster)
         if not simulated:
             shards = replace(shards, names=(roster.sites[place].name,))
     if terms is not None:
         check_terms(terms)
         _check_rows(terms, shards, digest_of(named), simulated)
-        texts[TERMS] = json.dumps(terms.to_plain()).encode()
     # the file that says which records are those of the key
     count = None if sign_key is None or simulated else f"{sign_key.resolve()}.records"
     site = {
@@ -125,17 +119,17 @@ def prepare(
         "simulated": simulated,
         "seed": seed if simulated else None,
         "sign_key": None if sign_key is None else str(sign_key.absolute()),
-        "has_policy": policy is not None,
+        "roster": None if roster is None else roster.to_text(),
+        "policy": None if policy is None else policy.to_plain(),
         "server": server,
         "count_files": [count],  # 0.2.0 knew two
         "arrays": list(arrays),
     }
     _make_private(folder)
     with alone(folder):
-        for name in (FEDERATION, POLICY, TERMS):
-            (folder / name).unlink(missing_ok=True)
-        for name, text in texts.items():
-            write_whole(folder / name, text)
+        (folder / TERMS).unlink(missing_ok=True)
+        if terms is not None:
+            write_whole(folder / TERMS, json.dumps(terms.to_plain()))
         for name, array in arrays.items():
             with whole_file(folder / f"{name}.npy") as file:
                 np.save(file, array, allow_pickle=False)
@@ -158,7 +152,7 @@ def _make_private(folder: Path) -> None:
     with system_errors(f"cannot write {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         held = {path.name for path in folder.iterdir()}
-        own = {LOCK, FEDERATION, POLICY, TERMS, *(f"{name}.npy" for name in ARRAYS)}
+        own = {LOCK, TERMS, *(f"{name}.npy" for name in ARRAYS)}
         if SITE not in held and held - own:
             raise InputError(f"{folder} contains something else; a site needs a separate folder")
         folder.chmod(0o700)

@@ -144,8 +144,7 @@ class SiteRecords(Database):
         self.limits, self._path, self._keyed, self._cut_off = limits, path, bool(count), False
         if path is not None:
             self._count_path = count or path.with_suffix(".count")
-            hint = " (name a file that outlasts --state as --key-records)" if count else ""
-            with system_errors(f"cannot write {path} or {self._count_path}{hint}"):
+            with system_errors(f"cannot write {path} or {self._count_path}"):
                 # one that is there is left alone: touched, it would seem to have changed
                 with suppress(FileExistsError):
                     path.touch(0o600, exist_ok=False)

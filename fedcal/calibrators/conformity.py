@@ -173,7 +173,7 @@ class Conformity:
 
     @property
     def ranked(self) -> bool:
-        """Whether the score uses the order of the classes, and so may be randomised."""
+        """Condition that the score uses the order of the classes, and so may be randomised."""
         return self.name != "lac"
 
     @property

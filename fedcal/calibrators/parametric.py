@@ -124,7 +124,7 @@ class ParametricScaling(Calibrator):
 
     parameters = ("w",)
     limits: ClassVar[tuple[float, ...]] = (LIMIT,)
-    """Of the distance of the parameters from the identity, one for all or one for each."""
+    """Maximum distance of the parameters from the identity, one for all or one for each."""
 
     def __init__(self, w: ArrayLike | None = None, classes: int = 0) -> None:
         super().__init__(classes)
@@ -210,8 +210,8 @@ class ParametricScaling(Calibrator):
     def at_limits(self) -> list[str]:
         """Say how many parameters are as far from the identity as they may be."""
         off = np.abs(self.w - self.identity(self.classes)) >= np.multiply(self.limits, 1 - 1e-6)
-        said = f"{off.sum()} of {off.size} parameters are at a limit: the best may lie beyond."
-        return [said] * bool(off.any())
+        sentence = f"{off.sum()} of {off.size} parameters are at a limit: the best may lie beyond."
+        return [sentence] * bool(off.any())
 
 
 def local_fits(

@@ -153,10 +153,10 @@ def _root(rows: _Pooled, log_a: float, dtype: type[np.floating[Any]], tolerance:
             step = -g / second / curved
         else:
             step = -g / h if h > 0 else math.copysign(math.inf, -g) if g else 0.0
-        wanted = log_a + max(-_STEP, min(_STEP, step))
-        wanted = max(-LOG_A_LIMIT, min(LOG_A_LIMIT, wanted))
-        inside = low <= wanted <= high and i < 20
-        moved, log_a = abs(wanted - log_a), wanted if inside else (low + high) / 2
+        proposed = log_a + max(-_STEP, min(_STEP, step))
+        proposed = max(-LOG_A_LIMIT, min(LOG_A_LIMIT, proposed))
+        inside = low <= proposed <= high and i < 20
+        moved, log_a = abs(proposed - log_a), proposed if inside else (low + high) / 2
         if (inside and moved < tolerance) or high - low < tolerance**2:
             break
     return log_a

@@ -79,8 +79,8 @@ def command(
     if table is not None and not json:
         print(comparison.to_table(table), end="")
     else:
-        told = shown(comparison, out)
-        terminal.show(told, comparison.to_json, json=json, quiet=quiet, gap=0)
+        lines = shown(comparison, out)
+        terminal.show(lines, comparison.to_json, json=json, quiet=quiet, gap=0)
     if failures := comparison.failures:
         raise FedcalError(
             f"{len(failures)} of {len(comparison.rows)} runs failed, the first with: "

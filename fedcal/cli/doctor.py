@@ -64,19 +64,20 @@ def packages(extra: str = "", of: str = "fedcal") -> Iterator[Package]:
         lines = metadata.requires(of) or ()
     except metadata.PackageNotFoundError:
         raise InputError(f"{of} is not installed by pip: its requirements are not known") from None
-    for wanted in map(Requirement, lines):
-        marker = wanted.marker
+    for requirement in map(Requirement, lines):
+        marker = requirement.marker
         asked_by = (e for e in ("", extra) if marker is None or marker.evaluate({"extra": e}))
         if next(asked_by, None) != extra:
             continue
         try:
-            there = metadata.version(wanted.name)
+            there = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
-            yield Package(wanted.name, "", False)
+            yield Package(requirement.name, "", False)
             continue
-        yield Package(wanted.name, there, wanted.specifier.contains(there, prereleases=True))
-        for more in wanted.extras:
-            yield from packages(more, wanted.name)
+        fits = requirement.specifier.contains(there, prereleases=True)
+        yield Package(requirement.name, there, fits)
+        for more in requirement.extras:
+            yield from packages(more, requirement.name)
 
 
 def command(quiet: parameters.Quiet = False, json: parameters.Json = False) -> None:
@@ -90,8 +91,8 @@ def command(quiet: parameters.Quiet = False, json: parameters.Json = False) -> N
     facts = look()
     parts = ("versions", "extras", "machine")
     rows = [(name, str(value or "?")) for part in parts for name, value in facts[part].items()]
-    told = [facts["summary"], *facts["lacking"], pages.Table("", ("", "here"), rows)]
-    terminal.show(told, facts, json=json, quiet=quiet)
+    lines = [facts["summary"], *facts["lacking"], pages.Table("", ("", "here"), rows)]
+    terminal.show(lines, facts, json=json, quiet=quiet)
 
 
 def look() -> dict[str, Any]:

@@ -87,7 +87,7 @@ def command(
             written = f"calibrator written to {file}"
         found, names = read.findings(threshold), read.class_names
         content = {**found.to_json(), "class_names": None if names is None else list(names)}
-        told: list[Any] = [
+        lines: list[Any] = [
             f"{release} read again: no run, and no further charge",
             "" if names is None else naming.in_a_line(names),
             *(
@@ -101,7 +101,7 @@ def command(
             headline.headline(content),
         ]
         record = {**content, "statement": list(read.privacy)}
-        terminal.show(filter(None, told), record, json=json, quiet=quiet)
+        terminal.show(filter(None, lines), record, json=json, quiet=quiet)
         return
     checks.unused("it reads an earlier run's release: give --release FILE", calibrate=calibrate)
     own = {"set": jobs.settings(by, threshold=threshold, **of_runs)}

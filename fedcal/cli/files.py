@@ -85,9 +85,7 @@ def export(
         terminal.console().print(OF_FLOAT32)
 
 
-def flower_app(
-    folder: Path, family: str = "calibrate", quiet: Quiet = False, json: Json = False
-) -> None:
+def flower_app(folder: Path, quiet: Quiet = False, json: Json = False) -> None:
     """Write the folder that `flwr run` needs: a pyproject.toml with every key.
 
     Arguments
@@ -95,19 +93,13 @@ def flower_app(
     folder : DIR
         Folder for `flwr run`.
 
-    Options
-    -------
-    family
-        Kind of app: calibrate | evaluate | conformal | personal | train.
-
     Examples
     --------
     fedcal flower-app app
-    fedcal flower-app app --family evaluate
     """
     from fedcal.run.engines.flower_app import write_app
 
-    written = write_app(folder, family)
+    written = write_app(folder)
     terminal.show([f"written to {written}"], {"out": str(written)}, json=json, quiet=quiet)
 
 

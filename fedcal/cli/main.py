@@ -78,8 +78,8 @@ def help_of(name: str) -> str:
     tree: Any = ast.parse(path.read_text("utf-8"))
     if function:
         tree = next(node for node in tree.body if getattr(node, "name", "") == function)
-    said = re.split(r"\n.+\n-{3,}\n", ast.get_docstring(tree) or "")[0]
-    return " ".join(said.split())
+    text = re.split(r"\n.+\n-{3,}\n", ast.get_docstring(tree) or "")[0]
+    return " ".join(text.split())
 
 
 def load_command(name: str, *, every: bool = True) -> click.Command:
@@ -182,8 +182,8 @@ def exit_code_of(arguments: list[str] | None, command: click.Command = app) -> i
         errors.print(f"fedcal: {word}: {' '.join(str(e).split())}")
         return e.exit_code
     except click.ClickException as e:
-        said = " ".join(e.format_message().split()) or "a command is missing"
-        errors.print(f"fedcal: error: {said}")
+        text = " ".join(e.format_message().split()) or "a command is missing"
+        errors.print(f"fedcal: error: {text}")
         return InputError.exit_code
     except (KeyboardInterrupt, click.Abort):
         code = INTERRUPTED

@@ -53,8 +53,8 @@ def command(
             steps(done, total, so_far)
 
         training = train(out=out, resume=resume, overwrite=overwrite, progress=moved, **given)
-    told = training.to_json()
-    facts: dict[str, Any] = {"told": told, "c": told["config"], "out": out, "line": names.line}
-    facts["score"] = binning.check_score("", told["classes"])
-    facts["floored"] = names.floored(told["rows_below_floor"])
-    terminal.show(page.said("commands", "training", **facts), told, json=json, quiet=quiet)
+    record = training.to_json()
+    facts: dict[str, Any] = {"told": record, "c": record["config"], "out": out, "line": names.line}
+    facts["score"] = binning.check_score("", record["classes"])
+    facts["floored"] = names.floored(record["rows_below_floor"])
+    terminal.show(page.said("commands", "training", **facts), record, json=json, quiet=quiet)

@@ -1,4 +1,4 @@
-"""What the process of a site uses of Flower beyond its public modules; see `flower_internals`."""
+"""Parts of Flower beyond its public modules that a site's process uses; see `flower_internals`."""
 
 import contextlib
 import inspect

@@ -185,7 +185,7 @@ Kind: TypeAlias = Literal["logits", "probs"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 RANGE_TOLERANCE = 1e-3
-"""How far outside [0, 1] a probability may lie (float16 and clipped files overshoot a little)."""
+"""Distance outside [0, 1] at which a probability may lie: float16 overshoots a little."""
 
 SURE = 5
 """From so many rows on, logits that could be probabilities are. Even logits spread evenly over

@@ -273,7 +273,7 @@ VERSION = "version"
 """Key of a file of options: the version of fedcal that wrote it."""
 
 REQUIRED = "required"
-"""What `unset` says of an option that must be given."""
+"""Value of `unset` for an option that must be given."""
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 _once: Callable[[Call], Call] = cache  # type: ignore[assignment]  # a class is hashable

@@ -8,7 +8,7 @@ from typing import Any
 from fedcal.core.checks import InputError, damaged
 
 MOST_SERIES = 16
-"""Of one curve or chart: more looks cannot be told apart."""
+"""Maximum number of series in a chart: more looks cannot be told apart."""
 
 MOST_REFERENCES = 4
 

@@ -1,4 +1,4 @@
-"""What a classifier says of rows, logits or probabilities, and what either must satisfy.
+"""Scores of a classifier, logits or probabilities, and what either must satisfy.
 
 Which of the two is declared by whoever gives them, and never guessed. But a declaration that the
 numbers contradict is refused, at every door by which scores come in: files, arrays, shards,
@@ -47,8 +47,8 @@ MOST_CLASSES = 10**5
 """Columns of scores, or of a table."""
 
 SUM_TOLERANCE = 1e-2
-"""How far a row of probabilities may sum from 1: three printed decimals in 10 classes give 5e-3,
-float16 with 1000 classes about 1e-3."""
+"""Distance from 1 of the sum of a row of probabilities: three printed decimals in 10 classes give
+5e-3, float16 with 1000 classes about 1e-3."""
 
 _FEW_TOLERANCE = 1e-3  # of a sum, for a single row: half precision's
 
@@ -133,16 +133,16 @@ def in_class_order(what: str, scores: Any, names: Sequence[str] | None = None) -
     if not own:
         return scores
     keys = [key_of(name) for name in own]
-    wanted = keys if names is None else [key_of(name) for name in names]
-    if set(keys) == set(range(len(keys))) and (names is None or set(wanted) != set(keys)):
-        wanted = sorted(keys)
-    if set(wanted) != set(keys) or len(set(keys)) < len(keys):
+    asked = keys if names is None else [key_of(name) for name in names]
+    if set(keys) == set(range(len(keys))) and (names is None or set(asked) != set(keys)):
+        asked = sorted(keys)
+    if set(asked) != set(keys) or len(set(keys)) < len(keys):
         other = f", not {listed(names)}" if names else ""
         raise InputError(
             f"{what}: its columns are for the classes {listed(own)}{other} (to_numpy() of a frame "
             "has no names)"
         )
-    order = [keys.index(key) for key in wanted]
+    order = [keys.index(key) for key in asked]
     return scores if order == sorted(order) else as_array(what, scores)[:, order]
 
 

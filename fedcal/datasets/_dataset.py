@@ -179,7 +179,7 @@ class Dataset:
         Parameters
         ----------
         names
-            (c,) of the classes in the wanted order; None = as it is
+            (c,) of the classes in the ordered order; None = as it is
         positive
             for two classes, the class that comes last; None = in the order of `names`
 
@@ -189,21 +189,21 @@ class Dataset:
             The classes have other names, or there are not two for `positive`.
         """
         own = class_names(self.class_names, self.classes)
-        wanted = own if names is None else class_names(names, self.classes)
-        if names is not None and self.class_names is None and set(wanted) != set(own):
-            return replace(self, class_names=wanted).in_order(None, positive)
-        keys, asked = list(map(key_of, own)), list(map(key_of, wanted))
+        ordered = own if names is None else class_names(names, self.classes)
+        if names is not None and self.class_names is None and set(ordered) != set(own):
+            return replace(self, class_names=ordered).in_order(None, positive)
+        keys, asked = list(map(key_of, own)), list(map(key_of, ordered))
         if set(asked) != set(keys):
             raise InputError(
                 f"its columns are for the classes {', '.join(own)[:200]}, not "
-                f"{', '.join(wanted)[:200]}"
+                f"{', '.join(ordered)[:200]}"
             )
         if positive is not None:
             same(f"number of classes, with {positive:.80} as the positive one,", self.classes, 2)
-            positive = one_of("positive class", plain_name("positive", positive), wanted)
-            wanted = tuple(sorted(wanted, key=positive.__eq__))
-            asked = list(map(key_of, wanted))
-        if wanted == own:
+            positive = one_of("positive class", plain_name("positive", positive), ordered)
+            ordered = tuple(sorted(ordered, key=positive.__eq__))
+            asked = list(map(key_of, ordered))
+        if ordered == own:
             return self
         order = [keys.index(key) for key in asked]
         place = np.argsort(order)
@@ -213,7 +213,7 @@ class Dataset:
 
         return replace(
             self,
-            class_names=wanted,
+            class_names=ordered,
             moved=tuple(order if self.moved is None else (self.moved[j] for j in order)),
             scores=moved(self.scores),
             test_scores=moved(self.test_scores),

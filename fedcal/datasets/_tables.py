@@ -406,17 +406,6 @@ _BATCH_BYTES = 2**27
 MAX_NAME = 256
 """Characters in a cell of text."""
 
-_NUMBERS = ("integer", "floating", "decimal")
-_TEXT = ("string", "large_string", "string_view")
-_LISTS = ("list", "large_list", "fixed_size_list", "list_view", "large_list_view")
-
-_HOLDS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "label": ("numbers", (*_NUMBERS, "boolean", *_TEXT)),
-    **dict.fromkeys(IDS, ("whole numbers or text", ("integer", "floating", *_TEXT))),
-    "split": ("text", _TEXT),
-}
-"""Column -> what it must hold, and allowed types; others hold numbers."""
-
 
 def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
     """Return arguments for `from_arrays` from a `.parquet` file.
@@ -446,11 +435,10 @@ def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
         for batch in file.iter_batches(batch_size=size, columns=columns.used):
             batch.validate(full=True)  # offsets of a hostile file may point anywhere
             for name, own in parts.items() if batch.num_rows else ():
-                read = _lists if name in columns.lists else _values
-                own.append(read(pa, name, batch.column(name), rows))
+                own.append(_values(pa, name, batch.column(name), rows, name in columns.lists))
                 if own[0].shape[1:] != own[-1].shape[1:]:
-                    said = f"lists of another length from row {rows} on"
-                    raise InputError(f"column {name!r} has {said}")
+                    where = f"lists of another length from row {rows} on"
+                    raise InputError(f"column {name!r} has {where}")
                 taken += own[-1].size * max(own[-1].itemsize, 8)
                 check_room(taken, most)
             rows += batch.num_rows
@@ -470,8 +458,10 @@ def with_scores(columns: Columns, arrays: Mapping[str, NDArray[Any]]) -> dict[st
     return values
 
 
-def _decoded(pa: Any, name: str, array: Any, row: Callable[[int], int], *holds: Any) -> Any:
-    """Return an array without nulls of an allowed type; `row` tells the row of an entry.
+def _values(
+    pa: Any, name: str, array: Any, first: int, is_list: bool = False, per_row: int = 1
+) -> NDArray[Any]:
+    """Return a column of a batch: (m,), or of lists of c numbers (m, c); from the row `first` on.
 
     Dictionaries are decoded; extension types are replaced by their storage.
     """
@@ -479,37 +469,23 @@ def _decoded(pa: Any, name: str, array: Any, row: Callable[[int], int], *holds: 
         array = array.storage
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    what, types = holds
-    found = str(array.type)[:60]
-    fits = any(getattr(pa.types, f"is_{kind}")(array.type) for kind in types)
     if array.null_count and name not in IDS:  # `ids_of` counts those without a name
         nulls = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
-        found, fits = f"null at row {row(int(np.argmax(nulls)))}", False
-    if len(array) and not fits:
-        raise InputError(f"column {name!r} holds {found}; must hold {what}")
-    return array
-
-
-def _values(pa: Any, name: str, array: Any, first: int, per_row: int = 1) -> NDArray[Any]:
-    """Return numbers, bools or text, (m,); the first is in the row `first`."""
-    holds = _HOLDS.get(name, ("numbers", _NUMBERS))
-    array = _decoded(pa, name, array, lambda k: first + k // per_row, *holds)
-    if pa.types.is_decimal(array.type):
-        array = array.cast(pa.float64())
+        row = first + int(np.argmax(nulls)) // per_row
+        raise InputError(f"column {name!r} holds null at row {row}")
+    if is_list:
+        if not hasattr(array, "value_lengths"):
+            raise InputError(f"column {name!r} must hold lists of numbers, got {array.type}")
+        lengths = np.asarray(array.value_lengths().to_numpy(zero_copy_only=False))
+        width = int(lengths[0])
+        for row in np.flatnonzero(lengths != width)[:1].tolist():
+            what = f"count of numbers in column {name!r} at row {first + row}, as at row {first},"
+            same(what, int(lengths[row]), width)
+        flat = _values(pa, name, array.flatten(), first, per_row=max(width, 1))
+        return flat.reshape(len(lengths), width)
     values = np.asarray(array.to_numpy(zero_copy_only=False))
-    if values.dtype.kind != "O":
+    if values.dtype.kind != "O" or not all(isinstance(value, str | None) for value in values):
         return values
     longest = max(len(value or "") for value in values)
     whole(f"the characters of the longest text in column {name!r}", longest, 0, MAX_NAME)
     return values.astype(np.str_)
-
-
-def _lists(pa: Any, name: str, array: Any, first: int) -> NDArray[Any]:
-    """Return (m, c) numbers from a column of lists of c numbers each."""
-    array = _decoded(pa, name, array, lambda k: first + k, "lists of numbers", _LISTS)
-    lengths = np.asarray(array.value_lengths().to_numpy(zero_copy_only=False))
-    width = int(lengths[0])
-    for row in np.flatnonzero(lengths != width)[:1].tolist():
-        what = f"count of numbers in column {name!r} at row {first + row}, as at row {first},"
-        same(what, int(lengths[row]), width)
-    return _values(pa, name, array.flatten(), first, max(width, 1)).reshape(len(lengths), width)

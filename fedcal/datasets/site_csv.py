@@ -1,6 +1,6 @@
 """CSV files as sites have them: other names, other separators, entries that are missing.
 
-What was recognised or left out is said in sentences with exact numbers, and so are lines that
+What was recognised or left out is declared in sentences with exact numbers, and so are lines that
 cannot be used. Both are for the holder of the rows only; they must never leave a site.
 """
 
@@ -29,14 +29,14 @@ from fedcal.storage.npz import check_room, intact, room
 SUFFIXES = (".csv", ".csv.gz")
 _MISSING = {text.casefold() for text in MISSING} | {"."}  # the point is that of SAS and Stata
 _MARKS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-_SAID = re.compile(r'"?sep=(.)"?[;,]*\s*')  # a first line for Excel
+_DECLARED = re.compile(r'"?sep=(.)"?[;,]*\s*')  # a first line for Excel
 _FIRST = 3
 NO_OUTCOME, NO_SCORE = "without an outcome", "without a score"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a site's file is read.
+    """Options for reading a site's file.
 
     `columns` are names in the file -> names of a study's columns, `labels` entries -> classes.
     With `drop_missing` lines without an outcome or a score are left out.
@@ -170,14 +170,14 @@ def read_site_csv(
             values.append(numbers)
     out = [len(bad.pop(what, ())) for what in (NO_OUTCOME, NO_SCORE) if reading.drop_missing]
     if bad:
-        raise InputError(_told(bad, len(lines)))
+        raise InputError(_problems(bad, len(lines)))
     if reading.drop_missing:
         share = sum(out) / max(len(lines), 1)
-        told = f"{out[0]:,} {NO_OUTCOME}, {out[1]:,} more {NO_SCORE}: "
-        told += f"{100 * share:.1f} % of {len(lines):,} lines"
+        message = f"{out[0]:,} {NO_OUTCOME}, {out[1]:,} more {NO_SCORE}: "
+        message += f"{100 * share:.1f} % of {len(lines):,} lines"
         if share > most:
-            raise InputError(f"{told}; at most {100 * most:g} % may be left out")
-        notes.append(f"left out: {told}")
+            raise InputError(f"{message}; at most {100 * most:g} % may be left out")
+        notes.append(f"left out: {message}")
     notes += ["decimals have commas"] * comma
     notes += [f"column {old} is {new}" for old, new in reading.columns.items()]
     notes += [f"label {old} is {new}" for old, new in reading.labels.items()]
@@ -191,16 +191,17 @@ def read_site_csv(
     return from_columns(found, name=path.name, labels_required=False, classes=classes), notes
 
 
-def _told(bad: Mapping[str, Sequence[tuple[int, str]]], lines: int) -> str:
+def _problems(bad: Mapping[str, Sequence[tuple[int, str]]], lines: int) -> str:
     """Return one line about all lines that cannot be used, by kind."""
     kinds = []
     for kind, found in bad.items():
         first = [f"line {line}: {entry[:40]!r}" for line, entry in found]
         kinds.append(f"{len(found):,} {kind} ({listed(first, most=_FIRST)})")
-    told = f"{sum(map(len, bad.values())):,} of {lines:,} lines cannot be used: {'; '.join(kinds)}"
+    many = sum(map(len, bad.values()))
+    message = f"{many:,} of {lines:,} lines cannot be used: {'; '.join(kinds)}"
     if {NO_OUTCOME, NO_SCORE}.isdisjoint(bad):
-        return told
-    return f"{told}; --drop-missing leaves out those {NO_OUTCOME} or {NO_SCORE}"
+        return message
+    return f"{message}; --drop-missing leaves out those {NO_OUTCOME} or {NO_SCORE}"
 
 
 def _entries(path: Path) -> tuple[list[str], list[tuple[int, list[str]]], list[str]]:
@@ -216,8 +217,8 @@ def _entries(path: Path) -> tuple[list[str], list[tuple[int, list[str]]], list[s
     if "\0" in text:
         raise InputError("has a NUL character; is this a text file?")
     first, _, rest = text.partition("\n")
-    if said := _SAID.fullmatch(first):
-        text, mark = rest, said[1]
+    if declared := _DECLARED.fullmatch(first):
+        text, mark = rest, declared[1]
     else:
         head = next((line for line in text.splitlines() if line.strip()), "")
         mark = max(_MARKS, key=lambda one: len(next(csv.reader([head], delimiter=one), ())))
@@ -228,7 +229,7 @@ def _entries(path: Path) -> tuple[list[str], list[tuple[int, list[str]]], list[s
     try:
         for row in reader:
             if any(entries := [" ".join(entry.split()) for entry in row]):
-                lines.append((reader.line_num + bool(said), entries))
+                lines.append((reader.line_num + bool(declared), entries))
     except csv.Error as error:
-        raise InputError(f"line {reader.line_num + bool(said)}: {error}") from None
+        raise InputError(f"line {reader.line_num + bool(declared)}: {error}") from None
     return (lines[0][1] if lines else []), lines[1:], notes

@@ -24,6 +24,3 @@ PRIVATE: Lazy[Mechanism] = Lazy(
 
 MECHANISMS: Lazy[Mechanism] = Lazy("name", registry(NoNoise) | PRIVATE.data)
 """Name on the command line and in files -> mechanism."""
-
-FORMER = {"discrete-laplace": Laplace.name, "discrete-gaussian": Gaussian.name}
-"""Names that configs, policies and records of earlier versions may have -> the name now."""

@@ -548,7 +548,7 @@ class ScoreTable(CheckedFields):
 
     @property
     def tail_nodes(self) -> bool:
-        """Whether each tail of the score is two nodes."""
+        """Condition that each tail of the score is two nodes."""
         return has_nodes(self.bucket_edges)
 
     @property

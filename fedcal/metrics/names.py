@@ -1,4 +1,4 @@
-"""What each metric is called and how its numbers look: for every table, figure, page and sentence.
+"""Names of metrics and the form of their numbers: for every table, figure, page and sentence.
 
 Files and Python hold plain numbers, shares as fractions. A metric that is not in the table goes by
 its name, in plain numbers.
@@ -117,10 +117,10 @@ ON_DEMAND = (
 """Metrics of a release that are told after the first six of its score."""
 
 MORE = "More metrics"
-"""How titles begin of tables of these: on pages, not on terminals."""
+"""Start of the titles of tables of these: on pages, not on terminals."""
 
 WIDTH = "_width"
-"""What the width of a metric's interval is called by, after its name."""
+"""Suffix of a metric's name for the width of its interval."""
 
 _WIDTH = (
     "Width of the 95 % interval of a metric: what noise, the choice of rows and the buckets of "
@@ -150,7 +150,7 @@ _OF_SCORE = {
     ),
     ("positive", "classwise_ece"): Named("ECE of {positive}", _ECE_OF_ONE, percent=True),
 }
-"""Of a score ("positive", "confidence", "classes"): names that say more."""
+"""Names of a metric of a score ("positive", "confidence", "classes") that say more."""
 
 THE_POSITIVE = "the positive class"
 

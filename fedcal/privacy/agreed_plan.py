@@ -280,10 +280,7 @@ class AgreedPlan:
             "federation": Federation(**{**facts, "epsilon": float(facts["epsilon"])}),
             "mechanism": mechanism(**{key: float(value) for key, value in parts.items()}),
             "epsilon": float(values["epsilon"]),
-            "bound": bound and Bound(**{key: _tupled(value) for key, value in bound.items()}),
+            "bound": bound
+            and Bound(**{k: tuple(v) if isinstance(v, list) else v for k, v in bound.items()}),
         }
         return cls(**{**values, **own})
-
-
-def _tupled(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

@@ -38,7 +38,7 @@ from fedcal.storage.database import Database
 __all__ = ["CAP_DELTA", "Entry", "Ledger"]
 
 _APPLICATION = 0x6663_616C  # "fcal", in SQLite's application_id
-_SCHEMA = 2  # in files of version 1 the deltas had only to stay below 1
+_SCHEMA = 2
 
 _TABLES = (
     "CREATE TABLE cap (epsilon REAL NOT NULL, delta REAL NOT NULL)",
@@ -135,9 +135,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             caps = (cap, CAP_DELTA if cap_delta is None else float(cap_delta))
             self._db.execute("INSERT INTO cap VALUES (?, ?)", caps)
             return caps
-        if whole(f"the version of {self._name}", version, 1, _SCHEMA) == 1:
-            self._db.execute("ALTER TABLE cap ADD COLUMN delta REAL NOT NULL DEFAULT 0.999")
-            self._db.execute(f"PRAGMA user_version = {_SCHEMA}")
+        whole(f"the version of {self._name}", version, _SCHEMA, _SCHEMA)
         with damaged(f"{self._name} is damaged: it has no valid cap"):
             (stored,) = self._db.rows("SELECT epsilon, delta FROM cap")
         self._entries()  # refuses damaged rows

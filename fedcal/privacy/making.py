@@ -213,23 +213,19 @@ def choose(
             f"mechanism '{asked}' does not fit this method's release; allowed: {', '.join(allowed)}"
         )
     if not sums:
-        return _only(federation, prefers[0])
+        mechanism = prefers[0]
+        allowed_by = {
+            "trust": [name for name, model in NOISY.items() if model.accepts(mechanism)],
+            "unit": [name for name, one in UNITS.items() if mechanism.part in (None, one.per)],
+        }
+        for what, names in allowed_by.items():
+            if (own := getattr(federation, what)) not in names:
+                home = " or ".join(f"'{name}'" for name in names)
+                raise InputError(f"mechanism '{mechanism.name}' needs {what} {home}, got '{own}'")
+        return mechanism
     if asked != AUTO:
         return MECHANISMS[asked]
     return prefers[0] if len(prefers) == 1 else _least(federation, prefers, bound, rounds)
-
-
-def _only(federation: Federation, mechanism: type[Mechanism]) -> type[Mechanism]:
-    """Return the one mechanism that fits the method's release; InputError if it is not allowed."""
-    homes = {
-        "trust": [name for name, model in NOISY.items() if model.accepts(mechanism)],
-        "unit": [name for name, one in UNITS.items() if mechanism.part in (None, one.per)],
-    }
-    for what, names in homes.items():
-        if (own := getattr(federation, what)) not in names:
-            home = " or ".join(f"'{name}'" for name in names)
-            raise InputError(f"mechanism '{mechanism.name}' needs {what} {home}, got '{own}'")
-    return mechanism
 
 
 def _least(

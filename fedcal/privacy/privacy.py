@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self
 
-from fedcal.core.checks import BudgetExceeded, InputError, fraction, interval, one_of, unused, whole
+from fedcal.core.checks import BudgetExceeded, InputError, fraction, interval, unused, whole
 from fedcal.core.options import (
     DATA,
     PRIVACY,
@@ -19,10 +19,9 @@ from fedcal.core.options import (
     flat_kinds,
     option,
     read_fields,
-    text,
     within,
 )
-from fedcal.mechanisms import FORMER, MECHANISMS, PRIVATE
+from fedcal.mechanisms import MECHANISMS, PRIVATE
 from fedcal.secure_aggregation.roster import check_committee, colluding
 from fedcal.trust import NOISY, TRUSTS, Central, SecAgg
 from fedcal.units import UNITS, User
@@ -42,10 +41,6 @@ _TOLERANCE = 1e-9  # of the cap: ten runs of 0.1 fit a cap of 1
 Rounds = Annotated[int, within(1, MOST_ROUNDS)] | None
 Rate = Annotated[float, lambda _, value: fraction("the sampling rate", value, "(]")]
 Epsilon = Annotated[float, interval("(0, inf]", "a finite number > 0")]
-
-
-def _mechanism(name: str, value: Any) -> str:
-    return one_of(name, FORMER.get(text(name, value), value), (AUTO, *PRIVATE))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +99,7 @@ class Privacy(Options):
         unset="secagg at epsilon inf, else central",
         axis=True,
     )
-    mechanism: Annotated[str, _mechanism] = option(
+    mechanism: Annotated[str, among((AUTO, *PRIVATE))] = option(
         AUTO,
         PRIVACY,
         f"auto | {' | '.join(PRIVATE)}",

@@ -30,7 +30,7 @@ import numpy as np
 from fedcal.core.checks import InputError, damaged, fraction, one_of, same, whole
 from fedcal.core.imports import Lazy
 from fedcal.core.numerics import Floats, Integers, Words, check_seed, key_of
-from fedcal.core.options import MOST_TEXT, CheckedFields, Param, Scalar, set_checked, shaped, strict
+from fedcal.core.options import MOST_TEXT, CheckedFields, Scalar, set_checked, shaped, strict
 from fedcal.core.shards import Shards
 from fedcal.mechanisms import Noise
 from fedcal.secure_aggregation import Ring
@@ -365,15 +365,13 @@ class Question:
             a vector that keeps the example's length needs no `least` and `most`
         """
         values = {f.name: getattr(query, f.name) for f in fields(query)}
-        sized = {name: _sized(allowed, values[name]) for name, allowed in moving.items()}
+        for name, allowed in moving.items():
+            if not allowed.most and isinstance(example := values[name], np.ndarray | tuple):
+                moving[name] = replace(allowed, least=len(example), most=len(example))
         fixed = {name: value for name, value in values.items() if name not in moving}
         anywhere = any(name in moving for name in query.cuts)
         cells = math.inf if anywhere else float(sum(query.lengths()))
-        return cls(query.kind, fixed, sized, rounds, cells)
-
-    def is_of(self, round_number: int) -> bool:
-        """Return whether a round may ask it."""
-        return self.rounds[0] <= round_number <= self.rounds[1]
+        return cls(query.kind, fixed, moving, rounds, cells)
 
     def differs(self, query: Query) -> str:
         """Return the first parameter of a query that is not as declared, in words; "" = none."""
@@ -414,7 +412,7 @@ def check_question(questions: Sequence[Question], round_number: int, query: Quer
 
     Raises InputError with one line that names the difference.
     """
-    may = [q for q in questions if q.is_of(round_number)]
+    may = [q for q in questions if q.rounds[0] <= round_number <= q.rounds[1]]
     why = [q.differs(query) for q in may if q.kind == query.kind]
     if "" in why:
         return
@@ -424,12 +422,6 @@ def check_question(questions: Sequence[Question], round_number: int, query: Quer
         f"the question '{query.kind}' of round {round_number} is not one of the job's method with "
         f"its settings: {difference}"
     )
-
-
-def _sized(allowed: Range, example: Any) -> Range:
-    if allowed.most or not isinstance(example, np.ndarray | tuple):
-        return allowed
-    return replace(allowed, least=len(example), most=len(example))
 
 
 def _same(value: Any, own: Any) -> bool:
@@ -584,15 +576,11 @@ def query_in(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
     ours = query.version
     whole(f"the version of the query {query.kind!r}", context["query-version"], ours, ours)
     params, facts = (
-        {k.removeprefix(start): _param(v) for k, v in record.items() if k.startswith(start)}
+        {
+            key.removeprefix(start): np.array(v, np.float64) if isinstance(v, list) else v
+            for key, v in record.items()
+            if key.startswith(start)
+        }
         for record, start in ((fields, "param."), (context, "fact."))
     )
     return query.read(params, facts)
-
-
-def _param(value: Any) -> Param:
-    """Return a scalar as it is, and a list as the vector it was."""
-    if not isinstance(value, list):
-        scalar: Scalar = value
-        return scalar
-    return np.array(value, np.float64)

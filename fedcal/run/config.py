@@ -1,7 +1,4 @@
-"""Options as they were given: in files, on the command line, as keywords of a function.
-
-The resolved configuration of a run: one set of names for command line, TOML and Python.
-"""
+"""The options of a run: one set of names for command line, TOML and Python."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -89,7 +86,7 @@ POOLED = {
     "pooled-temperature": "pooled temperature",
     "pooled-bbq": "pooled BBQ",
 }
-"""What is fitted without a federation, on nothing, one client's rows, or all -> its label."""
+"""Baseline fitted without a federation, on nothing, one client's rows, or all -> its label."""
 
 
 def label_of(method: str) -> str:
@@ -205,7 +202,7 @@ class Config(Running, RunOptions):
     ray_address: str | None = option(
         None,
         RUNNING,
-        "HOST:PORT of a Ray cluster for the engines ray and flower",
+        "HOST:PORT of a Ray cluster for the engine ray",
         unset="a new one",
     )
 
@@ -217,8 +214,8 @@ class Config(Running, RunOptions):
             unused("there is no ledger; give --ledger FILE", cap=self.cap, cap_delta=self.cap_delta)
         elif not self.private:
             unused("a run without privacy is charged to none; give --epsilon", ledger=self.ledger)
-        if self.engine not in ("ray", "flower"):
-            unused("there is no cluster; give --engine ray or flower", ray_address=self.ray_address)
+        if self.engine != "ray":
+            unused("there is no cluster; give --engine ray", ray_address=self.ray_address)
         if self.method in POOLED and (self.private or self.real):
             raise InputError(
                 f"method '{self.method}' reads the rows themselves: it has no private form (leave "
@@ -261,8 +258,8 @@ class Config(Running, RunOptions):
             "at real sites the second of class_names is positive, and theirs must be the same",
             positive=self.positive,
         )
-        dealt = None if self.partition in (Config.partition, "natural") else self.partition
-        unused("real sites are not simulated", dropout=self.dropout or None, partition=dealt)
+        simulated = None if self.partition in (Config.partition, "natural") else self.partition
+        unused("real sites are not simulated", dropout=self.dropout or None, partition=simulated)
         shared = self.trust is not None and trust.TRUSTS[self.trust].shared
         if self.engine == APP and (shared or self.secure_aggregation in ("masks", "protocol")):
             raise InputError(

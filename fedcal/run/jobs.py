@@ -32,7 +32,7 @@ Held = TypeVar("Held", bound=Population)
 METHOD = "evaluate"
 
 BY = ("none", "site", "group")
-"""What rows are counted apart by: nothing, their client, or their column `group`."""
+"""Values of `by`: rows are counted together, by client, or by their column `group`."""
 
 
 def evaluates(method: str) -> bool:

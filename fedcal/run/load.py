@@ -1,4 +1,4 @@
-"""Rows from whatever Python users have; which a run reads, and what judges it afterwards."""
+"""Rows of a run from whatever Python users have, and the rows that test its result."""
 
 import math
 import warnings
@@ -16,7 +16,6 @@ from fedcal.partition import client_names, deal
 from fedcal.results.page import words
 from fedcal.run import jobs
 from fedcal.run.config import POOLED, Config
-from fedcal.run.engines.ray import NamedData
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
@@ -118,8 +117,6 @@ class RunRows:
         whether these are other rows than the clients'
     held_out
         whether they were drawn from the same rows
-    source
-        where every process finds the same shards by itself; None = nowhere
     said
         what the deal itself tells of the rows, in whole sentences
     """
@@ -129,9 +126,8 @@ class RunRows:
     data: Dataset | BlockRows
     test: Holdout | None = None
     tested: bool = False
-    said: Sequence[str] = ()
+    sentences: Sequence[str] = ()
     held_out: bool = False
-    source: NamedData | None = None
 
 
 def read_rows(asked: Config, data: Any, progress: Progress | None = None) -> tuple[Config, RunRows]:
@@ -141,12 +137,11 @@ def read_rows(asked: Config, data: Any, progress: Progress | None = None) -> tup
         asked = replace(asked, data=name_of(data, rows.data))
         return asked, replace(rows, config=replace(rows.config, data=asked.data))
     loaded = load_any(data, asked.class_names, asked.positive)
-    unnamed = asked.class_names is asked.positive is None
     asked = replace(asked, data=name_of(data, loaded))
-    return asked, rows_of(asked, loaded, by_name=isinstance(data, (str, Path)) and unnamed)
+    return asked, rows_of(asked, loaded)
 
 
-def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> RunRows:
+def rows_of(config: Config, loaded: Dataset) -> RunRows:
     """Deal the rows that the method is about: those it fits, or those it evaluates.
 
     Parameters
@@ -155,8 +150,6 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> RunRow
         what was asked for
     loaded
         its data
-    by_name
-        whether others find them, as they are, by what the config calls them
 
     Raises
     ------
@@ -169,10 +162,10 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> RunRow
         Of rows that are probably not what they are taken for.
     """
     evaluates = jobs.evaluates(config.method)
-    data, dealt, names = dealt_rows(
+    data, partitioned, names = dealt_rows(
         loaded, config.method, config.partition, config.clients, config.seed
     )
-    known, shards = jobs.resolved(config, dealt, names)
+    known, shards = jobs.resolved(config, partitioned, names)
     if evaluates:
         test = jobs.holdout(shards, names, config.seed, data.class_names)
     else:
@@ -180,9 +173,6 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> RunRow
         if jobs.is_personal(config.method):
             test = replace(test, fit=shards)
     warn_of_rows(test, "evaluated rows" if evaluates else "test rows", stacklevel=4)
-    # sites by themselves would find no groups but those of their column, and know by the name
-    # of fedcal's own methods alone which rows are read
-    found = by_name and shards is dealt and ":" not in config.method
     return RunRows(
         config=known,
         shards=shards,
@@ -190,12 +180,11 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> RunRow
         test=test,
         tested=not evaluates,
         held_out=loaded.test_scores is None and not (evaluates or test.fit is not None),
-        source=NamedData(config.data, config.partition) if found else None,
-        said=_said(config, data, config.partition != "natural" and data.client_names),
+        sentences=_sentences(config, data, config.partition != "natural" and data.client_names),
     )
 
 
-def _said(config: Config, data: Any, named: Any = (), untested: bool = False) -> Sequence[str]:
+def _sentences(config: Config, data: Any, named: Any = (), untested: bool = False) -> Sequence[str]:
     """Return sentences on what a run took from its rows, and did not."""
     private = math.isfinite(config.epsilon)
     about = {"named": named, "untested": untested, "private": private}
@@ -241,5 +230,5 @@ def rows_in_blocks(config: Config, data: Any, progress: Progress | None = None) 
         data=shards,
         test=test,
         tested=test is not None,
-        said=_said(config, shards, untested=not (test or evaluates)),
+        sentences=_sentences(config, shards, untested=not (test or evaluates)),
     )

@@ -50,7 +50,7 @@ def _number(value: float | None) -> str:
 
 @dataclass(frozen=True, repr=False)
 class PlanTable(Displayable):
-    """What a plan says: a line for each method, the most promising first.
+    """A plan: a line for each method, the most promising first.
 
     Attributes
     ----------

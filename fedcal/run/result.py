@@ -1,7 +1,4 @@
-"""What is told of a federated run, whatever drove it: its config, its privacy, what was sent.
-
-What a simulation gives back, and the files it leaves.
-"""
+"""The result of a federated run: its config, its privacy record, its bytes, and its files."""
 
 from __future__ import annotations
 
@@ -344,7 +341,7 @@ class SimulationResult(Displayable):
 
     @property
     def told(self) -> dict[str, Any]:
-        """What the artifact says of itself on test rows, and the names of the classes."""
+        """Results of the artifact on test rows, and the names of the classes."""
         return {**self.judged, "class_names": self.class_names}
 
     @property
@@ -353,13 +350,13 @@ class SimulationResult(Displayable):
 
     @property
     def title(self) -> str:
-        """What titles of its figures begin with."""
+        """First words of the titles of its figures."""
         about = {"method": self.config.method, "config": {"data": self.config.data}}
         return simulation.title_of({**about, "privacy": self.privacy})
 
     @property
     def verdict(self) -> str:
-        """What the run says, in words first."""
+        """Result of the run in a sentence."""
         return headline(self.record)
 
     @property

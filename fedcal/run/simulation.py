@@ -122,7 +122,7 @@ def simulate(
     paid = folders.ReleaseStore(folder, folders.RUN, asked.to_toml(), resume)
     with paid.reporting():
         fitted = fit(rows, progress, paid)
-        fitted.privacy["more"] += rows.said
+        fitted.privacy["more"] += rows.sentences
         result = result_of(*fitted, given=asked, test=rows.test, data=rows.data)
         if folder is not None:
             result.save(folder, report=report)
@@ -167,8 +167,8 @@ def fit(
     if too_large := statement.large_delta(job.plan):
         warnings.warn(too_large, stacklevel=3)
     few = emit(underpowered(config.method, shards, job), stacklevel=3)
-    where: Any = {"source": rows.source, "ray_address": config.ray_address}
-    release = partial(run, job, shards, config.engine, progress=progress, **where)
+    where: Any = {"ray_address": config.ray_address, "progress": progress}
+    release = partial(run, job, shards, config.engine, **where)
     outcome = release() if paid is None else paid.outcome(job, release)
     about = rows.tested, rows.held_out, config.partition
     known, privacy = recorded(config, job, outcome, *about)
@@ -313,9 +313,9 @@ def evaluate(
     InputError
         Anything the user gave that is not allowed; nothing was released.
     """
-    wanted = {"threshold": threshold, "score": score, "bins": bins}
-    wanted["rows_per_subject"] = rows_per_subject
-    asked = jobs.settings(by, calibrator, **wanted)
+    chosen = {"threshold": threshold, "score": score, "bins": bins}
+    chosen["rows_per_subject"] = rows_per_subject
+    asked = jobs.settings(by, calibrator, **chosen)
     return simulate(data, config=config, **_run(jobs.METHOD, asked, config, options))
 
 

@@ -44,10 +44,10 @@ from fedcal.storage.atomic import locked
 from fedcal.strategies.server.outcome import Progress
 
 Run = dict[str, Any]
-"""What is to be computed, in plain values; `data` names the data set."""
+"""Options of a run in plain values; `data` names the data set."""
 
 Row = dict[str, Any]
-"""What came of it: `run`, `versions` (of the packages), and the results, or `error`."""
+"""Record of a run: `run`, `versions` (of the packages), and the results, or `error`."""
 
 Sources = Mapping[str, Dataset]
 """Data sets by the name that runs use."""
@@ -65,7 +65,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB
 """Environment variables that say on how many threads a process computes."""
 
 CONFIG, ROWS = "config.toml", "rows.jsonl"
-"""What is run; a line for each finished run."""
+"""Files of the grid, and of a line for each finished run."""
 
 INPUTS = ".inputs.json"
 """Digests of the data by name, not to be published."""
@@ -137,8 +137,8 @@ def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -
     spawn = multiprocessing.get_context("spawn")
     theirs, ours = spawn.Pipe(duplex=False)
     with TemporaryDirectory(prefix="fedcal-") as folder:
-        told = hand_over(Path(folder), sources)
-        pool = ProcessPoolExecutor(jobs, spawn, _begin, (folder, told, theirs))
+        handed = hand_over(Path(folder), sources)
+        pool = ProcessPoolExecutor(jobs, spawn, _begin, (folder, handed, theirs))
         try:
             with _alone_on_a_thread():
                 waiting = [pool.submit(_compute, work, run) for run in runs]
@@ -173,25 +173,25 @@ def _alone_on_a_thread() -> Iterator[None]:
 
 def hand_over(folder: Path, sources: Sources) -> dict[str, dict[str, Any]]:
     """Write each array into a file that workers can map; data by name, paths for arrays."""
-    told: dict[str, dict[str, Any]] = {}
+    handed: dict[str, dict[str, Any]] = {}
     for k, (name, data) in enumerate(sources.items()):
-        told[name] = known = {f.name: getattr(data, f.name) for f in fields(data)}
+        handed[name] = known = {f.name: getattr(data, f.name) for f in fields(data)}
         for key, value in known.items():
             if isinstance(value, np.ndarray):
                 known[key] = folder / f"{k}-{key}.npy"
                 np.save(known[key], np.ascontiguousarray(value), allow_pickle=False)
-    return told
+    return handed
 
 
 _held: dict[str, Dataset] = {}
 """In a worker, its data."""
 
 
-def _begin(folder: str, told: Mapping[str, Mapping[str, Any]], line: Connection) -> None:
+def _begin(folder: str, handed: Mapping[str, Mapping[str, Any]], line: Connection) -> None:
     """Begin a worker, on data of `hand_over`; it ends once nobody holds the other end of a line."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us
     os.dup2(2, 1)  # what a package prints is no result
-    for name, known in told.items():
+    for name, known in handed.items():
         values: Any = {
             key: np.asarray(np.load(value, mmap_mode="r")) if isinstance(value, Path) else value
             for key, value in known.items()

@@ -78,14 +78,14 @@ class Training(Displayable):
     @cached_property
     def metrics(self) -> dict[str, float]:
         """Metrics of the model on the test rows (`fedcal.metrics.summary`)."""
-        return summary(*self._judged("test"))
+        return summary(*self._scored("test"))
 
     @cached_property
     def train_metrics(self) -> dict[str, float]:
         """Metrics of the model on the training rows."""
-        return summary(*self._judged("train"))
+        return summary(*self._scored("train"))
 
-    def _judged(self, part: str) -> tuple[numerics.Floats, numerics.Integers]:
+    def _scored(self, part: str) -> tuple[numerics.Floats, numerics.Integers]:
         return numerics.softmax(self.logits[part]), self.federation.parts[part].y
 
     @property
@@ -96,11 +96,11 @@ class Training(Displayable):
     @property
     def history(self) -> list[dict[str, Any]]:
         """Facts of each round: of FedAvg `clients` and `train_loss`, of other methods none."""
-        told = (
+        facts = (
             {k: v for k, v in one.items() if k == "round" or k not in RELEASED}
             for one in self.outcome.records
         )
-        return [one for one in told if len(one) > 1]
+        return [one for one in facts if len(one) > 1]
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `training.json`: strict JSON."""
@@ -111,7 +111,7 @@ class Training(Displayable):
             "config": config | {"set": own},
             "test": self.metrics,
             "train": self.train_metrics,
-            "rows_below_floor": {k: below_floor(*self._judged(k)) for k in ("train", "test")},
+            "rows_below_floor": {k: below_floor(*self._scored(k)) for k in ("train", "test")},
             "clients": self.federation.clients,
             "classes": self.federation.classes,
             "rows": self.rows,
@@ -141,7 +141,7 @@ class Training(Displayable):
 
     @property
     def verdict(self) -> str:
-        """What test rows say of the model."""
+        """The accuracy of the model on test rows, in a sentence."""
         return headline({"method": self.config.method, "after": self.metrics})
 
     def _card(self) -> Page:

@@ -1,4 +1,4 @@
-"""What to train, on what and how: one set of names for command line, TOML and Python."""
+"""Options of a training: one set of names for command line, TOML and Python."""
 
 import math
 from collections.abc import Mapping
@@ -109,8 +109,8 @@ class TrainConfig(RunOptions):
         super().__post_init__()
         if self.model in OWN:
             checks.same("engine of a model of your own", self.engine, "inline")
-        said = {setting: f"--{name.replace('_', '-')}" for name, setting in self._given().items()}
-        for setting, where in (FOLLOWING | said).items():
+        own = {one: f"--{name.replace('_', '-')}" for name, one in self._given().items()}
+        for setting, where in (FOLLOWING | own).items():
             checks.unused(f"{where} says it", **{setting: self.set.get(setting)})
         if self.method is not None:
             if STRATEGIES[self.method].one_place:  # it samples rows: all clients are in each round

@@ -46,7 +46,7 @@ SHIFTED = re.compile(r"test_[a-z_]+_[1-5]")
 """Test rows after a corruption, such as test_fog_3: they are for studies, and not read here."""
 
 IN_MEMORY = "rows in memory"
-"""What a configuration calls such data."""
+"""Name of such data in a configuration."""
 
 MOST_CLASSES = 10_000
 

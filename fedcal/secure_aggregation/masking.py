@@ -60,32 +60,6 @@ def pair_seed(run_seed: int, i: int, j: int, round: int) -> bytes:
     return _digest("pair", run_seed, round, _bytes(min(i, j)) + _bytes(max(i, j)))
 
 
-def neighbours(cohort: Collection[int], run_seed: int, round: int) -> NDArray[np.int64]:
-    """Return the graph of the clients that share masks in a round.
-
-    Complete up to `COMPLETE_UP_TO` clients. Above that, the Harary graph of Bell et al.
-    (2020): clients on a ring in a random order keyed by run and round, each the neighbour of the
-    `SPARSE_DEGREE` / 2 next ones on both sides; connected, and stays so unless that many
-    consecutive clients are lost at two places of the ring.
-
-    Parameters
-    ----------
-    cohort
-        Different client ids, any integers, in any order: the graph depends on the set alone.
-    run_seed, round
-        As in `pair_seed`.
-
-    Returns
-    -------
-    NDArray[np.int64]
-        Shape (clients, degree). Row k holds, ascending, positions in `sorted(cohort)`: those of
-        the neighbours of client `sorted(cohort)[k]`. Symmetric, without self loops. A cohort of
-        one has degree 0.
-
-    """
-    return _graph(tuple(sorted(cohort)), run_seed, round)
-
-
 def mask(
     client: int, cohort: Collection[int], run_seed: int, round: int, length: int
 ) -> NDArray[np.uint64]:
@@ -98,8 +72,10 @@ def mask(
     ----------
     client
         Id of a member of the cohort.
-    cohort, run_seed, round
-        As in `neighbours`.
+    cohort
+        Different client ids, any integers, in any order.
+    run_seed, round
+        As in `pair_seed`.
     length
         Length of the contribution, in 64-bit words.
 
@@ -111,7 +87,7 @@ def mask(
     """
     ids = tuple(sorted(map(int, cohort)))
     total = np.zeros(length, np.uint64)
-    for position in _graph(ids, run_seed, round)[ids.index(client)].tolist():
+    for position in neighbours(ids, run_seed, round)[ids.index(client)].tolist():
         words = stream(pair_seed(run_seed, client, ids[position], round), length)
         total = total + words if client < ids[position] else total - words  # they wrap
     return total
@@ -143,7 +119,27 @@ def unmask(
 
 
 @lru_cache(maxsize=2)  # every client and block of a round asks for the same one
-def _graph(ids: tuple[int, ...], run_seed: int, round: int) -> NDArray[np.int64]:
+def neighbours(ids: tuple[int, ...], run_seed: int, round: int) -> NDArray[np.int64]:
+    """Return the graph of the clients that share masks in a round.
+
+    Complete up to `COMPLETE_UP_TO` clients. Above that, the Harary graph of Bell et al.
+    (2020): clients on a ring in a random order keyed by run and round, each the neighbour of the
+    `SPARSE_DEGREE` / 2 next ones on both sides; connected, and stays so unless that many
+    consecutive clients are lost at two places of the ring.
+
+    Parameters
+    ----------
+    ids
+        of the clients, ascending
+    run_seed, round
+        as in `pair_seed`
+
+    Returns
+    -------
+    NDArray[np.int64]
+        Shape (clients, degree). Row k holds, ascending, the positions in `ids` of the neighbours of
+        client `ids[k]`. Symmetric, without self loops. A cohort of one has degree 0.
+    """
     n = len(ids)
     if n <= COMPLETE_UP_TO:
         everybody = np.tile(np.arange(n), (n, 1))

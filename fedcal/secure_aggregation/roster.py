@@ -38,14 +38,12 @@ from fedcal.core.checks import (
     damaged,
     different,
     like,
-    one_of,
     same,
     whole,
 )
 from fedcal.core.naming import one_form
 from fedcal.core.numerics import Words
 from fedcal.secure_aggregation import keys
-from fedcal.storage.toml_files import read_as, record_of
 
 EVERYBODY_UP_TO = 7
 """So many sites are all members, where nobody says who is."""
@@ -315,34 +313,8 @@ class Roster:
         same("roster of the message, in canonical form,", text, roster.to_text())
         return roster
 
-    # --- as a file, for people --------------------------------------------------------------
-
-    @classmethod
-    def read(cls, path: Path) -> Roster:
-        """Read the roster of a `federation.toml`.
-
-        Raises
-        ------
-        InputError
-            One line that names the file and what is wrong with it.
-        """
-        return read_as(path, MOST_BYTES, cls._of)
-
-    @classmethod
-    def _of(cls, table: Mapping[str, Any]) -> Roster:
-        file = record_of(_File, table, "the federation")
-        sites = tuple(
-            Member(one.name, check_key(f"key of site {one.name!r:.80}", one.key))
-            for one in file.site
-        )
-        numbers = {site.name: number for number, site in enumerate(sites)}
-        for name in {*file.committee} - {*numbers}:
-            one_of("site of the committee", name, numbers, "the file")
-        committee = Committee(tuple(numbers[name] for name in file.committee), file.threshold)
-        return cls(file.name, sites, committee, file.class_digest)
-
     def to_toml(self) -> str:
-        """Return the text of a `federation.toml` that `read` takes."""
+        """Return the text of a `federation.toml`, for people."""
         table: dict[str, Any] = {
             "name": self.name,
             "threshold": self.committee.threshold,
@@ -384,23 +356,6 @@ def in_words(digest: str) -> str:
 def check_key(what: str, text: Any) -> bytes:
     """Return the 32 bytes of an Ed25519 public key in hexadecimal digits, or raise InputError."""
     return _hex(what, text, keys.KEY_BYTES)
-
-
-@dataclass(frozen=True)
-class _Site:
-    name: str
-    key: str
-
-
-@dataclass(frozen=True)
-class _File:
-    """What a `federation.toml` may hold."""
-
-    name: str
-    site: tuple[_Site, ...]
-    threshold: int
-    committee: tuple[str, ...]
-    class_digest: str = ""
 
 
 def _hex(what: str, text: Any, length: int, digits: str = "0-9a-fA-F") -> bytes:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import tomli_w
 from scipy.special import log_softmax
 
 from fedcal import datasets
@@ -43,7 +44,13 @@ MASS = 0.1
 """Share of rows with one and the same score from which on it is warned of."""
 
 FEDERATION, POLICY, TERMS = "federation.toml", "site.toml", "terms.json"
-"""In a kit: what the site writes there of the study that it has accepted."""
+"""In a kit, for people: what the site has accepted, from the sealed study in its own folder."""
+
+_RULES = """\
+# What this site takes part in: the questions of terms.json, until `expires`, within epsilon and
+# delta of a year and in all, in sums of at least `answers` sites. Anything else is refused.
+# A change here changes nothing: the site goes by the study that it has accepted.
+"""
 
 
 @dataclass(frozen=True)
@@ -356,7 +363,9 @@ class Offer:
 def write_rules(folder: Path, sealed: Sealed) -> None:
     """Write federation, policy, terms and authority of an accepted study over those in the kit."""
     (folder / FEDERATION).write_text(sealed.roster.to_toml(), "utf-8")
-    (folder / POLICY).write_text(kits.policy_text(sealed.study, sealed.roster.digest), "utf-8")
+    rules = asdict(sealed.study.policy(sealed.roster.digest)).items()
+    table = {name.replace("_", "-"): value for name, value in rules if value is not None}
+    (folder / POLICY).write_text(_RULES + tomli_w.dumps(table), "utf-8")
     (folder / TERMS).write_text(to_json(sealed.asked.to_plain()), "utf-8")
     (folder / kits.AUTHORITY).write_text(sealed.authority, "ascii")
 

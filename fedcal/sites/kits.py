@@ -17,13 +17,12 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tomli_w
 
 from fedcal import __version__
 from fedcal.core import checks, flower_internals_site
@@ -36,7 +35,7 @@ from fedcal.run.engines import superlink as flower
 from fedcal.run.engines import tls
 from fedcal.run.engines.processes import ProcessTree
 from fedcal.secure_aggregation import keys
-from fedcal.secure_aggregation.roster import Roster, in_words
+from fedcal.secure_aggregation.roster import in_words
 from fedcal.sites.sealed import SEALED, Join, Sealed
 from fedcal.sites.server_run import Control, control
 from fedcal.sites.site import Terminated, until_terminated
@@ -53,10 +52,6 @@ ONE_MACHINE = (
 KEY = "coordinator.pem"
 _SERVED = (AUTHORITY, "server.crt", "server.key", "executor.key")
 _LONGEST, _SPARE = 3650, 60  # days of a certificate, and after the study's end
-_RULES = """\
-# What this site takes part in: the questions of terms.json, until `expires`, within epsilon and
-# delta of a year and in all, in sums of at least `answers` sites. Anything else is refused.
-"""
 
 
 def folder_of(path: Path, study: str, part: str) -> Path:
@@ -135,12 +130,6 @@ def kit_files(study: Study, site: str, *, one_machine: bool, **unit: Any) -> dic
         "compose.yml": page.render("kit-compose.yml.j2", site=site, version=__version__, **unit),
         "read-me.html": about.html(template="kit.html.j2", study=study, site=site, note=note),
     }
-
-
-def policy_text(study: Study, federation: str) -> str:
-    """Return a site's `site.toml`, by the digest of the federation."""
-    rules = {k.replace("_", "-"): v for k, v in asdict(study.policy(federation)).items()}
-    return _RULES + tomli_w.dumps(rules)
 
 
 def seal(path: Path, joins: Sequence[Path]) -> list[str]:
@@ -248,7 +237,6 @@ def serve(
     ours = tls.read_address("--control", at)
     for where in (ours, sites):
         _check_free(where)
-    roster(home, sealed)
     secret = ("--superexec-auth-secret-file", files["executor.key"])
     words: list[str | Path] = [
         *("flower-superlink", "--isolation", "process", "--enable-supernode-auth"),
@@ -282,14 +270,6 @@ def serve(
                     time.sleep(_TICK)
                 raise FedcalError(f"a process has ended: {_last(log)}; its log is {log}")
     (home / CONTROL).unlink(missing_ok=True)
-
-
-def roster(home: Path, sealed: Sealed) -> Path:
-    """Return the file of the sites for the run, in the server's folder."""
-    path = home / "federation.toml"
-    if not path.exists() or Roster.read(path) != sealed.roster:
-        write_whole(path, sealed.roster.to_toml())
-    return path
 
 
 def enrol(commands: Control, sealed: Sealed, home: Path) -> None:

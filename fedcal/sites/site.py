@@ -14,14 +14,13 @@ from stat import S_ISREG
 from types import FrameType
 from typing import Any
 
-from fedcal.clients.site.guard import FEDERATION
-from fedcal.clients.site.policy import CPU_SECONDS
+from fedcal.clients.site.guard import pinned_digest
 from fedcal.clients.site.preparing import prepare
+from fedcal.clients.site.process.limits import CPU_SECONDS
 from fedcal.clients.site.site_log import LOG, LOGGER
 from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import FedcalError, InputError
 from fedcal.run.engines.supernode import FLOWER_LOG, Ended, SuperNode
-from fedcal.secure_aggregation.roster import Roster
 from fedcal.sites.rows import SiteRows
 
 NO_CONNECTION = 305
@@ -41,14 +40,11 @@ def check_federation(state: Path, digest: str | None) -> None:
     These jobs have keys, answers and signatures among the sites of a roster. Under another one
     the site would have other partners for them. `digest` is the new one's; None = new keys.
     """
-    before, records = state / FEDERATION, state / RECORDS
-    if not before.exists() or not records.exists():
+    old = pinned_digest(state)
+    if old in (None, digest) or not (state / RECORDS).exists():
         return
-    old = Roster.read(before).digest
-    if digest == old:
-        return
-    with records_in(state) as open_records:
-        unfinished = open_records.unfinished
+    with records_in(state) as records:
+        unfinished = records.unfinished
     if unfinished:
         raise InputError(
             f"{unfinished} jobs at this site are unfinished in the federation with digest {old}: "
@@ -69,7 +65,7 @@ class Site:
     file
         once it has changed, and no run is under way, the rows are read anew
     rules
-        `policy`, `terms`, `federation`, `sign_key` and `server`, as `prepare` takes them
+        `policy`, `terms`, `roster`, `sign_key` and `server`, as `prepare` takes them
     """
 
     def __init__(self, state: Path, read: Callable[[], SiteRows], file: Path, **rules: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.clients.site import guard, results, site_log
-from fedcal.clients.site.policy import Policy, account
+from fedcal.clients.site.policy import account
 from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
 from fedcal.core.checks import InputError, needed
 from fedcal.core.flower_internals_site import check_flower
@@ -82,15 +82,16 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
     check_flower()
     state, fleet = folder / joining.STATE, read_address("server", sealed.study.server)
     authority, roster = folder / kits.AUTHORITY, sealed.roster
+    rules = sealed.study.policy(roster.digest)
     context = trusted(authority)
     site.check_federation(state, roster.digest)
     running = site.Site(
         state,
         read,
         Path(rows),
-        policy=folder / joining.POLICY,
+        policy=rules,
         terms=sealed.asked,
-        federation=folder / joining.FEDERATION,
+        roster=roster,
         sign_key=kit.own / joining.SIGNING,
         server=str(fleet),
     )
@@ -107,7 +108,7 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
     try:
         with site.until_terminated(), site.Echo(state / site_log.LOG) as echo:
             log.info("a site of the federation %s, digest %s", roster.name, roster.digest)
-            for line in Policy.read(folder / joining.POLICY).described():
+            for line in rules.described():
                 log.info(line)
             if why:
                 log.warning("the records of this site %s", why)

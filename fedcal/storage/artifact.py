@@ -1,4 +1,4 @@
-"""What a run yields: a calibrator, metrics, prediction sets, a model.
+"""Results of a run: a calibrator, metrics, prediction sets, a model.
 
 Engines, result files and reports ask an artifact what it holds and how to show it; none of them
 knows its class.
@@ -26,7 +26,7 @@ from fedcal.storage.npz import read_npz
 
 FORMAT = "fedcal-artifact"
 VERSION = 1
-"""Of all files that `write_arrays` makes."""
+"""Version of all files that `write_arrays` makes."""
 
 _LINES = 6
 
@@ -170,7 +170,7 @@ class Artifact(ABC):
         """Entries of the file's header about names of classes, which `read_arrays` reads."""
         return {} if self.class_names is None else {"class_names": list(self.class_names)}
 
-    # -- what is told of it ---------------------------------------------------------------
+    # -- what is known of it -----------------------------------------------------------------
 
     def learnt_on(self, input: Kind) -> None:  # noqa: B027  few need to know
         """Hear what the clients' rows were: logits or probabilities."""
@@ -240,8 +240,8 @@ class Artifact(ABC):
 
 def at_end(what: str, low: float, high: float, ends: tuple[float, float]) -> list[str]:
     """Return the sentence that an interval of released numbers touches an end of their range."""
-    said = f"{what} is at an end of its range, {ends[0]:g} to {ends[1]:g}: the best may lie beyond."
-    return [said] * (low <= ends[0] * (1 + 1e-6) or high >= ends[1] * (1 - 1e-6))
+    text = f"{what} is at an end of its range, {ends[0]:g} to {ends[1]:g}: the best may lie beyond."
+    return [text] * (low <= ends[0] * (1 + 1e-6) or high >= ends[1] * (1 - 1e-6))
 
 
 ARTIFACTS: dict[str, type[Artifact]] = {}

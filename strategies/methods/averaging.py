@@ -126,7 +126,7 @@ class FedTemp(Averaging):
         return temperature.TemperatureUpdate(self.w, self.average, count, self.limit, self.steps)
 
     def moving(self) -> dict[str, Range]:
-        """Any w within the limit."""
+        """Return any w within the limit."""
         return {"w": Range(1 / self.limit, self.limit)}
 
     @override
@@ -156,7 +156,7 @@ class _Scaling(Averaging):
         self.w = self._start.copy()
 
     def moving(self) -> dict[str, Range]:
-        """Any w that is near enough to the identity."""
+        """Return any w that is near enough to the identity."""
         return {"w": base.near_identity(self.form, self.classes)}
 
     @override
@@ -172,7 +172,7 @@ class FedVector(_Scaling):
     """Federated vector scaling: a slope and an offset for each class (Maddock et al., 4.2).
 
     Few labels on a client pull its offsets towards them: accuracy falls where classes are
-    dealt unevenly, and does not come back with more rounds.
+    spread unevenly, and does not come back with more rounds.
 
     Local training is a fit of the client's own rows, held near w by `proximal`.
     `proximal` = 0 is the paper's method. A shard that lacks a class, or has no error, then has
@@ -192,7 +192,7 @@ class FedVector(_Scaling):
     ===========  =================  ===========  ===========  ===========  ===========
 
     The model itself has 0.98, 0.37 and about 4.1 %. The default of 10 was chosen by this table, so
-    on these data; fedvector and fedmatrix are bad with each of them where two classes are dealt
+    on these data; fedvector and fedmatrix are bad with each of them where two classes are spread
     unevenly. Mean of the seeds 0 and 1
     (densenet: 0) of `fedcal simulate --data DATA --method METHOD --sampling-rate 0.1
     --set proximal=NUMBER --seed SEED`.
@@ -274,10 +274,10 @@ class FedCal(_Scaling):
     lr: base.Positive = order_preserving.LR
 
     def query(self, round_number: int) -> scaling.MLPUpdate:
-        """Return the question for an update by  with a new seed for the order of rows."""
+        """Return the question for an update, with a new seed for the order of rows."""
         sgd, count = (self.epochs, self.batch, self.lr), not self.federation.private
         return scaling.MLPUpdate(self.w, *sgd, seed=round_number, count=count)
 
     def moving(self) -> dict[str, Range]:
-        """Any w that is near enough to the identity, with any order of rows."""
+        """Return any w that is near enough to the identity, with any order of rows."""
         return super().moving() | {"seed": SEED}

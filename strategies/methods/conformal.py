@@ -33,11 +33,11 @@ class Noisy(QuantileRule):
 
     @classmethod
     @override
-    def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
-        asked = wanted.federation.mechanism
+    def obstacles(cls, settings: ConformalSettings) -> dict[str, bool]:
+        asked = settings.federation.mechanism
         other = asked != AUTO and MECHANISMS[asked].answers != "sum"
         why = f"it releases sums, which '{asked}' does not make noisy"
-        return super().obstacles(wanted) | {why: other}
+        return super().obstacles(settings) | {why: other}
 
     @property
     def std(self) -> float:
@@ -71,34 +71,34 @@ class NoisyGaps(Noisy):
     needs_rows = True
     opening: SetGaps
 
-    def __init__(self, wanted: ConformalSettings) -> None:
-        super().__init__(wanted)
+    def __init__(self, settings: ConformalSettings) -> None:
+        super().__init__(settings)
         self._stricter = self.alpha
-        if wanted.apart:
+        if settings.apart:
             self._stricter -= FAILS * self.alpha  # the bound of a part's number of rows may fail
-        need, at = 1.0 - self._stricter, self.thresholds(wanted.bins or GAPS)
+        need, at = 1.0 - self._stricter, self.thresholds(settings.bins or GAPS)
         self.opening = self.ask(SetGaps, at, need=need)
-        rows = (wanted.rows_per_client or 1.0) / self.opening.parts
+        rows = (settings.rows_per_client or 1.0) / self.opening.parts
         self._clip = client_clip(rows, self.alpha)
         self.bound, self.prefers = self.bound_by(self._clip), (Gaussian, Laplace)
 
     @classmethod
     @override
-    def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
-        why, whole = "it protects whole clients", wanted.whole_client
-        return super().obstacles(wanted) | {why: not whole}
+    def obstacles(cls, settings: ConformalSettings) -> dict[str, bool]:
+        why, whole = "it protects whole clients", settings.whole_client
+        return super().obstacles(settings) | {why: not whole}
 
     @override
     def found(self, values: Floats, std: float) -> Floats:
         asked, alpha = self.opening, self._stricter
         sums, noise = values.reshape(asked.parts, -1), self.noise(std)
-        law, last = noise.of_one(), sums[:, -1]  # at 1 each row counts alpha, unless it is clipped
+        one, last = noise.of_one(), sums[:, -1]  # at 1 each row counts alpha, unless it is clipped
         fewest = last - noise.bound(np.ones(1), 1.0 - FAILS * self.alpha)
         if asked.parts > 1:
             self.counted = tuple((last / alpha).tolist()), std / alpha
-            levels = [centred_level(rows, alpha, law) for rows in (fewest / alpha).tolist()]
+            levels = [centred_level(rows, alpha, one) for rows in (fewest / alpha).tolist()]
         else:
-            levels = [centred_level(self.wanted.expected, alpha, law)]
+            levels = [centred_level(self.settings.expected, alpha, one)]
         parts = zip(sums, levels, strict=True)
         return np.array([after_last(asked.thresholds, s[:-1] < level) for s, level in parts])
 
@@ -112,12 +112,12 @@ class NoisyGaps(Noisy):
     def guarantee(self) -> tuple[str, ...]:
         """Guarantee, with its assumption about clipping."""
         promise, clipped = self.clipped(self._clip, "")
-        rows = f"{self.wanted.expected:,.6g} rows"
+        rows = f"{self.settings.expected:,.6g} rows"
         return promise, f"This counts on about {rows} in all, or more.", clipped
 
 
 class PrefixCounts(Noisy):
-    """Counts of rows by score, encoded for prefix sums, and the exact law of their noise (ours).
+    """Counts of rows by score, encoded for prefix sums, with exactly known noise (ours).
 
     Privacy: the plan's, by the noise on all counts together; unit "example" (add/remove of a row,
     which is a 1 in one count) and unit "subject" (one of a subject's rows counts, drawn by a
@@ -128,21 +128,21 @@ class PrefixCounts(Noisy):
     takes_known = True
     opening: SetCounts
 
-    def __init__(self, wanted: ConformalSettings) -> None:
-        super().__init__(wanted)
-        bins = wanted.bins or (BINS_OF_PARTS if wanted.apart else BINS)
-        law, encoding, height = counting.quietest(wanted.federation, bins, self.rounds)
-        more = {"once": wanted.one_row_each, "encoding": encoding, "height": height}
+    def __init__(self, settings: ConformalSettings) -> None:
+        super().__init__(settings)
+        bins = settings.bins or (BINS_OF_PARTS if settings.apart else BINS)
+        mechanism, encoding, height = counting.quietest(settings.federation, bins, self.rounds)
+        more = {"once": settings.one_row_each, "encoding": encoding, "height": height}
         self.opening = self.ask(SetCounts, self.thresholds(bins, arcs=True), **more)
-        part = self.opening.part(wanted.federation.unit)
-        self.bound, self.prefers = self.opening.bound(part, (), law.order), (law,)
+        part = self.opening.part(settings.federation.unit)
+        self.bound, self.prefers = self.opening.bound(part, (), mechanism.order), (mechanism,)
 
     @classmethod
     @override
-    def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
-        known = wanted.rows_known and wanted.apart
-        return super().obstacles(wanted) | {
-            "it protects rows, or subjects, not whole clients": wanted.whole_client,
+    def obstacles(cls, settings: ConformalSettings) -> dict[str, bool]:
+        known = settings.rows_known and settings.apart
+        return super().obstacles(settings) | {
+            "it protects rows, or subjects, not whole clients": settings.whole_client,
             "the rows of each part are counted: rows_known is for all parts together": known,
         }
 
@@ -158,7 +158,7 @@ class PrefixCounts(Noisy):
             self.opening.decode(values),
             self.opening.decoder,
             self.noise(std),
-            round(self.wanted.expected) if self.wanted.rows_known else None,
+            round(self.settings.expected) if self.settings.rows_known else None,
             self.whose,
         )
 
@@ -175,16 +175,16 @@ class PrefixCounts(Noisy):
     @property
     @override
     def whose(self) -> str:
-        if not self.wanted.apart:
+        if not self.settings.apart:
             return super().whose
         return super().whose.replace("all clients' rows taken together", "the clients' rows there")
 
     @property
     def guarantee(self) -> tuple[str, ...]:
-        """Exact: of exchangeable rows, and the law of the noise."""
+        """Exact guarantee, of exchangeable rows and the distribution of the noise."""
         if self.release is None:
             return (self.promise,)
-        return page.of_release(self.release, self.alpha, self.wanted.parts_by)
+        return page.of_release(self.release, self.alpha, self.settings.parts_by)
 
 
 QUANTILES: dict[str, type[QuantileRule]] = registry(
@@ -222,8 +222,6 @@ class FedConformal(ConformalSettings, FederatedStrategy):
         share of rows whose label may be missing in its set
     score, randomised, penalty, free
         see `fedcal.conformal.Conformity`
-    score_seed
-        of what is randomised, and of the choice of a subject's row
     calibrator
         file of a calibrator: sets are of its probabilities
     quantile
@@ -255,8 +253,6 @@ class FedConformal(ConformalSettings, FederatedStrategy):
             self.unused(f"quantile '{rule.name}' makes no use of it", "rows_known")
         if rule.needs_rows and self.federation.private:
             self.nominal_rows(f"conformal with quantile '{rule.name}'")
-        if not (self.randomised or rule.opening.once):
-            self.unused("nothing is drawn by it", "score_seed")
         self.check_rounds(rule.rounds)
         more = {"prefers": rule.prefers, "row_sums": rule.opening.row_sums}
         plan = self.plan_with(rule.rounds, rule.bound, **more)
@@ -269,12 +265,12 @@ class FedConformal(ConformalSettings, FederatedStrategy):
         """Return whether a clip or a quantile level is computed from the rows."""
         if not federation.private:
             return False
-        wanted = ConformalSettings(federation, **settings)
+        conformal = ConformalSettings(federation, **settings)
         try:
-            rule = chosen(wanted)
-        except InputError:  # told when the run is made
+            rule = chosen(conformal)
+        except InputError:  # raised when the run is made
             return False
-        return wanted.rows_known or rule.needs_rows
+        return conformal.rows_known or rule.needs_rows
 
     def hopeless(self, rows: float | None) -> bool:
         """Return whether sets made of `rows` rows would hold all labels."""
@@ -308,17 +304,17 @@ class FedConformal(ConformalSettings, FederatedStrategy):
         )
 
 
-def chosen(wanted: ConformalSettings) -> type[QuantileRule]:
+def chosen(settings: ConformalSettings) -> type[QuantileRule]:
     """Return the rule that the settings name, or the first that can serve.
 
     Raises InputError if none can.
     """
-    quantile = one_of("quantile", wanted.quantile, (AUTO, *QUANTILES))
+    quantile = one_of("quantile", settings.quantile, (AUTO, *QUANTILES))
     named = QUANTILES if quantile == AUTO else {quantile: QUANTILES[quantile]}
     causes = list[str]()
     for name, rule in named.items():
-        why = next((why for why, there in rule.obstacles(wanted).items() if there), None)
+        why = next((why for why, there in rule.obstacles(settings).items() if there), None)
         if why is None:
             return rule
         causes.append(f"{name}: {why}")
-    raise InputError(f"no way of finding thresholds can serve here: {'; '.join(causes)}")
+    raise InputError(f"no rule that finds thresholds can serve here: {'; '.join(causes)}")

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class Sums:
-    """A way of asking for counts: sums of the clients' counts, in one round.
+    """Counting strategy: sums of the clients' counts, in one round.
 
-    Other ways (`Levels`, and those that look at less before) have the same attributes and methods.
+    Others (`Levels`, and those with a coarser first round) have the same attributes and methods.
 
     Attributes
     ----------
@@ -50,11 +50,11 @@ class Sums:
     rounds: int = 1
     counted: findings.Counted | Literal[""] = ""
 
-    def __init__(self, wanted: EvaluationSettings) -> None:
-        f = wanted.federation
-        self.question, part = wanted.question, wanted.question.part(f.unit)
-        self.mechanism, self.last = _least_noise(wanted, self.rounds)
-        self.first_look(wanted)
+    def __init__(self, settings: EvaluationSettings) -> None:
+        f = settings.federation
+        self.question, part = settings.question, settings.question.part(f.unit)
+        self.mechanism, self.last = _least_noise(settings, self.rounds)
+        self.first_look(settings)
         # each row is in one node of a tail, which is drawn
         drawn = part == Example.per and self.last.tail_nodes
         asked = replace(self.last, seed=1) if drawn else self.last
@@ -62,7 +62,7 @@ class Sums:
         self.opening = self.last
         self.bound = asked.bound(part, clips, self.mechanism.order)
 
-    def first_look(self, wanted: EvaluationSettings) -> None:
+    def first_look(self, settings: EvaluationSettings) -> None:
         """Set what is asked before the last round."""
 
     def planned(self, plan: Plan) -> None:
@@ -76,11 +76,11 @@ class Sums:
         """Declare what rounds may ask, before anything is learned; see `Method.questions`."""
         return (Question.like(self.last, (1, 1), seed=SEED),)
 
-    def learn(self, release: Release, law: NoiseLaw) -> score_release.ScoreRelease:
+    def learn(self, release: Release, noise_law: NoiseLaw) -> score_release.ScoreRelease:
         """Return the counts known after a release with noise of this distribution."""
         asked = self.query(release.round)
         counts, std = asked.decode(release.values), float(release.std.max(initial=0.0))
-        return score_release.ScoreRelease(asked, counts / asked.gain, std / asked.gain, law)
+        return score_release.ScoreRelease(asked, counts / asked.gain, std / asked.gain, noise_law)
 
 
 class EdgesFirst(Sums):
@@ -93,8 +93,8 @@ class EdgesFirst(Sums):
     shares that the first one found."""
 
     @override
-    def first_look(self, wanted: EvaluationSettings) -> None:
-        inner = 1.0 / (1.0 + np.exp(-np.linspace(-9.0, 9.0, wanted.bins - 1)))
+    def first_look(self, settings: EvaluationSettings) -> None:
+        inner = 1.0 / (1.0 + np.exp(-np.linspace(-9.0, 9.0, settings.bins - 1)))
         self.first = replace(self.last, edges=np.concatenate([[0.0], inner, [1.0]]))  # in log-odds
         self.equi_depth = True
 
@@ -112,14 +112,14 @@ class EdgesFirst(Sums):
         first = Question.like(self.first, (1, 1), seed=SEED)
         return first, Question.like(asked, (2, 2), **moving)
 
-    def learn(self, release: Release, law: NoiseLaw) -> score_release.ScoreRelease:
+    def learn(self, release: Release, noise_law: NoiseLaw) -> score_release.ScoreRelease:
         """Return the counts; a residual is added to the reference that it was computed from."""
-        seen = super().learn(release, law)
+        seen = super().learn(release, noise_law)
         if release.round == self.rounds:
             return replace(seen, counts=seen.counts + self._expected)
         if self.equi_depth:
-            whole = sum(h.counts.sum(axis=0) for h in seen.histograms.values())
-            edges = equi_depth(self.first.bucket_edges, np.asarray(whole), self.last.buckets)
+            total = sum(h.counts.sum(axis=0) for h in seen.histograms.values())
+            edges = equi_depth(self.first.bucket_edges, np.asarray(total), self.last.buckets)
             self.last = replace(self.last, edges=edges)
         if self.nominal is not None:
             shares = _shares(seen, self.last)
@@ -147,10 +147,10 @@ class Residuals(EdgesFirst):
     """
 
     @override
-    def first_look(self, wanted: EvaluationSettings) -> None:
-        f, last = wanted.federation, self.last
-        rows = wanted.nominal_rows("evaluate")
-        self.equi_depth, self.nominal = wanted.equi_depth, f.clients * rows
+    def first_look(self, settings: EvaluationSettings) -> None:
+        f, last = settings.federation, self.last
+        rows = settings.nominal_rows("evaluate")
+        self.equi_depth, self.nominal = settings.equi_depth, f.clients * rows
         few = min(8 if f.clients * f.epsilon < 300 else 16, last.buckets)
         first = replace(last, edges=arcsine_edges(few), encoding=FLAT, height=1, pad=0)
         first = replace(first, pad=sum(last.lengths()) - sum(first.lengths()))
@@ -178,9 +178,9 @@ class Levels:
     mechanism = Unary
     counted: findings.Counted = "clients"
 
-    def __init__(self, wanted: EvaluationSettings) -> None:
-        plain = wanted.question
-        height = wanted.height or best_height(plain.buckets)
+    def __init__(self, settings: EvaluationSettings) -> None:
+        plain = settings.question
+        height = settings.height or best_height(plain.buckets)
         self.question = replace(plain, encoding=TREE, height=height)
         self.rounds, self._seed = len(self.question.levels), 0
         self.opening = self.query(1)
@@ -203,7 +203,7 @@ class Levels:
         rounds = range(1, self.rounds + 1)
         return tuple(Question.like(self.query(n), (n, n), seed=SEED) for n in rounds)
 
-    def learn(self, release: Release, law: NoiseLaw) -> score_release.ScoreRelease:
+    def learn(self, release: Release, noise_law: NoiseLaw) -> score_release.ScoreRelease:
         """Return least-squares counts from the levels known so far, scaled to all clients."""
         level, q = release.round - 1, self.question
         more = float(self._asked.sum() / max(self._asked[level], 1))
@@ -218,16 +218,16 @@ class Levels:
             decoder = np.linalg.pinv(binning.matrix_of(q.encoding, q.buckets, q.height)[rows])
         nodes = np.concatenate([self._sums[k] for k in sorted(self._sums)], axis=1)
         counts = (nodes @ decoder.T).ravel()
-        return score_release.ScoreRelease(q, counts, math.sqrt(self._variance), law)
+        return score_release.ScoreRelease(q, counts, math.sqrt(self._variance), noise_law)
 
 
-def choose_counting(wanted: EvaluationSettings) -> Sums | Levels:
-    """Return the way to collect these counts."""
-    if encodes(wanted.federation):
-        return Levels(wanted)
-    if wanted.hides_clients:
-        return Residuals(wanted)
-    return EdgesFirst(wanted) if wanted.equi_depth else Sums(wanted)
+def choose_counting(settings: EvaluationSettings) -> Sums | Levels:
+    """Return the strategy that collects these counts."""
+    if encodes(settings.federation):
+        return Levels(settings)
+    if settings.hides_clients:
+        return Residuals(settings)
+    return EdgesFirst(settings) if settings.equi_depth else Sums(settings)
 
 
 def excluded(plan: Plan) -> tuple[str, ...]:
@@ -308,25 +308,25 @@ def encodes(federation: Federation) -> bool:
 
 def best_height(buckets: int) -> int:
     """Return the tree height with the least noise in prefix sums, if levels have own clients."""
-    law = Unary.order
+    order = Unary.order
 
     def noise(height: int) -> float:
-        one = column_norm(TREE, buckets, height, law)
+        one = column_norm(TREE, buckets, height, order)
         levels = len(binning.tree_levels(buckets, height))
-        return math.sqrt(levels) * prefix_std(TREE, buckets, height, law) / one
+        return math.sqrt(levels) * prefix_std(TREE, buckets, height, order) / one
 
     return min(HEIGHTS, key=noise)
 
 
-def _least_noise(wanted: EvaluationSettings, rounds: int) -> tuple[type[Mechanism], ScoreCounts]:
+def _least_noise(settings: EvaluationSettings, rounds: int) -> tuple[type[Mechanism], ScoreCounts]:
     """Mechanism and encoding of the least noise in prefix sums, of those that the user allows."""
-    federation, question = wanted.federation, wanted.question
-    encoding, height = wanted.encoding, wanted.height
+    federation, question = settings.federation, settings.question
+    encoding, height = settings.encoding, settings.height
     if encoding not in (AUTO, TREE):
-        wanted.unused(f"encoding '{encoding}' has no levels", "height")
+        settings.unused(f"encoding '{encoding}' has no levels", "height")
     names = (TREE,) if height else tuple(binning.ENCODINGS) if encoding == AUTO else (encoding,)
     if not federation.private:
-        wanted.unused("without privacy there is no noise", "encoding", "height")
+        settings.unused("without privacy there is no noise", "encoding", "height")
         return Laplace, question
 
     def weight(name: str, levels: int, norm: Order) -> float:
@@ -334,16 +334,17 @@ def _least_noise(wanted: EvaluationSettings, rounds: int) -> tuple[type[Mechanis
         return asked.row_norm(norm) / column_norm(name, asked.buckets, levels, norm)
 
     order = None if federation.mechanism == AUTO else MECHANISMS[federation.mechanism].order
-    law: type[Mechanism] = Gaussian
+    mechanism: type[Mechanism] = Gaussian
     if UNITS[federation.unit].whole_client and federation.delta > 0 and order != Laplace.order:
         name = PREFIX if encoding == AUTO and not height else names[0]
         levels = height or 1
     else:
         heights = (height,) if height else HEIGHTS
-        law, name, levels = quietest(federation, question.buckets, rounds, names, heights, weight)
-    if law.order != Laplace.order and name == TREE:  # nodes beside a tree are large in L2
+        of = (federation, question.buckets, rounds, names, heights, weight)
+        mechanism, name, levels = quietest(*of)
+    if mechanism.order != Laplace.order and name == TREE:  # nodes beside a tree are large in L2
         question = replace(question, edges=question.edges_read)
-    return law, replace(question, encoding=name, height=levels)
+    return mechanism, replace(question, encoding=name, height=levels)
 
 
 HEIGHTS = (1, 2, 3, 4)
@@ -376,17 +377,18 @@ def quietest(
     order = None if federation.mechanism == AUTO else MECHANISMS[federation.mechanism].order
     target = Target(federation.epsilon, federation.delta, rounds)
     best: tuple[float, type[Mechanism], str, int] | None = None
-    for law in (Laplace, Gaussian):
-        if order not in (None, law.order) or not (law.pure or federation.delta > 0):
+    for mechanism in (Laplace, Gaussian):
+        if order not in (None, mechanism.order) or not (mechanism.pure or federation.delta > 0):
             continue
-        made = law.calibrate(target)
+        made = mechanism.calibrate(target)
         for name in names:
             for height in heights if name == TREE else (1,):
-                bound = units.Bound((1,), (weight(name, height, law.order),), order=law.order)
+                norms = (weight(name, height, mechanism.order),)
+                bound = units.Bound((1,), norms, order=mechanism.order)
                 noise = float(made.std(made.scale(bound, 1), 1.0, bound).max())
-                noise *= prefix_std(name, buckets, height, law.order)
+                noise *= prefix_std(name, buckets, height, mechanism.order)
                 if best is None or noise < best[0]:
-                    best = noise, law, name, height
+                    best = noise, mechanism, name, height
     if best is None:
         raise InputError(f"mechanism '{federation.mechanism}' needs delta > 0")
     return best[1:]

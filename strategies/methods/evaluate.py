@@ -1,4 +1,4 @@
-"""How good is a model, and how well calibrated? One release of counts by score (Cormode & Markov).
+"""Metrics and calibration of a model from one release of counts by score (Cormode & Markov).
 
 Cormode & Markov, "Federated calibration and evaluation of binary classifiers": the metrics of a
 classifier follow from the histograms of its scores on positive and on negative examples, whatever
@@ -137,7 +137,7 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
         its end, where the scores of good models crowd; "equal-width"; or "equi-depth": a first
         round finds edges with about as many rows between each two; half of the budget is for it
     encoding, height
-        see `fedcal.metrics.binning`; "auto" and 0 = as said above
+        see `fedcal.metrics.binning`; "auto" and 0 = as above
     other
         count a second model's scores beside the model's, too
     calibrator
@@ -204,9 +204,9 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
 
     @override
     def update(self, release: Release) -> None:
-        law = self.plan.noise_law(float(release.std.max(initial=0.0)))
+        noise_law = self.plan.noise_law(float(release.std.max(initial=0.0)))
         self._over = self._over or self.plan.unanswered(release.std)
-        self._read = self._nothing if self._over else self._counting.learn(release, law)
+        self._read = self._nothing if self._over else self._counting.learn(release, noise_law)
 
     @override
     def result(self) -> score_release.ScoreRelease:

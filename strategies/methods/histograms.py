@@ -146,9 +146,9 @@ class FedBin(FederatedStrategy):
     @override
     def result(self) -> Calibrator:
         positives, negatives = self._pair()
-        whole = norm_sub if self._shared else np.asarray
+        redistribute = norm_sub if self._shared else np.asarray
         base = self.calibrator.from_histograms(
-            whole(positives), whole(negatives), self.classes, self._estimate
+            redistribute(positives), redistribute(negatives), self.classes, self._estimate
         )
         if self.weighting == "none":
             return base
@@ -181,7 +181,7 @@ class FedBBQ(FedBin):
     Privacy: as the plan says; what is clipped, and how, follows from the unit, `tables` and
     `clipping`. Public: the federation and all parameters.
 
-    Where nothing is said, a private run takes what measured best, or nearly so, at epsilon = 1
+    By default a private run takes what measured best, or nearly so, at epsilon = 1
     with 100 to 1000 clients: pooled tables and one joint clip. Classwise ECE over that of the
     uncalibrated model there, mean of 100, 300 and 1000 clients (geometric; FedNewton 0.45, 0.39
     and 0.66), by what becomes of negative counts:

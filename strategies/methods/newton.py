@@ -26,7 +26,7 @@ class FedNewton(FederatedStrategy):
 
     The query asks for sums, not optima: G and H of the pooled loss at w, here in log(1/T). Sums
     over clients are sums over rows: without privacy, and if everybody is asked, every partition of
-    the same rows takes the same way to the pooled optimum, within 5 to 8 rounds. (With a sampling
+    the same rows takes the same steps to the pooled optimum, within 5 to 8 rounds. (With a sampling
     rate below 1 each round heads for the optimum of its own sample.) Private Newton steps: Ganesh
     et al. 2023. Steps are guarded; of more parameters than one they are those of a `TrustRegion`
     without privacy and of a `KalmanFilter` with it, which is post-processing of releases.
@@ -46,7 +46,7 @@ class FedNewton(FederatedStrategy):
 
     name = "fednewton"
     form: ClassVar[type[parametric.ParametricScaling] | None] = None
-    """What is fitted; None = a temperature."""
+    """Form that is fitted; None = a temperature."""
     prior: ClassVar[tuple[float, ...]] = ()
     """With privacy: std of each parameter's distance from the identity before anything is known."""
     rows_per_client: Positive | None = None
@@ -81,7 +81,7 @@ class FedNewton(FederatedStrategy):
         return ScalingNewton(self.form.kind, self.w, self.classes)
 
     def moving(self) -> dict[str, Range]:
-        """Any w that is near enough to the identity."""
+        """Return any w that is near enough to the identity."""
         if self.form is None:
             return {"log_a": Range(-LOG_A_LIMIT, LOG_A_LIMIT)}
         return {"w": near_identity(self.form, self.classes)}
@@ -161,7 +161,7 @@ class TrustRegion:
     Along a step the loss falls with slope `promised` at its start, and with `now`, below 0 where
     it rises again, at its end. Where it rises as steeply as it fell, the end is no lower than
     the start, and the next step begins at the start again. The radius shrinks where the loss
-    rises at all steeply, and grows where `now` is what the curvature foretold.
+    rises at all steeply, and grows where `now` is what the curvature predicted.
     """
 
     def __init__(self) -> None:
@@ -254,12 +254,12 @@ class KalmanFilter:
         _, measured, axes = np.linalg.svd(h @ root / g_std[:, None])
         root = root @ axes.T / np.hypot(1.0, measured)
         left = root @ root.T
-        wanted = -left @ (h @ (g / g_std**2))
-        step = wanted * min(1.0, RADIUS / max(np.abs(wanted).max(), 1e-300))
+        newton = -left @ (h @ (g / g_std**2))
+        step = newton * min(1.0, RADIUS / max(np.abs(newton).max(), 1e-300))
         # what the linear model and the noise in h may have got wrong about so long a step
         curved, blurred = np.abs(step).max() ** 2 / 2, step * h_std[: len(g)] / np.diag(h)
         wrong = curved**2 + blurred**2
-        self.covariance = left + np.diag(wrong) + np.outer(wanted - step, wanted - step)
+        self.covariance = left + np.diag(wrong) + np.outer(newton - step, newton - step)
         return np.asarray(step)
 
 

@@ -1,4 +1,4 @@
-"""Ways of finding thresholds of prediction sets: exact ones, and draws."""
+"""Rules that find thresholds of prediction sets: exact ones, and draws."""
 
 import math
 from abc import ABC, abstractmethod
@@ -36,7 +36,6 @@ class ConformalSettings(Settings):
     randomised: bool = False
     penalty: Number | None = None
     free: Annotated[int, integer(0)] | None = None
-    score_seed: Annotated[int, integer(0)] | None = None
     calibrator: str = ""
     quantile: str = AUTO
     bins: Annotated[int, integer(0, 4096)] = 0
@@ -48,9 +47,8 @@ class ConformalSettings(Settings):
     @cached_property
     def conformity(self) -> Conformity:
         """Conformity score of labels."""
-        classes, seed = self.federation.classes, self.score_seed or 0
-        text = text_of(self.calibrator, classes) if self.calibrator else ""
-        return Conformity(self.score, self.randomised, self.penalty, self.free, seed, text)
+        text = text_of(self.calibrator, self.federation.classes) if self.calibrator else ""
+        return Conformity(self.score, self.randomised, self.penalty, self.free, calibrator=text)
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -98,7 +96,7 @@ Q = TypeVar("Q", bound=SetQuery)
 
 
 class QuantileRule(ABC):
-    """A way of finding thresholds, for one run.
+    """Rule that finds thresholds, for one run.
 
     Attributes
     ----------
@@ -138,27 +136,27 @@ class QuantileRule(ABC):
     fewest: int | None = None
     counted: tuple[tuple[float, ...], float] = ((), 0.0)
 
-    def __init__(self, wanted: ConformalSettings) -> None:
-        self.wanted, self.alpha = wanted, wanted.alpha
+    def __init__(self, settings: ConformalSettings) -> None:
+        self.settings, self.alpha = settings, settings.alpha
 
     @classmethod
-    def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
+    def obstacles(cls, settings: ConformalSettings) -> dict[str, bool]:
         """Return each reason for which it may not serve, and whether it is there."""
-        return {"no privacy is requested: use the exact rule": not wanted.federation.private}
+        return {"no privacy is requested: use the exact rule": not settings.federation.private}
 
     def thresholds(self, number: int, *, arcs: bool = False) -> Floats:
-        """So many public thresholds that suit the score; see `Conformity.thresholds`."""
-        classes = self.wanted.federation.classes
-        return self.wanted.conformity.thresholds(classes, number, arcs=arcs)
+        """Return this number of public thresholds for the score; see `Conformity.thresholds`."""
+        classes = self.settings.federation.classes
+        return self.settings.conformity.thresholds(classes, number, arcs=arcs)
 
     def ask(self, kind: type[Q], thresholds: Floats, **more: Any) -> Q:
         """Return a question about these thresholds."""
-        return kind(self.wanted.federation.classes, thresholds, **{**self.wanted.asked, **more})
+        return kind(self.settings.federation.classes, thresholds, **{**self.settings.asked, **more})
 
     def bound_by(self, clip: float) -> units.Bound:
         """Return the bound of an answer to the first question; the clip is of whole clients."""
-        clips = (clip,) if self.wanted.whole_client else ()
-        return self.opening.bound(self.opening.part(self.wanted.federation.unit), clips)
+        clips = (clip,) if self.settings.whole_client else ()
+        return self.opening.bound(self.opening.part(self.settings.federation.unit), clips)
 
     def planned(self, plan: Plan) -> None:
         """Keep the plan, before anything is asked."""
@@ -188,11 +186,11 @@ class QuantileRule(ABC):
         Where single rows are protected the nominal number is not used: a simulation may have taken
         it from the rows.
         """
-        f = self.wanted.federation
+        f = self.settings.federation
         rows, std = self.counted
-        if not rows and f.private and self.wanted.whole_client:
+        if not rows and f.private and self.settings.whole_client:
             clients = self.noun == "clients"
-            rows = (f.clients * f.sampling_rate if clients else self.wanted.expected,)
+            rows = (f.clients * f.sampling_rate if clients else self.settings.expected,)
         if len(rows) != len(thresholds) or not any(rows):
             return None
         return coverage.Basis(rows, std, not f.private, self.fewest, self.noun)
@@ -202,25 +200,25 @@ class QuantileRule(ABC):
         """Whom a threshold is for, where rows or subjects are pooled: the end of a sentence."""
         subject = "a subject that is exchangeable with all clients' subjects taken together."
         one = f"for one row, drawn at random, of {subject}"
-        return one if self.wanted.one_row_each else page.ANY_ROW
+        return one if self.settings.one_row_each else page.ANY_ROW
 
     @property
     def noun(self) -> str:
         """Noun for what counts once: clients, subjects or rows."""
-        if self.wanted.whole_client and self.opening.once:
+        if self.settings.whole_client and self.opening.once:
             return "clients"
-        return "subjects" if self.wanted.one_row_each else "rows"
+        return "subjects" if self.settings.one_row_each else "rows"
 
     def clipped(self, clip: float, why: str) -> tuple[str, str]:
         """Return the guarantee under a clip with its worst case, and what it assumes.
 
         The worst case is known for one threshold.
         """
-        wanted, sure = self.wanted, None
-        if not wanted.apart and wanted.rows_per_client is not None:
-            sure = sure_coverage(clip, wanted.rows_per_client, self.alpha)
+        settings, sure = self.settings, None
+        if not settings.apart and settings.rows_per_client is not None:
+            sure = sure_coverage(clip, settings.rows_per_client, self.alpha)
         return (
-            page.if_not_clipped(self.promise, sure, wanted.rows_per_client),
+            page.if_not_clipped(self.promise, sure, settings.rows_per_client),
             f"An assumption: what clipping to {clip:.4g} rows cuts off clients that have far more "
             f"misses than others, near the threshold, is a small part of all rows{why}; coverage "
             "may be lower by that part. No release tells it.",
@@ -229,7 +227,7 @@ class QuantileRule(ABC):
     @property
     def promise(self) -> str:
         """Coverage that is proven, as a sentence."""
-        return page.of_whom(self.alpha, self.wanted.parts_by, self.whose)
+        return page.of_whom(self.alpha, self.settings.parts_by, self.whose)
 
     @property
     @abstractmethod
@@ -252,8 +250,8 @@ class Exact(QuantileRule):
     rounds = 6
     opening: SetGaps
 
-    def __init__(self, wanted: ConformalSettings) -> None:
-        super().__init__(wanted)
+    def __init__(self, settings: ConformalSettings) -> None:
+        super().__init__(settings)
         # whole numbers of rows, which the ring adds up exactly
         self.opening = self.ask(SetGaps, np.array([0.5, 1.0]), need=0.0)
         parts = self.opening.parts
@@ -265,12 +263,12 @@ class Exact(QuantileRule):
 
     @classmethod
     @override
-    def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
-        sampled = wanted.federation.sampling_rate < 1
+    def obstacles(cls, settings: ConformalSettings) -> dict[str, bool]:
+        sampled = settings.federation.sampling_rate < 1
         return {
-            "it releases exact sums, and the run promises privacy": wanted.federation.private,
+            "it releases exact sums, and the run promises privacy": settings.federation.private,
             "its rounds look ever closer at the same rows, and sampling takes others": sampled,
-            "its number of thresholds is not open to choice": bool(wanted.bins),
+            "its number of thresholds is not open to choice": bool(settings.bins),
         }
 
     def _ask(self) -> None:
@@ -341,12 +339,12 @@ class Drawn(QuantileRule):
 
     @classmethod
     @override
-    def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
-        trust, asked = str(wanted.federation.trust), wanted.federation.mechanism
+    def obstacles(cls, settings: ConformalSettings) -> dict[str, bool]:
+        trust, asked = str(settings.federation.trust), settings.federation.mechanism
         unseen = not TRUSTS[trust].accepts(Exponential)
         other = asked not in (AUTO, Exponential.name)
-        return super().obstacles(wanted) | {
-            "it draws one threshold, and by asks for several": wanted.apart,
+        return super().obstacles(settings) | {
+            "it draws one threshold, and by asks for several": settings.apart,
             f"under trust '{trust}' the server does not have the exact sums": unseen,
             f"it draws by '{Exponential.name}', not by '{asked}'": other,
         }
@@ -376,18 +374,20 @@ class Crossing(Drawn):
     needs_rows = True
     opening: SetGaps
 
-    def __init__(self, wanted: ConformalSettings) -> None:
-        super().__init__(wanted)
+    def __init__(self, settings: ConformalSettings) -> None:
+        super().__init__(settings)
         need = 1.0 - self.alpha
         self._clip = max(1.0 - need, need)
-        if wanted.whole_client:
-            self._clip = client_clip(wanted.rows_per_client or 1.0, self.alpha)
-        spacing = OF_CLIENTS if wanted.whole_client else OF_ROWS
-        scale = 2.0 * self._clip / wanted.federation.epsilon
-        self._draw = Draw.of(self.alpha * wanted.expected, scale, spacing)
-        if wanted.bins:
-            self._draw = Draw(wanted.bins, self._draw.tilt * self._draw.candidates / wanted.bins)
-        at, once = self.thresholds(self._draw.candidates), wanted.one_row_each
+        if settings.whole_client:
+            self._clip = client_clip(settings.rows_per_client or 1.0, self.alpha)
+        spacing = OF_CLIENTS if settings.whole_client else OF_ROWS
+        scale = 2.0 * self._clip / settings.federation.epsilon
+        self._draw = Draw.of(self.alpha * settings.expected, scale, spacing)
+        if settings.bins:
+            self._draw = Draw(
+                settings.bins, self._draw.tilt * self._draw.candidates / settings.bins
+            )
+        at, once = self.thresholds(self._draw.candidates), settings.one_row_each
         self.opening = self.ask(SetGaps, at, once=once, need=need)
         self.bound = self.bound_by(self._clip)
 
@@ -395,7 +395,7 @@ class Crossing(Drawn):
         """Compute the level from the epsilon of the draw."""
         scale = 2.0 * max(self.bound.norms) * plan.diameter / plan.mechanism.epsilon
         self.slack = self._draw.slack(scale)
-        self.enough = self.reaches(self.wanted.expected)
+        self.enough = self.reaches(self.settings.expected)
         self.fewest = math.ceil(self.slack / self.alpha)
         level, tilt = self.opening.need + self.slack, self._draw.tilt * scale
         self.opening = replace(self.opening, level=level, tilt=float(tilt))
@@ -408,12 +408,12 @@ class Crossing(Drawn):
     @override
     def guarantee(self) -> tuple[str, ...]:
         more = f"; {self.fewest:,} {self.noun} would do"
-        lines = self.too_few(self.wanted.expected, self.noun, more)
+        lines = self.too_few(self.settings.expected, self.noun, more)
         promise, clipped = self.promise, list[str]()
-        if self.wanted.whole_client:
+        if self.settings.whole_client:
             promise, *clipped = self.clipped(self._clip, " (0.0001 to 0.002 on the shipped data)")
         lines += [promise, f"This counts on at least {self.fewest:,} {self.noun} in all.", *clipped]
-        if self.wanted.whole_client:
+        if self.settings.whole_client:
             lines.append("A client that is not among these may be covered less often.")
         return tuple(lines)
 
@@ -431,21 +431,21 @@ class ExponentialQuantile(Drawn):
     takes_known = True
     opening: SetRanks
 
-    def __init__(self, wanted: ConformalSettings) -> None:
-        super().__init__(wanted)
-        f, whole = wanted.federation, wanted.whole_client
-        self._n = max(round(f.clients if whole else wanted.expected), 1)
-        bins = wanted.bins or levels.best_bins(self._n, f.epsilon, self.alpha)
+    def __init__(self, settings: ConformalSettings) -> None:
+        super().__init__(settings)
+        f, whole = settings.federation, settings.whole_client
+        self._n = max(round(f.clients if whole else settings.expected), 1)
+        bins = settings.bins or levels.best_bins(self._n, f.epsilon, self.alpha)
         at = levels.thresholds(min(bins, binning.MOST_BUCKETS))
         self.opening = self.ask(SetRanks, at, once=whole)
         self.bound = self.bound_by(1.0)
 
     @classmethod
     @override
-    def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
-        unit, sampled = UNITS[wanted.federation.unit], wanted.federation.sampling_rate < 1
-        private, unknown = unit.column is not None, not (unit.whole_client or wanted.rows_known)
-        return super().obstacles(wanted) | {
+    def obstacles(cls, settings: ConformalSettings) -> dict[str, bool]:
+        unit, sampled = UNITS[settings.federation.unit], settings.federation.sampling_rate < 1
+        private, unknown = unit.column is not None, not (unit.whole_client or settings.rows_known)
+        return super().obstacles(settings) | {
             "its n must be public, and sampling hides it": sampled,
             f"its n must be public, and how many {unit.plural} there are is not": private,
             "its n must be public: --set rows_known=true, rows_per_client=...": unknown,
@@ -467,14 +467,14 @@ class ExponentialQuantile(Drawn):
     @property
     @override
     def whose(self) -> str:
-        if not self.wanted.whole_client:
+        if not self.settings.whole_client:
             return super().whose
         return "for one row, drawn at random, of a unit that is exchangeable with these."
 
     @property
     def guarantee(self) -> tuple[str, ...]:
         """Theorem 2 of the paper."""
-        whom = "clients, all of which have a row" if self.wanted.whole_client else "rows"
+        whom = "clients, all of which have a row" if self.settings.whole_client else "rows"
         return (
             *self.too_few(self._n, "rows"),
             self.promise,

@@ -42,7 +42,7 @@ from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import FederatedStrategy, integer
 
 RATIO = (math.sqrt(5.0) - 1.0) / 2.0
-"""What a step of golden section leaves of the interval; Algorithm 1 rounds it to 0.618."""
+"""Fraction of the interval that a step of golden section leaves; Algorithm 1 rounds it to 0.618."""
 
 
 class Search(ABC):
@@ -321,7 +321,7 @@ class TemperatureSearch(FederatedStrategy):
     clip: Positive | None = None
     rows_per_client: Positive | None = None
     signed: ClassVar[bool] = False
-    """Whether the objective's sign tells on which side of the temperature its root lies."""
+    """True if the objective's sign tells on which side of the temperature its root lies."""
     clip_share: ClassVar[float] = 0.08  # default clip, per nominal row
     least_clip: ClassVar[float] = 2.0
 
@@ -331,7 +331,7 @@ class TemperatureSearch(FederatedStrategy):
             noisy = self.federation.private and (self.signed or self.draws_index)
             self.search = ("posterior" if self.signed else "exponential") if noisy else "golden"
         interval(self.low, self.high)
-        self._drawn, self._heard, rounds = 1.0, False, self._evaluations(self.federation.rounds)
+        self._drawn, self._learned, rounds = 1.0, False, self._evaluations(self.federation.rounds)
         clips = (self.client_clip(self.clip_share, self.least_clip),)
         self._search: Search | None = None
         if self.search == "exponential":
@@ -383,7 +383,7 @@ class TemperatureSearch(FederatedStrategy):
         return None if t is None else self.question(float(t[0]))
 
     def questions(self) -> tuple[Question, ...]:
-        """Any temperature of the interval, also once the search is over; or all of the grid."""
+        """Declare any temperature of the interval, also once the search is over; or the grid."""
         if self._search is None:
             return super().questions()
         asked, within = self.question(1.0), Range(self.low, self.high)
@@ -394,7 +394,7 @@ class TemperatureSearch(FederatedStrategy):
         if self.plan.unanswered(release.std):
             return  # nobody was asked: the next round asks this again
         # without rows and without noise all is exactly 0, and nothing was learned
-        self._heard = self._heard or bool(release.values.any()) or self.plan.private
+        self._learned = self._learned or bool(release.values.any()) or self.plan.private
         if self._search is None:
             index = int(release.values[0])
             if not self.plan.private:
@@ -420,7 +420,7 @@ class TemperatureSearch(FederatedStrategy):
 
     def result(self) -> TemperatureScaling:
         """Temperature scaling by the best temperature so far; by 1 before the first release."""
-        if not self._heard:
+        if not self._learned:
             return TemperatureScaling(1.0, self.classes)
         t = self._drawn if self._search is None else float(self._search.answer()[0])
         return TemperatureScaling(t, self.classes)

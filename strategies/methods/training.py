@@ -159,7 +159,7 @@ class Descent(Training):
         """Return the question for the gradient at w."""
 
     def moving(self) -> dict[str, Range]:
-        """Any w: steps are not bounded."""
+        """Return any w: steps are not bounded."""
         return {"w": Range()}
 
     def update(self, release: Release) -> None:
@@ -181,9 +181,9 @@ class FedSGD(_Network, Descent):
     """Training by sums of bounded per-example gradients (DP-SGD, Abadi et al. 2016).
 
     With one client it is DP-SGD in one place; with more, DP-SGD on the union of their rows: the
-    clients' sums are added up exactly, so the same rows take the same steps however they are dealt,
-    but for who takes part in a round. Without privacy it is SGD with Poisson sampling, and `clip`
-    bounds rows all the same; "none" does not.
+    clients' sums are added up exactly, so the same rows take the same steps however they are
+    spread, but for the rows that take part in a round. Without privacy it is SGD with Poisson
+    sampling, and `clip` bounds rows all the same; "none" does not.
 
     Privacy: as the plan says, with Gaussian noise on the sum. Unit "example": each row takes part
     with probability batch / rows and adds a gradient of norm `clip` at most. Public: all
@@ -307,7 +307,7 @@ class FedAvg(_Local):
     Attributes
     ----------
     losses
-        of each round: mean cross-entropy on the way of the clients' SGD, over all rows seen
+        mean cross-entropy of each round during the clients' SGD, over all rows seen
     """
 
     name = "fedavg"
@@ -327,7 +327,7 @@ class FedAvg(_Local):
         )
 
     def moving(self) -> dict[str, Range]:
-        """Any w, with a different order of rows in each round."""
+        """Return any w, with a different order of rows in each round."""
         return {"w": Range(), "round": Range(1, self.plan.rounds, whole=True)}
 
     def update(self, release: Release) -> None:
@@ -416,7 +416,7 @@ class DPFedAvg(_Local):
         )
 
     def moving(self) -> dict[str, Range]:
-        """Any w, any order of rows and every clip that the rounds can reach."""
+        """Return any w, any order of rows and every clip that the rounds can reach."""
         factor = math.exp(CLIP_LR * self.plan.rounds)
         clip = {"clip": Range(self.clip / factor, self.clip * factor)}
         return {"w": Range(), "seed": SEED, **({} if self.unclipped is None else clip)}
@@ -459,10 +459,10 @@ class _Recalibration(Descent):
 
     def prepare(self) -> Plan:
         """Return the plan of the descent from the identity."""
-        clip, whole = self.clip, self.hides_clients
-        if clip is None and whole:
+        clip = self.clip
+        if clip is None and self.hides_clients:
             clip = self.wider * self.gradient_clip()
-        self._row_clip = None if whole else clip
+        self._row_clip = None if self.hides_clients else clip
         return self.descend(
             self.first_w(),
             batch=None,

@@ -1,8 +1,6 @@
-"""The folder of a run: what its server leaves there, and how who follows the run reads it.
+"""The folder of a run, of one server at a time, and the checkpoint from which a run goes on.
 
-One server at a time has it. Flower ends the server of a run that is stopped, but not at once.
-
-What a deployed run goes on from when its server stopped: what was released, and under which run.
+Flower ends the server of a run that is stopped, but not at once.
 
 A checkpoint is written after the noise: it holds noisy releases (exact sums where there is no
 privacy, as the outcome does), never what a client sent. It is written before anybody hears of the

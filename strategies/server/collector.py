@@ -94,10 +94,10 @@ class Collector:
             only = list(self._receivers)
             committee = self._roster.committee
             if len(self._common(only)) < committee.threshold:
-                receivers = {site: set(who) for site, who in self._receivers.items()}
+                receivers = {site: set(members) for site, members in self._receivers.items()}
                 only = max(
                     (
-                        [site for site, who in receivers.items() if who.issuperset(some)]
+                        [site for site, members in receivers.items() if members.issuperset(some)]
                         for some in combinations(committee.members, committee.threshold)
                     ),
                     key=len,

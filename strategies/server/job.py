@@ -1,4 +1,4 @@
-"""What a server runs, in plain values: the same for every engine."""
+"""The job of a server, in plain values: the same for every engine."""
 
 import json
 import math
@@ -66,7 +66,7 @@ class Books(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Running(Books):
-    """How a run goes on where clients are away.
+    """Options of a run for clients that are away.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What came of a run: the artifact, each release, what was sent; kept and written."""
+"""The outcome of a run: the artifact, each release, and the bytes sent; kept and written."""
 
 import json
 import time

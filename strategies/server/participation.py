@@ -1,8 +1,8 @@
-"""Messages out, replies in; who the nodes of a Flower grid are, and which sites take part.
+"""Messages to the nodes of a Flower grid, their replies, and the participation of sites.
 
-Where the epsilon counts on a secret sample, nobody learns who was asked, who answered, or how many
-did: only who was never there is told then. Nodes are asked who they are in each round, whoever
-is sampled, so that this says nothing of the sample.
+Where the epsilon counts on a secret sample, the sites that were asked, those that answered, and
+their number are never shown: only sites that were never there are named. Nodes identify themselves
+in each round, whoever is sampled, so that this tells nothing of the sample.
 """
 
 import logging
@@ -30,7 +30,7 @@ ABSENT = _CODE.MESSAGE_UNAVAILABLE, _CODE.REPLY_MESSAGE_UNAVAILABLE, _CODE.NODE_
 """Error replies of Flower itself: the node is gone. Every other error is the client's own."""
 
 UNREADABLE = Exception
-"""What reading a reply may raise: its bytes are the site's, and NumPy reads them as a file."""
+"""Errors of reading a reply: any, for its bytes are the site's, and NumPy reads them as a file."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5
 """Seconds between looks for replies; Flower's own grid looks every three seconds."""
 
@@ -130,14 +130,14 @@ def ask_node_info(
     for reply in grid.send_and_receive(asking, timeout=timeout):
         try:
             if not reply.has_error():
-                statements.append(_who(reply))
+                statements.append(_node_info(reply))
             elif reply.error.code not in ABSENT:
                 raise RoundFailed(f"a node cannot say which site it is: {reason(reply)}")
         except RoundFailed:
             if not tolerant:
                 raise
             log.warning("fedcal: a site cannot identify itself; see its own log")
-    return sorted(statements, key=lambda who: (who.classes is None, who.node))
+    return sorted(statements, key=lambda info: (info.classes is None, info.node))
 
 
 def reason(reply: Message) -> str:
@@ -146,12 +146,12 @@ def reason(reply: Message) -> str:
     return printable(last.rpartition("occurred. Message: ")[2].removesuffix("'>")[:300])
 
 
-def _who(reply: Message) -> NodeInfo:
+def _node_info(reply: Message) -> NodeInfo:
     """Return a node's statement about itself."""
     try:
-        said: Mapping[str, Any] = reply.content.config_records["who"]
-        counts = {k: int(said[k]) for k in ("site", "place", "clients", "classes") if k in said}
-        words = {k: str(said[k]) for k in ("names", "input") if k in said}
+        record: Mapping[str, Any] = reply.content.config_records["who"]
+        counts = {k: int(record[k]) for k in ("site", "place", "clients", "classes") if k in record}
+        words = {k: str(record[k]) for k in ("names", "input") if k in record}
         if not 2 <= counts.get("classes", 2) <= options.MOST_CLASSES:
             raise RoundFailed("a node reports an impossible number of classes")
         node, digest, input = reply.metadata.src_node_id, words.get("names"), words.get("input")
@@ -321,7 +321,8 @@ def ask_ready(
         log.warning("fedcal: %s%s%s", names[node], " " if reason == NOT_READY else ": ", reason)
     if unfit and stop:
         kind = RoundFailed if set(unfit.values()) == {NOT_READY} else InputError
-        who = ", ".join(sorted(names[node] for node in unfit))
+        unready = ", ".join(sorted(names[node] for node in unfit))
         so = "no question was sent and nothing is booked. --without-unready continues without them"
-        raise kind(f"the run does not start: {who} cannot take part, as the lines above say; {so}")
+        why_not = f"{unready} cannot take part, as the lines above say"
+        raise kind(f"the run does not start: {why_not}; {so}")
     return {node: not reason for node, reason in why.items()}

@@ -196,7 +196,7 @@ class FlowerTransport(Method, Strategy):
         self, secure: SecureRounds, asked: OpenRound, replies: Iterable[Message]
     ) -> Words:
         collector, number = Collector(secure.roster, secure.job, asked.request), asked.round
-        for site, reply in self._said(replies).items():
+        for site, reply in self._texts(replies).items():
             if not collector.add(site, reply) and not self.tolerant:
                 raise RoundFailed(f"round {number}: {self._called(site)} sent what cannot be used")
         with self._hide_private_errors(number):
@@ -211,9 +211,9 @@ class FlowerTransport(Method, Strategy):
             message(_records(asked), self._sites[site], kind, number, self._timeout)
             for site, asked in content.items()
         ]
-        return self._said(self._grid.send_and_receive(asking, timeout=self._timeout))
+        return self._texts(self._grid.send_and_receive(asking, timeout=self._timeout))
 
-    def _said(self, replies: Iterable[Message]) -> dict[int, bytes]:
+    def _texts(self, replies: Iterable[Message]) -> dict[int, bytes]:
         """Return the sites' replies in the protocol, as bytes; unreadable ones are left out."""
         texts = {}
         for site, reply in self._answers(replies):
@@ -321,27 +321,27 @@ class FlowerTransport(Method, Strategy):
             If a node says it is a site that cannot be, or there are too many.
         """
         # those that know their number first: the others get what is free
-        for who in sorted(nodes, key=lambda who: who.site is None):
+        for info in sorted(nodes, key=lambda info: info.site is None):
             try:
-                site = self._number_of(who)
-                self._check(who, site)
+                site = self._number_of(info)
+                self._check(info, site)
             except (InputError, RoundFailed) as e:
                 if not self.tolerant or not self.released:
                     raise
                 log.warning("fedcal: a site that came late is passed over: %s", e)
-                self._passed.add(who.node)
+                self._passed.add(info.node)
                 continue
-            self._sites[site] = who.node
-            if who.digest is not None:
-                self._guarded.add(who.node)
-                if who.site is None:  # a real one, not one simulated
-                    self._unsure.add(who.node)
-            self.roster[who.node] = site
+            self._sites[site] = info.node
+            if info.digest is not None:
+                self._guarded.add(info.node)
+                if info.site is None:  # a real one, not one simulated
+                    self._unsure.add(info.node)
+            self.roster[info.node] = site
 
-    def _number_of(self, who: participation.NodeInfo) -> int:
+    def _number_of(self, info: participation.NodeInfo) -> int:
         """Return a client's number: its own, its earlier one, or the first free one."""
         enrolled = self.plan.clients
-        own = who.site if self.secure is None else who.place
+        own = info.site if self.secure is None else info.place
         if own is not None:
             if not 0 <= own < enrolled or own in self._sites:
                 same = "" if self.secure is None else ": has it another federation file?"
@@ -352,28 +352,28 @@ class FlowerTransport(Method, Strategy):
             raise RoundFailed(f"a site does not say which one of the federation it is: {why}")
         if not self.tolerant:
             raise RoundFailed("a node does not say which site it is")
-        if who.node in self.roster:
-            return self.roster[who.node]
+        if info.node in self.roster:
+            return self.roster[info.node]
         free = sorted(set(range(enrolled)) - set(self.roster.values()))
         if not free:
             clients = f"the {enrolled} clients that the plan was made for"
             raise RoundFailed(f"there are more sites than {clients}")
         return free[0]
 
-    def _check(self, who: participation.NodeInfo, site: int) -> None:
+    def _check(self, info: participation.NodeInfo, site: int) -> None:
         """Refuse a site that deals other data, or has other classes."""
-        if who.clients not in (None, self.plan.clients):
-            to = f"{who.clients} clients, not {self.plan.clients}"
+        if info.clients not in (None, self.plan.clients):
+            to = f"{info.clients} clients, not {self.plan.clients}"
             raise RoundFailed(f"{self._called(site)} deals the data to {to}")
-        if self.scores[0] and who.classes and (who.classes, who.input) != self.scores:
-            both = (who.classes, who.input), self.scores
-            has, wanted = (f"{kind} of {classes} classes" for classes, kind in both)
-            same(f"rows of {self._called(site)}", has, wanted)
-        if who.digest is None:
+        if self.scores[0] and info.classes and (info.classes, info.input) != self.scores:
+            both = (info.classes, info.input), self.scores
+            has, expected = (f"{kind} of {classes} classes" for classes, kind in both)
+            same(f"rows of {self._called(site)}", has, expected)
+        if info.digest is None:
             return
-        self.class_digest = self.class_digest or who.digest
+        self.class_digest = self.class_digest or info.digest
         what = f"digest of the classes of {self._called(site)} (all need the same --class-names)"
-        same(what, who.digest, self.class_digest)
+        same(what, info.digest, self.class_digest)
 
     def _answers(self, replies: Iterable[Message]) -> Iterable[tuple[int, Message]]:
         """Yield replies by site.

@@ -1,12 +1,13 @@
-"""Every mechanism, attacked: what a run releases must not tell neighbours apart beyond epsilon.
+"""What every mechanism promises about its own numbers and releases, under every trust model.
 
-The audit: one client contributes all that its bound allows, or nothing. An attacker sees all
-releases of the run and guesses by the optimal threshold. From the rates of its right and wrong
-guesses follows a lower bound on epsilon (Clopper-Pearson; Jagielski et al. 2020), which must not
-pass the claim, and which does pass it if the noise is half of what it should be.
+Cases come from the registries, bounds from the mechanisms' own `examples`. Seeded integers (noise,
+samples, coins and masks) stay for good, on every type of CPU; what is released is a float somewhere
+on its way, and need not be the same bits elsewhere.
 """
 
+import hashlib
 import math
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -14,22 +15,114 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.audit import audit
 from experiments.benchmarks.in_process import run_in_process
 from fedcal.calibrators import Calibrator, Identity
-from fedcal.clients.answers import answer
+from fedcal.clients.answers import answer, contribute
+from fedcal.clients.questions.search import AccuracyGap
 from fedcal.clients.questions.temperature import TemperatureScores
 from fedcal.core.checks import RoundFailed
+from fedcal.core.numerics import Purpose, stream
 from fedcal.core.shards import Shards
-from fedcal.mechanisms import PRIVATE
-from fedcal.privacy import Federation, Ledger, make_plan
+from fedcal.mechanisms import PRIVATE, Mechanism, Target
+from fedcal.privacy import Federation, Ledger, Plan, make_plan
 from fedcal.privacy.curator import Curator, Release
-from fedcal.privacy.noise_plan import Plan
 from fedcal.run.engines.inline import run_inline
+from fedcal.secure_aggregation.masking import mask
 from fedcal.strategies import FederatedStrategy
-from fedcal.trust import NOISY
+from fedcal.trust import NOISY, Trust
 from fedcal.units import UNITS, Bound
 
-CLIENTS = 20
+CLIENTS, DRAWS = 10, 2000
+CASES = [
+    (law, trust, law.examples[i])
+    for law, trust in product(PRIVATE.values(), NOISY.values())
+    if trust.accepts(law)
+    for i in range(len(law.examples))
+]
+every_case = pytest.mark.parametrize(
+    ("law", "trust", "example"),
+    CASES,
+    ids=[f"{law.name}-{trust.name}-{sum(e['lengths'])}" for law, trust, e in CASES],
+)
+
+
+def unit_of(law: type[Mechanism]) -> str:
+    return next(name for name, unit in UNITS.items() if law.part in (None, unit.per))
+
+
+def plan_of(law: type[Mechanism], trust: Trust, example: Any, **change: Any) -> Plan:
+    fields: dict[str, Any] = {"clients": CLIENTS, "classes": 2, "epsilon": 1.0}
+    fields |= {"trust": trust.name, "mechanism": law.name, "unit": unit_of(law)}
+    federation = Federation(**fields | ({"quorum": 0.8} if trust.shared else {}) | change)
+    return make_plan(federation, rounds=1, bound=Bound(**example), prefers=(law,), row_sums=True)
+
+
+def released(plan: Plan, times: int) -> np.ndarray:
+    """What so many rounds without any rows release, (times, length)."""
+    assert plan.noise is not None
+    wide = replace(plan.noise, lengths=tuple(n * times for n in plan.noise.lengths))
+    nothing, source = np.zeros(sum(wide.lengths), np.uint64), stream(7, Purpose.NOISE, 0, plan.key)
+    if plan.model.noise_by == "client":
+        answers = [plan.mechanism.client(nothing, plan.ring, wide, source) for _ in range(CLIENTS)]
+    else:
+        answers = [plan.ring.add(nothing, wide.draw(source))]
+    blocks = np.split(np.sum(answers, axis=0, dtype=np.uint64), np.cumsum(wide.lengths)[:-1])
+    rounds = np.concatenate([block.reshape(times, -1) for block in blocks], axis=1)
+    of = plan.sum_of(plan.bound, CLIENTS)
+    return np.array(
+        [plan.mechanism.release(plan.ring.decode(r), of, lambda: source)[0] for r in rounds]
+    )
+
+
+@every_case
+def test_the_stated_std_is_that_of_what_is_released_and_the_ring_has_room_for_it(
+    law, trust, example
+):
+    plan = plan_of(law, trust, example)
+    if law.answers == "index":
+        assert plan.noise_std is None
+        return
+    values = released(plan, DRAWS)
+    std = plan.std_of_sum(CLIENTS)
+    ratio = float(np.sqrt((values**2).mean(axis=0) / std**2).mean())
+    assert 0.87 < ratio < 1.13, "neither 2/3 nor 3/2 of it"
+    assert np.abs(values.mean(axis=0)).max() < 6 * std.max() / math.sqrt(len(values))
+    firsts = plan.std_of_sum(trust.expected(1.0, CLIENTS))[plan.bound.firsts]
+    assert plan.noise_std == tuple(firsts.tolist())
+    scales = law.scale(plan.mechanism, plan.bound, plan.diameter)
+    if len(scales):
+        room = plan.mechanism.tail(plan.noise_copies(CLIENTS)) * scales.max()
+        assert plan.ring.headroom * plan.grid >= room
+        assert np.abs(values).max() < room
+
+
+@every_case
+def test_more_budget_is_less_noise_and_a_neighbour_twice_as_far_more(law, trust, example):
+    plans = [plan_of(law, trust, example, epsilon=e) for e in (0.5, 1.0, 2.0)]
+    if law.answers == "index":
+        assert [p.mechanism.epsilon for p in plans] == [0.5, 1.0, 2.0]
+        return
+    stds = [float(p.std_of_sum(CLIENTS)[0]) for p in plans]
+    assert stds[0] > stds[1] > stds[2]
+    bound, made = plans[1].bound, plans[1].mechanism
+    assert bound is not None
+    np.testing.assert_allclose(made.scale(bound, 2), 2 * made.scale(bound, 1), rtol=1e-12)
+
+
+@every_case
+def test_who_spends_several_times_as_much_is_caught(law, trust, example):
+    plan = plan_of(law, trust, example, delta=0.0 if law.pure else 1e-5)
+    trials = 4000 if law.answers == "sum" else 1500
+    assert not audit(plan, trials, error=1e-4, seed=3).refuted
+    budget = Target(3.0 if law.pure else 10.0, 1e-5, 1)
+    weak = replace(plan, mechanism=law.calibrate(budget))
+    assert audit(weak, trials, error=1e-4, seed=3).refuted
+
+
+# --- what runs release ---
+
+SITES = 20
 TRUSTED = [
     (law.name, trust.name)
     for trust, law in product(NOISY.values(), PRIVATE.values())
@@ -62,13 +155,13 @@ class Sums(FederatedStrategy):
 
 def some_rows() -> Shards:
     rng = np.random.default_rng(5)
-    owner = rng.integers(1, CLIENTS, 300)  # the first client has no rows
+    owner = rng.integers(1, SITES, 300)  # the first client has no rows
     logits, labels = rng.normal(0, 3, (300, 3)), rng.integers(0, 3, 300)
-    return Shards.from_owner(logits, labels, owner, CLIENTS, subjects=np.arange(300) % 7)
+    return Shards.from_owner(logits, labels, owner, SITES, subjects=np.arange(300) % 7)
 
 
 def sums_of(mechanism: str, trust: str, **change: Any) -> Sums:
-    fields: dict[str, Any] = {"clients": CLIENTS, "classes": 3, "epsilon": 1.0, "quorum": 0.75}
+    fields: dict[str, Any] = {"clients": SITES, "classes": 3, "epsilon": 1.0, "quorum": 0.75}
     own = ("rounds", "length", "secure_aggregation", "ledger")
     base = {k: change.pop(k) for k in own if k in change}
     federation = Federation(**fields | {"mechanism": mechanism, "trust": trust} | change)
@@ -86,17 +179,15 @@ def exact_sum(strategy: Sums, shards: Shards, alive: list[int]) -> np.ndarray:
 
 
 @trusted
-@pytest.mark.parametrize("unit", UNITS)
-def test_both_engines_release_the_same_bits(mechanism, trust, unit):
-    rate = (1.0, 0.5)[(TRUSTED.index((mechanism, trust)) + list(UNITS).index(unit)) % 2]
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_both_engines_release_the_same_bits(mechanism, trust, rate):
+    unit = list(UNITS)[(TRUSTED.index((mechanism, trust)) + (rate < 1)) % len(UNITS)]
     change: dict[str, Any] = {"unit": unit, "sampling_rate": rate}
     runs = []
     for drive, masks in (
         (run_inline, "none"),
-        (run_inline, "masks"),
         (partial(run_inline, block=3), "masks"),
         (run_in_process, "masks"),
-        (run_in_process, "none"),
     ):
         strategy = sums_of(mechanism, trust, secure_aggregation=masks, **change)
         drive(strategy, some_rows())
@@ -106,16 +197,16 @@ def test_both_engines_release_the_same_bits(mechanism, trust, unit):
 
 
 @trusted
-@pytest.mark.parametrize("gone", [(), (0, 7, 19), (1, 2, 3, 4, 5)])
+@pytest.mark.parametrize("gone", [(), (0, 1, 2, 7, 19)])
 def test_dropouts_never_leave_less_noise_than_promised(mechanism, trust, gone):
     strategy = sums_of(mechanism, trust, length=2000)
     shards = some_rows()
-    alive = [k for k in range(CLIENTS) if k not in gone]
+    alive = [k for k in range(SITES) if k not in gone]
     run_inline(strategy, shards, unavailable=lambda r: np.array(gone, np.int64))
     (release,) = strategy.releases
     noise = release.values - exact_sum(strategy, shards, alive)
     np.testing.assert_allclose(noise.std(), release.std[0], rtol=0.12)
-    promised = sums_of(mechanism, "central", length=2000).plan.std_of_sum(CLIENTS)[0]
+    promised = sums_of(mechanism, "central", length=2000).plan.std_of_sum(SITES)[0]
     assert release.std[0] >= promised * (1 - 1e-12)
     assert noise.std() > 0.88 * promised
 
@@ -146,13 +237,13 @@ def test_a_later_undersized_round_stays_charged(engine):
 
 
 def test_the_mean_of_sums_with_coins_is_the_rate_times_the_sum():
-    shards, rate, runs = some_rows(), 0.25, 80
+    shards, rate, runs = some_rows(), 0.25, 40
     got = []
     for seed in range(runs):
         strategy = sums_of("gaussian", "distributed", sampling_rate=rate, seed=seed, length=20)
         run_inline(strategy, shards)
         got.append(strategy.releases[0].values)
-    want = rate * exact_sum(strategy, shards, list(range(CLIENTS)))
+    want = rate * exact_sum(strategy, shards, list(range(SITES)))
     error = np.std(got, axis=0) / math.sqrt(runs)
     assert (np.abs(np.mean(got, axis=0) - want) < 5 * error).all()
 
@@ -165,7 +256,48 @@ def test_rounds_seeds_and_the_operating_system_share_no_noise(mechanism, trust):
             *(mechanism, trust), rounds=2, seed=len(seen), length=400, noise_source=source
         )
         run_inline(strategy, shards)
-        exact = exact_sum(strategy, shards, list(range(CLIENTS)))
+        exact = exact_sum(strategy, shards, list(range(SITES)))
         seen += [(r.values - exact) / r.std for r in strategy.releases]
     correlation = np.corrcoef(seen) - np.eye(8)
     assert np.abs(correlation).max() < 6 / math.sqrt(400)
+
+
+def digest(integers: object) -> str:
+    return hashlib.sha256(np.asarray(integers, "<i8").tobytes()).hexdigest()[:16]
+
+
+def shares(trust: str, mechanism: str, rate: float = 1.0) -> object:
+    """What clients without rows send: their noise."""
+    public = Federation(
+        clients=5, classes=2, epsilon=1.0, trust=trust, mechanism=mechanism, sampling_rate=rate
+    )
+    plan = make_plan(public, rounds=2, bound=Bound((3, 1), (1.0, 4.0), "per_block"))
+    asked = Curator(plan).open(1, AccuracyGap((0.5, 1.0, 1.5, 2.0)))
+    empty = Shards(np.zeros((0, 2)), np.zeros(0, np.int64), np.zeros(6, np.int64))
+    return contribute(empty, asked.request, np.arange(5)).view(np.int64)
+
+
+GOLDEN = {
+    "local laplace": (lambda: shares("local", "laplace"), "d91c404e0f7da61f"),
+    "local gaussian": (lambda: shares("local", "gaussian"), "2d1799d87c0066b5"),
+    "distributed laplace": (lambda: shares("distributed", "laplace"), "4758c4fae281a79d"),
+    "distributed gaussian": (
+        lambda: shares("distributed", "gaussian"),
+        "8fc655f2bb5aa1f4",
+    ),
+    "masks": (
+        lambda: mask(2, range(9), run_seed=11, round=1, length=7).view(np.int64),
+        "f03d88d6851e144f",
+    ),
+    "sampling": (lambda: stream(7, Purpose.SAMPLING, 3).random(50) < 0.3, "bafba966248fce5b"),
+    "words": (
+        lambda: stream(7, Purpose.COIN, 3, "site 4").integers(0, 2**62, 9),
+        "2942d732fecb9147",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_seeded_integers_stay(name):
+    draw, golden = GOLDEN[name]
+    assert digest(draw()) == golden

@@ -121,12 +121,20 @@ def instead(name, make):
     return alter
 
 
+def sealed_with_more(folder):
+    path = folder / "study.sealed"
+    text = forged(path.read_text(), "study-sealed", KEY, lambda fields: fields.update(note="x"))
+    path.write_text(text)
+
+
 # What the refusal names, and what is altered; then the coordinator signs it again.
 SIGNED_AGAIN = {
     "who chose the committee": ("one machine|report", edited("study.json", flip)),
     "who chose it, on the page, too": ("one|operator|committee", with_its_page(flip)),
     "a count off the grid": ("count|grid|release", array("counts", add(1e-12))),
     "a count far off the grid": ("count|grid|release", array("counts", add(1e-6))),
+    "a count of a tenth": ("count", array("counts", add(0.1))),
+    "counts of another type": ("release.npz", array("counts", lambda a: a.astype(">f8"))),
     "counts that are none": ("count", array("counts", lambda a: a * np.nan)),
     "an array more": ("release.npz", members(lambda held: held | {"more.npy": npy(np.zeros(9))})),
     "a member more": ("run.sh", members(lambda held: held | {"run.sh": b"x"})),
@@ -137,6 +145,18 @@ SIGNED_AGAIN = {
     "other scores": ("release.npz", array("input", lambda _: "logits")),
     "a script before the archive": ("release", content("release.npz", b"#!/bin/sh\n".__add__)),
     "a script behind the archive": ("release", content("release.npz", lambda b: b + b"exit")),
+    "a comment of the archive": (
+        "release.npz",
+        content("release.npz", lambda b: b[:-2] + b"\5\0exact"),
+    ),
+    "bytes behind an array": (
+        "counts",
+        members(lambda held: held | {"counts.npy": held["counts.npy"] + b"exact"}),
+    ),
+    "spaces in a summary": ("study.json", content("study.json", lambda b: b + b" ")),
+    "a comment in the study": ("study.toml", content("study.toml", lambda b: b + b"# x")),
+    "more in the sealed study": ("note", sealed_with_more),
+    "more in the signature": ("note", edited("signature.json", lambda t: t.update(note="x"))),
     "a number more": ("extra", edited("study.json", lambda t: t.update(extra=1))),
     "another headline": ("headline", edited("study.json", lambda t: t.update(headline="Fine."))),
     "a changed page": ("report.html", content("report.html", lambda b: b.replace(b"</p>", b"!"))),

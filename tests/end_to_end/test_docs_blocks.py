@@ -1,9 +1,9 @@
-"""What README.md, its neighbours and the pages under docs/ tell one to type must run.
+"""What README.md, its neighbours, docs/ and the help of commands tell one to type must run.
 
 A fenced block is run, in the order of its page, if it is `python` or `console`; shell has no other
 name. A comment above it says otherwise, with the reason in the open:
 
-    <!-- not run: why -->      it must still parse, and the commands' options must exist
+    <!-- not run: why -->      it must still parse, and the options of fedcal's commands exist
     <!-- slow: why -->         the same, but the slow tests run it
     <!-- needs: torch -->      it is run where these packages are installed
     <!-- fails: 2 -->          the command's exit code
@@ -14,20 +14,16 @@ import math
 import re
 import shlex
 import sys
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import click
-import compose
 import numpy as np
 import pytest
-import typer.main
 
 import experiments.__main__
 from fedcal.cli import main as cli
@@ -40,12 +36,10 @@ DOCS = ROOT / "docs"
 PAGES = sorted(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)
 
 README = ROOT / "README.md"
-"""What it says in Python is run by test_readme.py, with what it takes for granted."""
 ALONE = [*sorted(ROOT.glob("*.md")), ROOT / "fedcal" / "datasets" / "README.md"]
 
 MARKS = ("not run", "slow", "needs", "fails")
 GENERATED = "generated"  # tests/experiments/studies/test_documents.py
-SHELLS = {"bash", "sh", "shell", "zsh", "shell-session", "sh-session"}
 
 
 @dataclass
@@ -109,17 +103,6 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def hides_shell(block: Block) -> bool:
-    """Whether a block holds commands that nobody runs."""
-    typed = any(line.startswith(("$ ", "fedcal ")) for line in block.lines)
-    return block.language in SHELLS or (block.language != "console" and typed)
-
-
-def test_every_command_of_a_page_is_in_a_block_that_is_run():
-    for page in (*ALONE, *PAGES):
-        assert [b.line for b in blocks(page.read_text("utf-8")) if hides_shell(b)] == [], page
-
-
 def cases() -> Iterator[Any]:
     """Pages with code, and what is not run of them; with slow blocks, once more as slow tests."""
     for page in (*ALONE, *PAGES):
@@ -150,7 +133,7 @@ def run_page(
     monkeypatch.setitem(sys.modules, "__main__", module)
     names = vars(module)
     if page == README:
-        the_reader_s_files(folder)
+        names |= the_reader_s_rows(folder)
     for block in blocks(page.read_text("utf-8")):
         if block.language == "{literalinclude}" and not block.marks:
             exec(
@@ -165,76 +148,32 @@ def run_page(
         elif block.language == "console":
             for words, said in commands(block):
                 run(words, said, int(block.marks.get("fails", 0)), capsys)
-        elif page != README:
+        else:
             exec(compile(block.text, f"{page.name}:{block.line}", "exec"), names)
 
 
-def the_reader_s_files(folder: Path) -> None:
-    """`my.npz` and `new.npz`, which README takes for granted."""
+def the_reader_s_rows(folder: Path) -> dict[str, Any]:
+    """Write `my.npz` and `new.npz`; return the arrays that README takes for granted."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, 2000)
-    logits = rng.normal(size=(2000, 3)) + np.eye(3)[labels]
-    np.savez(folder / "my.npz", logits=3 * logits, labels=labels)
-    np.savez(folder / "new.npz", logits=3 * logits[:50])
+    logits = 3 * (rng.normal(size=(2000, 3)) + np.eye(3)[labels])
+    np.savez(folder / "my.npz", logits=logits, labels=labels)
+    np.savez(folder / "new.npz", logits=logits[:50])
+    new = {"new_logits": logits[1000:], "new_labels": labels[1000:]}
+    return {"logits": logits[:1000], "labels": labels[:1000], **new}
 
 
 def check_without_running(block: Block) -> None:
-    """A block that is not run must still parse: commands, targets and modules exist."""
+    """A block that is not run must still parse, and so must fedcal's commands in it."""
     if block.language == "python":
         ast.parse(block.text)
         return
     for words, _ in commands(block):
-        if words[0] == "for":  # what a shell does for each
-            inner = [word.rstrip(";") for word in words[words.index("do") + 1 :]]
-            words = list(takewhile(lambda word: word not in ("&", "done"), inner))
-        while re.fullmatch(r"[A-Z_]+=.*", words[0]):
-            words = words[1:]
         if words[0] == "fedcal":
             parse_fedcal(words[1:])
-        elif words[0] == "flwr":
-            parse(flower_command(words[1]), words[1:])
-        elif words[0] == "make":
-            check_targets(words[1:])
-        elif words[:2] == ["docker", "compose"]:
-            check_compose(words[2:])
         elif words[:3] == ["python", "-m", "experiments"]:
-            parse(cli.made_of(experiments.__main__.command, words[2], ""), words[2:])
-        elif words[:2] == ["python", "-m"]:
-            assert find_spec(words[2]), words[2]
-        else:
-            known = ("pip", "mv")
-            assert Path(words[0]).name in known, f"{words[0]}: how is that looked at?"
-
-
-def parse(command: Any, words: list[str]) -> None:
-    command.make_context(words[0], words[1:])
-
-
-def flower_command(name: str) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Flower uses what typer deprecates
-        from flwr.cli.app import app
-
-        group: Any = typer.main.get_command(app)
-    return group.commands[name]
-
-
-def check_compose(words: list[str]) -> None:
-    """The services that a `docker compose` line names exist, and so does what it runs there."""
-    command, *rest = [w for w in words if w != "--detach"]
-    services = compose.read()["services"]
-    if command == "exec":
-        assert rest[0] in services
-        assert rest[1] == "fedcal"
-        parse_fedcal(rest[2:])
-    else:
-        assert command in ("build", "up"), command
-        assert set(rest) <= services.keys()
-
-
-def check_targets(names: list[str]) -> None:
-    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-    assert set(names) <= set(targets)
+            command = cli.made_of(experiments.__main__.command, words[2], "")
+            command.make_context(words[2], words[3:])
 
 
 def parse_fedcal(words: list[str]) -> None:
@@ -243,7 +182,7 @@ def parse_fedcal(words: list[str]) -> None:
         return
     assert words[0] in cli.COMMANDS, words
     name, command, rest = cli.app.resolve_command(click.Context(cli.app), words)
-    parse(command, [name, *rest])
+    command.make_context(name, rest)
 
 
 def run(words: list[str], said: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
@@ -287,16 +226,23 @@ def alike(said: list[str], printed: list[str]) -> bool:
     return True
 
 
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_the_examples_of_the_help_are_taken(name, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "160")
+    assert cli.exit_code_of([*name.split(), "--help"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    examples = [line for line in said if line.startswith(f" fedcal {name} ")]
+    assert examples
+    for example in examples:
+        parse_fedcal(shlex.split(example)[1:])
+
+
 def test_what_is_wrong_in_a_block_that_is_not_run_is_seen():
     for line in (
         *("$ fedcal simulate --metod fedtemp", "$ fedcal simulat", "$ fedcal site join"),
-        *("fedcal simulate", "$ flwr run . --streem", "$ A=1 flwr run . --streem"),
-        *("$ make tests", "$ python -m experiments.nothing", "$ ruff check"),
+        *("fedcal simulate", "$ python -m experiments --nothing"),
     ):
         (block,) = blocks(f"<!-- not run: why -->\n```console\n{line}\n```\n")
         assert block.marks == {"not run": "why"}
         with pytest.raises((AssertionError, click.ClickException)):
             check_without_running(block)
-    for fence in ("~~~", "  ```", "````"):
-        with pytest.raises(AssertionError, match="three backticks at the margin"):
-            blocks(f"1. First\n\n{fence}bash\nfedcal simulate\n{fence}\n")

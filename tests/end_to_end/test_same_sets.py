@@ -42,18 +42,16 @@ def by_rank(z: np.ndarray, u: np.ndarray, penalty: float, free: int) -> np.ndarr
     return out
 
 
-CASES: list[tuple[str, Any, dict[str, Any]]] = [
-    ("lac", lac, {}),
-    ("aps", lambda z, u: by_rank(z, 0 * u, 0.0, 0), {}),
-    ("aps", lambda z, u: by_rank(z, u, 0.0, 0), {"randomised": True}),
-    ("raps", lambda z, u: by_rank(z, 0 * u, 0.1, 2), {"penalty": 0.1, "free": 2}),
+CIFAR, MMLU = "densenet-cifar100", "mmlu-llama"
+CASES: list[tuple[str, str, Any, dict[str, Any]]] = [
+    (MMLU, "lac", lac, {}),
+    (CIFAR, "aps", lambda z, u: by_rank(z, 0 * u, 0.0, 0), {}),
+    (MMLU, "aps", lambda z, u: by_rank(z, u, 0.0, 0), {"randomised": True}),
+    (CIFAR, "raps", lambda z, u: by_rank(z, 0 * u, 0.1, 2), {"penalty": 0.1, "free": 2}),
 ]
 
 
-@pytest.mark.parametrize("name", ["densenet-cifar100", "mmlu-llama"])
-@pytest.mark.parametrize(
-    ("score", "formula", "settings"), CASES, ids=lambda x: getattr(x, "__name__", str(x))
-)
+@pytest.mark.parametrize(("name", "score", "formula", "settings"), CASES)
 def test_same_sets(name, score, formula, settings):
     data = datasets.load(name).split(0)
     assert data.test_logits is not None
@@ -70,7 +68,7 @@ def test_same_sets(name, score, formula, settings):
         method="conformal",
         epsilon=math.inf,
         clients=16,
-        partition="natural" if name == "mmlu-llama" else "dirichlet:0.1",
+        partition="natural" if name == MMLU else "dirichlet:0.1",
         set={"alpha": ALPHA, "score": score, **settings},
     )
     sets = result.artifact

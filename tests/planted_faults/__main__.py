@@ -9,9 +9,8 @@ planted in a copy of its own, where one of its tests must fail. One line for eac
     does not apply  the source has changed: mend the row
 
 Exit code 1 if a fault is missed or does not apply, or if the baseline is not green. `--since BASE`
-takes the rows whose source or tests have changed since a commit. With `--whole` all tests of
-`make test` run, up to the first that fails, in place of those that a row names. `--mend` finds the
-lines and tests of rows that no longer fit, and writes the table anew: read its diff.
+takes the rows whose source or tests have changed since a commit. `--mend` finds the lines and tests
+of rows that no longer fit, and writes the table anew: read its diff.
 """
 
 import argparse
@@ -31,9 +30,8 @@ from pathlib import Path
 
 from rows import ROOT, Fault, faults, mended, missing_tests, planted, write
 
-PLANS = ".plans"
 LIMIT_S = 600.0
-"""Limit of the tests of one fault; of the baseline, or of all tests, six times as much."""
+"""Limit of the tests of one fault; of the baseline six times as much."""
 LIBRARIES = (
     *("pytest", "scipy.stats", "scipy.optimize", "dp_accounting"),
     *("flwr.serverapp", "flwr.clientapp", "typer", "rich.table", "matplotlib.figure", "torch"),
@@ -42,7 +40,7 @@ LIBRARIES = (
 
 
 def files() -> list[Path]:
-    """The files of the working tree that git does not ignore, as paths below it."""
+    """Return the files of the working tree that git does not ignore, as paths below it."""
     listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     names = sorted(set(listed.split("\0")) - {""})
     return [Path(name) for name in names if os.path.lexists(ROOT / name)]
@@ -54,7 +52,7 @@ def git(*arguments: str) -> str:
 
 
 def touched(known: Sequence[Fault], base: str) -> list[Fault]:
-    """The rows whose source or tests differ from a commit's."""
+    """Return the rows whose source or tests differ from a commit's."""
     changed = set(git("diff", "--name-only", base).split("\n"))
     return [f for f in known if changed & {f.file, *(t.partition("::")[0] for t in f.tests)}]
 
@@ -69,18 +67,15 @@ def copied(names: Sequence[Path], tree: Path) -> Path:
     return tree
 
 
-def chosen_tests(tests: Sequence[str], whole: bool) -> list[str]:
-    """Arguments for pytest; the test of the rows sees a planted one as one that does not apply."""
-    chosen = ["--ignore", "tests/planted_faults"] if whole else list(tests)
-    return ["-q", "-x", "--tb=line", "-p", "no:cacheprovider", "-m", "not slow", *chosen]
+PYTEST = ("-q", "-x", "--tb=line", "-p", "no:cacheprovider", "-m", "not slow")
 
 
-def baseline(chosen: Sequence[Fault], tree: Path, jobs: int, whole: bool) -> str:
+def baseline(chosen: Sequence[Fault], tree: Path, jobs: int) -> str:
     """Run the tests without a fault; "" if they pass, else what went wrong."""
     code = "import fedcal, fedcal.clients as c, sys; sys.stdout.write(fedcal.__file__ + c.__file__)"
     tests = sorted({test for fault in chosen for test in fault.tests})
     # loadfile: fixtures of a module are made once
-    run = ["-m", "pytest", "-n", str(jobs), "--dist", "loadfile", *chosen_tests(tests, whole)]
+    run = ["-m", "pytest", "-n", str(jobs), "--dist", "loadfile", *PYTEST, *tests]
     environment = os.environ | surroundings(tree)
     for arguments in (["-c", code], run):
         done = subprocess.run(
@@ -101,25 +96,25 @@ def baseline(chosen: Sequence[Fault], tree: Path, jobs: int, whole: bool) -> str
 
 def surroundings(tree: Path) -> dict[str, str]:
     # the path goes before an editable install
-    return {"PYTHONPATH": str(tree), "FEDCAL_CACHE": str(tree / PLANS)}
+    return {"PYTHONPATH": str(tree)}
 
 
-def test_one(fault, green, whole):
+def test_one(fault, green):
     """Plant one fault in a copy of the green tree and run its tests; in a forked process."""
     tree = green.with_name(fault.name)
     # what it has compiled, too: Python goes by times, and a planted file is new
-    shutil.copytree(green, tree, symlinks=True, ignore=shutil.ignore_patterns(PLANS))
+    shutil.copytree(green, tree, symlinks=True)
     (tree / fault.file).write_text(planted(fault, tree)[0], "utf-8")
     os.chdir(tree)
     os.environ.update(surroundings(tree))
     sys.path[:1] = ["", str(tree)]
     import pytest
 
-    sys.exit(pytest.main([*chosen_tests(fault.tests, whole), "-p", "no:xdist"]))
+    sys.exit(pytest.main([*PYTEST, *fault.tests, "-p", "no:xdist"]))
 
 
-def started(fault: Fault, green: Path, whole: bool) -> int:
-    """Fork a process for a fault, with a session of its own; its number."""
+def started(fault: Fault, green: Path) -> int:
+    """Fork a process for a fault, with a session of its own; return its number."""
     told = green.with_name(f"{fault.name}.told")
     if process := os.fork():
         return process
@@ -129,7 +124,7 @@ def started(fault: Fault, green: Path, whole: bool) -> int:
         with told.open("wb") as out:
             os.dup2(out.fileno(), 1)
             os.dup2(out.fileno(), 2)
-        test_one(fault, green, whole)
+        test_one(fault, green)
     except SystemExit as ended:
         code = int(ended.code or 0)
     except Exception:  # noqa: BLE001  whatever it is, this process has no other way to tell it
@@ -139,20 +134,17 @@ def started(fault: Fault, green: Path, whole: bool) -> int:
         os._exit(code)
 
 
-def results(
-    chosen: Sequence[Fault], green: Path, jobs: int, whole: bool
-) -> Iterator[tuple[Fault, int | None]]:
+def results(chosen: Sequence[Fault], green: Path, jobs: int) -> Iterator[tuple[Fault, int | None]]:
     """Run `jobs` faults at a time: pytest's exit code for each as it ends, None if out of time."""
     waiting, running = list(reversed(chosen)), dict[int, tuple[Fault, float]]()
-    limit = LIMIT_S * (6 if whole else 1)
     while waiting or running:
         while waiting and len(running) < jobs:
             fault = waiting.pop()
-            running[started(fault, green, whole)] = fault, time.monotonic()
+            running[started(fault, green)] = fault, time.monotonic()
         time.sleep(0.05)
         for process, (fault, since) in list(running.items()):
             ended, status = os.waitpid(process, os.WNOHANG)
-            late = time.monotonic() - since > limit
+            late = time.monotonic() - since > LIMIT_S
             if not ended and not late:
                 continue
             with suppress(ProcessLookupError):  # what its tests have started, too
@@ -164,7 +156,7 @@ def results(
 
 
 def verdict(fault: Fault, code: int | None, told: str) -> tuple[bool, str]:
-    """Whether a fault was caught, and a line that says so."""
+    """Return whether a fault was caught, and a line that says so."""
     found = re.search(r"^(?:FAILED|ERROR) (tests/\S+)", told, re.M)
     # 1: a test failed; 2: an error stopped the collection, such as an import that is refused; so
     # does 4, where pytest names the file of the test that it did not find for that error
@@ -176,8 +168,8 @@ def verdict(fault: Fault, code: int | None, told: str) -> tuple[bool, str]:
     return False, f"MISSED          {fault.name}: {why.get(code, f'exit code {code}, {last}')}"
 
 
-def run(chosen: Sequence[Fault], jobs: int, whole: bool) -> int:
-    """Plant the faults; the exit code."""
+def run(chosen: Sequence[Fault], jobs: int) -> int:
+    """Plant the faults; return the exit code."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")  # as tests/conftest.py does, before numpy is imported
     since = time.monotonic()
@@ -189,14 +181,14 @@ def run(chosen: Sequence[Fault], jobs: int, whole: bool) -> int:
             if complaint := planted(fault, green)[1]:
                 bad.append(f"does not apply  {fault.name}: {complaint} (--mend may find them)")
                 print(bad[-1], flush=True)
-        if wrong := baseline(fits, green, jobs, whole):
+        if wrong := baseline(fits, green, jobs):
             print(f"the baseline is not green\n{wrong}")
             return 1
         print(f"green baseline; {len(fits)} faults", flush=True)
         for name in LIBRARIES:
             with suppress(ImportError):
                 importlib.import_module(name)
-        for k, (fault, code) in enumerate(results(fits, green, jobs, whole), 1):
+        for k, (fault, code) in enumerate(results(fits, green, jobs), 1):
             told = green.with_name(f"{fault.name}.told").read_text("utf-8", errors="replace")
             shutil.rmtree(green.with_name(fault.name), ignore_errors=True)
             caught, line = verdict(fault, code, told)
@@ -224,7 +216,7 @@ def mend(known: Sequence[Fault]) -> int:
 
 
 def main() -> int:
-    """Plant faults, list them, or mend the table; the exit code."""
+    """Plant faults or mend the table; return the exit code."""
     described = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
         prog="python tests/planted_faults", description=__doc__, formatter_class=described
@@ -232,8 +224,6 @@ def main() -> int:
     parser.add_argument("names", metavar="NAME", nargs="*", help="of a fault; none = all")
     parser.add_argument("--since", metavar="BASE", help="those of what changed since a commit")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, help="faults at a time")
-    parser.add_argument("--whole", action="store_true", help="run all of `make test` on each")
-    parser.add_argument("--list", action="store_true", help="say what they are, and run nothing")
     parser.add_argument("--mend", action="store_true", help="find what rows no longer fit, and end")
     given = parser.parse_args()
     known = faults()
@@ -244,10 +234,7 @@ def main() -> int:
     chosen = [known[name] for name in given.names or known]
     if given.since is not None:
         chosen = touched(chosen, given.since)
-    if given.list or not chosen:
-        print(*(f"{fault.name}: {fault.what}" for fault in chosen), sep="\n")
-        return 0
-    return run(chosen, max(1, given.jobs), given.whole)
+    return run(chosen, max(1, given.jobs)) if chosen else 0
 
 
 if __name__ == "__main__":

@@ -112,8 +112,7 @@ def test_without_a_folder_a_short_result_is_logged_and_no_sum(method, epsilon, s
     job = Job(method, federation, NEWTON if method == "fednewton" else {})
     with caplog.at_level(logging.INFO, "flwr"):
         outcome = server.serve(Wire(shards), fields_of(job))
-    said = caplog.messages[caplog.messages.index("Final results:") :]
-    text = "\n".join(said)
+    text = "\n".join(caplog.messages[caplog.messages.index("Final results:") :])
     assert "Metrics" not in text  # Flower's own results are empty
     assert repr(outcome.artifact) in text
     assert ("spent: epsilon 1, delta 1e-05 for each user" in text) == (epsilon == 1.0)
@@ -172,61 +171,46 @@ def test_the_server_waits_for_all_nodes_before_it_reserves(shards, tmp_path, mon
 BY_NAME: dict[str, Any] = {"data": "resnet110-cifar10", "partition": "iid", "seed": 4}
 
 
-def simulation(nodes: int, fields: dict[str, Any], tell: int | None = None) -> InProcessGrid:
-    """Nodes as Flower's simulation has them: each knows how many there are."""
-    grid = InProcessGrid(site_app, range(50, 50 + nodes))
-    for node, context in grid._contexts.items():
-        assert context.node_config["num-partitions"] == nodes
-        context.run_config = fields
-        if tell is not None and node == 50 + nodes - 1:
-            context.node_config["num-partitions"] = tell
-    return grid
-
-
-def by_itself(epsilon: float, **options: Any) -> dict[str, Any]:
-    job = Job("fednewton", Federation(1, 2, rounds=2, epsilon=epsilon), **options)
-    here = {"out": "", **server.FRESH, "grace": 0.5}
-    return {**job.to_fields(), **BY_NAME, "clients": 0, "classes": 0, **here}
-
-
 @pytest.mark.parametrize(("nodes", "epsilon"), [(1, np.inf), (4, 1.0)])
 def test_no_clients_are_as_many_as_there_are_nodes(nodes, epsilon, caplog):
-    fields = by_itself(epsilon)
+    job = Job("fednewton", Federation(1, 2, rounds=2, epsilon=epsilon))
+    here = {"out": "", **server.FRESH, "grace": 0.5}
+    fields = {**job.to_fields(), **BY_NAME, "clients": 0, "classes": 0, **here}
+    grid = InProcessGrid(site_app, range(50, 50 + nodes))  # each node knows how many there are
+    for context in grid._contexts.values():
+        context.run_config = fields
     with caplog.at_level(logging.INFO, "flwr"):
-        outcome = server.serve(simulation(nodes, fields), fields)
+        outcome = server.serve(grid, fields)
     want = simulate(**BY_NAME, clients=nodes, epsilon=epsilon, rounds=2)
     assert outcome.records == want.rounds
     assert outcome.calibrator.arrays() == want.calibrator.arrays()
     assert outcome.calibrator.classes == 10
-    said = "rows_per_client {:g} is rows / clients of the simulated data; a deployment must"
-    told = said.format(want.config.set.get("rows_per_client", 0)) in caplog.text
-    assert told == ("rows_per_client" in want.config.set) == (epsilon == 1.0)
+    nominal = want.config.set.get("rows_per_client")
+    assert (nominal is not None) == (epsilon == 1.0)
+    line = f"rows_per_client {nominal or 0:g} is rows / clients of the simulated data; a deployment"
+    assert (line in caplog.text) == (epsilon == 1.0)
 
 
 ASKED = [11, 12, 13]
 
 
-def nothing(context: Context) -> Shards:
-    return Shards.from_owner(np.zeros((0, 2)), np.zeros(0, np.int64), np.zeros(0, np.int64), 1)
-
-
 class Slow(InProcessGrid):
     """Gives each reply twice, late, and one that nobody asked for."""
 
-    def __init__(self, *, lost: frozenset[int] = frozenset(), takes: bool = True) -> None:
-        super().__init__(client_app(nothing), ASKED)
-        self._lost, self._takes, self.looks = lost, takes, 0
+    def __init__(self, takes: bool = True) -> None:
+        none = Shards.from_owner(*(np.zeros((0, 2)), np.zeros(0, int), np.zeros(0, int)), 1)
+        super().__init__(client_app(lambda context: none), ASKED)
+        self._takes, self._looks = takes, 0
         self._kept: list[Message] = []
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         return super().push_messages(messages) if self._takes else []
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        self.looks += 1
-        if self.looks < 3:
+        self._looks += 1
+        if self._looks < 3:
             return []
         found = list(super().pull_messages(message_ids))
-        found = [m for m in found if m.metadata.src_node_id not in self._lost]
         again, self._kept = self._kept, [*self._kept, *found]
         return [*found, *again, *found]
 

@@ -1,9 +1,11 @@
-"""Mechanisms as tests name them."""
+"""Mechanisms as tests name them, and the distributions of their noise, by definition."""
+
+import math
 
 import numpy as np
+from scipy import stats
 
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Noise
-from fedcal.units import Bound
 
 ADDITIVE = ("laplace", "gaussian")
 """Those whose formulas tests know by heart; what holds for all is asked in tests/contracts."""
@@ -18,9 +20,31 @@ def noise(name: str, *fields: object) -> Noise:
     return Noise(MECHANISMS[name], *fields)
 
 
-def gaussian_std(bound: Bound, multiplier: float) -> np.ndarray:
-    return np.repeat(Gaussian(multiplier=multiplier).scale(bound, 1), bound.lengths)
+def probabilities(mechanism: str, scale: float, k: np.ndarray) -> np.ndarray:
+    """Probabilities of the integers `k`, from the definition of the mechanism's distribution."""
+    weights = np.exp(-(k**2) / (2 * scale**2) if mechanism == "gaussian" else -np.abs(k) / scale)
+    return np.asarray(weights / weights.sum())
 
 
-def laplace_scale(bound: Bound, epsilon: float) -> np.ndarray:
-    return np.repeat(Laplace(epsilon).scale(bound, 1), bound.lengths)
+def follows(counts: np.ndarray, chances: np.ndarray, level: float = 1e-6) -> bool:
+    """Pearson's chi-square, rare outcomes (below 5 expected) lumped into the likeliest."""
+    expected = counts.sum() * chances
+    rare = expected < 5
+    seen, want = counts[~rare].astype(float), expected[~rare]
+    seen[want.argmax()] += counts[rare].sum()
+    want[want.argmax()] += expected[rare].sum()
+    if len(want) < 2:
+        return True
+    return bool(stats.chi2(len(want) - 1).sf(((seen - want) ** 2 / want).sum()) > level)
+
+
+def drawn_from(drawn: np.ndarray, chances: np.ndarray) -> bool:
+    """Return whether integers follow a distribution on -far ... far."""
+    far = len(chances) // 2
+    return follows(np.bincount(np.clip(drawn, -far, far) + far, minlength=len(chances)), chances)
+
+
+def has_law(drawn: np.ndarray, mechanism: str, scale: float) -> bool:
+    """Return whether integers may have been drawn from a law of this scale."""
+    far = math.ceil(60 * scale)
+    return drawn_from(drawn, probabilities(mechanism, scale, np.arange(-far, far + 1)))

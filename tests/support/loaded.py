@@ -5,6 +5,7 @@ under the protocol of secure aggregation, in a process of their own.
 """
 
 import ast
+import datetime
 import io
 import json
 import subprocess
@@ -47,6 +48,7 @@ print(json.dumps([found, heavy]))
 
 def loaded(folder: Path) -> tuple[dict[str, str], list[str]]:
     """Return module of fedcal -> its file, and which heavy libraries were imported."""
+    from fedcal.clients.site.policy import Policy
     from fedcal.clients.site.preparing import prepare
     from fedcal.core.shards import Shards
     from fedcal.privacy import Federation
@@ -59,9 +61,7 @@ def loaded(folder: Path) -> tuple[dict[str, str], list[str]]:
     names = ("alder", "birch", "cedar")
     keys = [make_key(folder / f"{name}.pem").public for name in names]
     roster = Roster("trees", tuple(map(Member, names, keys)), Committee((0, 1, 2), 2))
-    (folder / "federation.toml").write_text(roster.to_toml())
-    policy = f'federation = "{roster.digest}"\nexpires = 2999-12-31\nepsilon-total = 4.0\n'
-    (folder / "site.toml").write_text(f"{policy}delta-total = 1e-5\n")
+    policy = Policy(roster.digest, datetime.date(2999, 12, 31), epsilon_total=4.0, delta_total=1e-5)
     facts: Any = {"committee": 3, "threshold": 2, "unit": "subject", "mechanism": "laplace"}
     federation = Federation(
         *(3, 2), epsilon=1.0, trust="distributed", noise_source="system", quorum=0.9, **facts
@@ -79,9 +79,8 @@ def loaded(folder: Path) -> tuple[dict[str, str], list[str]]:
         *(np.array([0, 200]), "probs", np.arange(200) // 2),
     )
     for name in names:
-        files = {"federation": folder / "federation.toml", "policy": folder / "site.toml"}
-        sign = {"sign_key": folder / f"{name}.pem"}
-        prepare(folder / name, rows, terms=job.terms(), **files, **sign)
+        own: Any = {"roster": roster, "policy": policy, "sign_key": folder / f"{name}.pem"}
+        prepare(folder / name, rows, terms=job.terms(), **own)
     query = job.strategy().open_round(1).request.query
     asked = Asked(query, 1, "r", key_of_job(job.to_fields(), job.plan))
     content = {

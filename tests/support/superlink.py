@@ -125,7 +125,7 @@ def shell(line: str, cwd: Path) -> str:
     """What a line of shell prints, in an environment of its own; nothing that it starts stays."""
     with superlink.run_folder() as folder:
         found = superlink.commands("flower")
-        env = superlink.quiet_environment(folder / "home") | ray_environment(folder, None)
+        env = superlink.quiet_environment(folder / "home") | ray_environment(folder)
         env |= {superlink.MARK: str(folder)}
         env["PATH"] = os.pathsep.join([str(found), env["PATH"]])
         del env["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"]  # the line says it, if it must

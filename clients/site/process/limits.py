@@ -22,13 +22,13 @@ GRACE_S = 30
 """CPU seconds that are left to say that it was too much."""
 
 
+CPU_SECONDS = 600
+"""Limit of an answer's CPU time."""
+
 MEMORY_MIB = 4096
-"""That an answer may take where no policy says less, beside `COPIES` of the site's rows."""
+"""Limit of an answer's memory, in MiB, beside `COPIES` of the site's rows."""
 
 COPIES = 4
-
-LEAST_MIB = 512
-"""With less a message of `MESSAGE_BYTES` may not be read, nor torch imported."""
 
 
 class OverLimit(FedcalError):

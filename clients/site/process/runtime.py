@@ -25,9 +25,14 @@ import flwr
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedcal.clients.site import guard, policy
 from fedcal.clients.site.process import handover, site_app
-from fedcal.clients.site.process.limits import MEMORY_MIB, limit_cpu, limit_memory
+from fedcal.clients.site.process.limits import (
+    COPIES,
+    CPU_SECONDS,
+    MEMORY_MIB,
+    limit_cpu,
+    limit_memory,
+)
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.core import checks, naming
 from fedcal.core.flower_internals_site import REPLACED, check_flower, replaced, reply_to_bundle
@@ -59,9 +64,9 @@ def run_message(arguments: Sequence[str], folder: Path) -> int:
     parser.add_argument("--parent-pid", type=int)
     parser.add_argument("--insecure", action="store_true", required=True)
     asked = parser.parse_args(arguments)
-    cpu_seconds, memory_bytes = _limits(folder)
-    limit_cpu(cpu_seconds)
-    limit_memory(memory_bytes)
+    limit_cpu(CPU_SECONDS)
+    rows = sum(file.stat().st_size for file in folder.glob("*.npy"))
+    limit_memory((MEMORY_MIB << 20) + COPIES * rows)
     try:
         with own_app(site_app.site_app(folder)):
             flower.run_clientapp(
@@ -74,15 +79,6 @@ def run_message(arguments: Sequence[str], folder: Path) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     return 0
-
-
-def _limits(folder: Path) -> tuple[int, int]:
-    """CPU seconds and bytes of memory for a message."""
-    try:
-        site = guard.prepared(folder)
-        return site.cpu_seconds, site.memory_bytes
-    except checks.FedcalError:
-        return policy.CPU_SECONDS, MEMORY_MIB << 20  # the message is answered with what is wrong
 
 
 def work(folder: Path) -> None:

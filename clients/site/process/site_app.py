@@ -290,8 +290,8 @@ def check_roster(terms: Terms, roster: Roster) -> None:
 
 def in_roster(site: Prepared, terms: Terms) -> tuple[SigningKey, Roster]:
     """Return a site's key and roster; InputError if the job is not one among its sites."""
-    roster = checks.needed("--federation", site.roster, WITH_POLICY)
-    key = checks.needed("--sign-key", site.sign_key, WITH_POLICY)
+    roster = checks.needed("a roster", site.roster, WITH_POLICY)
+    key = checks.needed("a signing key", site.sign_key, WITH_POLICY)
     check_roster(terms, roster)
     return key, roster
 

@@ -1,4 +1,4 @@
-"""What to compare: lists of values, method variants, and the cells that they span, checked."""
+"""The grid of a comparison: lists of values, method variants, and the cells that they span."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ALONE = {
 """Options of single runs alone, or of where a comparison is computed: a grid has none of them."""
 
 _SHARED = [n for n, option in _OPTIONS.items() if not option.axis and n not in {*ALONE, "set"}]
-"""What all runs have alike."""
+"""Options that all runs share."""
 
 _ENDS = ("data", "partition", "method")
 _BETWEEN = (n for n, option in _OPTIONS.items() if option.axis and n not in _ENDS)
@@ -87,7 +87,7 @@ class Variant:
         return self.method in POOLED
 
     @property
-    def dealt(self) -> bool:
+    def partitioned(self) -> bool:
         """True if its result depends on how the rows were partitioned."""
         return self.method not in POOLED or self.method == "one-source"
 
@@ -203,7 +203,7 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
             given = dict(zip(AXES, values, strict=True))
             variant = variants[given["method"]]
             if variant.baseline:
-                names = ("data", "partition", "clients") if variant.dealt else ("data",)
+                names = ("data", "partition", "clients") if variant.partitioned else ("data",)
                 known = {name: given[name] for name in names} | {"seed": self.seed}
             elif math.isinf(given["epsilon"]):
                 known = self._alike(variant, given | exact)
@@ -212,7 +212,7 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
             else:
                 known = self._alike(variant, given)
             config = Config(**known | {"method": variant.method})
-            once = variant.baseline and not variant.dealt and not split_by_seed[config.data]
+            once = variant.baseline and not variant.partitioned and not split_by_seed[config.data]
             cell = Cell(variant, config, seeds[:1] if once else seeds)
             cells.setdefault(f"{variant.text} {config}", cell)
 
@@ -220,8 +220,8 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
 
     def _place(self, cell: Cell) -> tuple[int, bool, bool]:
         """Return what sorts cells: of each data the baselines first, those of all rows before."""
-        baseline = cell.variant.baseline
-        return self.data.index(cell.config.data), not baseline, baseline and cell.variant.dealt
+        baseline, partitioned = cell.variant.baseline, cell.variant.partitioned
+        return self.data.index(cell.config.data), not baseline, baseline and partitioned
 
     def _alike(self, variant: Variant, given: dict[str, Any]) -> dict[str, Any]:
         """Add what all runs share, each setting where there is one, and a quorum likewise."""
@@ -304,7 +304,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> tuple[list[Cell], lis
     """
 
     @cache
-    def dealt(name: str, partition: str, clients: int | None) -> tuple[Shards, tuple[str, ...]]:
+    def deal(name: str, partition: str, clients: int | None) -> tuple[Shards, tuple[str, ...]]:
         _, shards, names = load.dealt_rows(sources[name], some, partition, clients, grid.seed)
         return shards, names
 
@@ -316,7 +316,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> tuple[list[Cell], lis
     read = {"rows_per_client"}
     for cell in grid.drafts({name: data.test_scores is None for name, data in sources.items()}):
         c = cell.config
-        shards, names = dealt(c.data, c.partition, c.clients)
+        shards, names = deal(c.data, c.partition, c.clients)
         if not cell.variant.baseline:
             try:
                 c, job = _with_effect(cell, shards, names)
@@ -339,7 +339,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> tuple[list[Cell], lis
             cell = replace(cell, config=known, plan=plan, little=little)
             if plan.private and plan.delta >= 1 / plan.clients:
                 warned[large_delta(plan)] = None
-        elif cell.variant.dealt:
+        elif cell.variant.partitioned:
             cell = replace(cell, config=replace(c, clients=shards.clients))
         cells.setdefault(_meaning(cell), cell)
     for cell, why in left_out:

@@ -1,7 +1,4 @@
-"""What a comparison gives away: facts for the template of statements.
-
-Many methods, budgets, partitions and seeds in one table: what `fedcal compare` runs.
-"""
+"""Many methods, budgets, partitions and seeds in one table (`fedcal compare`); its statement."""
 
 import math
 import warnings
@@ -51,9 +48,9 @@ def composed(cells: Sequence[Cell]) -> list[dict[str, Any]]:
         if math.isinf(c.epsilon) or cell.variant.baseline:
             continue
         deals = totals.setdefault((c.data, c.unit), {})
-        dealt = units.UNITS[c.unit].per != "row" and c.partition != "natural"
+        by_deal = units.UNITS[c.unit].per != "row" and c.partition != "natural"
         for seed in cell.seeds:
-            key = (c.partition, c.clients, seed) if dealt else ()
+            key = (c.partition, c.clients, seed) if by_deal else ()
             epsilon, delta, runs = deals.get(key, (0.0, 0.0, 0))
             deals[key] = (epsilon + c.epsilon, delta + c.delta, runs + 1)
     found = []
@@ -65,7 +62,7 @@ def composed(cells: Sequence[Cell]) -> list[dict[str, Any]]:
 
 
 class Trusted(NamedTuple):
-    """What decides against whom a guarantee holds."""
+    """Facts that decide against whom a guarantee holds."""
 
     model: trust.Trust
     secure_aggregation: str
@@ -118,8 +115,8 @@ def statement(
     found["more"] += dict.fromkeys(f"{c.variant.label}: {c.little}." for c in cells if c.little)
     kinds: dict[str, dict[str, None]] = {}
     for cell, why in left_out:
-        told_of = f"with {', '.join(cell.protection)}: {why}."
-        kinds.setdefault(told_of, {})[cell.variant.label] = None
+        reason = f"with {', '.join(cell.protection)}: {why}."
+        kinds.setdefault(reason, {})[cell.variant.label] = None
     found["more"] += [f"Skipped: {', '.join(labels)} {why}" for why, labels in kinds.items()]
     return found
 
@@ -208,7 +205,7 @@ DONE = "compare.json"
 """The summary, which is there when all runs are finished."""
 
 _LINES = 8
-"""Of the table, in what `print` shows."""
+"""Number of lines of the table that `print` shows."""
 
 FORMS = ("latex", "markdown", "csv")
 """Forms of a table as a text."""
@@ -313,7 +310,7 @@ class Comparison(page.Displayable):
 
     @property
     def title(self) -> str:
-        """What it is of."""
+        """Title of the report."""
         return comparison.card_of(self.cells).title
 
     @property
@@ -430,10 +427,10 @@ def compare(
     given = (arrays.get(name, name) for name in grid.data)
     sources = {load.name_of(one, known := of(one)): known for one in given}
     grid = _with(grid, data=tuple(sources))  # as `simulate` names them
-    family, whole = family_of(v.method for v in grid.variants).name, grid
+    family, full = family_of(v.method for v in grid.variants).name, grid
     if uncalibrated and family == "calibrate" and "none" not in grid.method:
-        whole = _with(grid, method=("none", *grid.method))
-    cells, left_out = resolve(whole, sources)
+        full = _with(grid, method=("none", *grid.method))
+    cells, left_out = resolve(full, sources)
     for name, source in sources.items():
         if family == "evaluate":
             load.warn_of_rows(source.evaluated(), f"{name}: rows")

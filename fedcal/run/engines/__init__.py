@@ -17,7 +17,6 @@ def run(
     shards: Population,
     engine: str = "inline",
     *,
-    source: ray.NamedData | None = None,
     ray_address: str | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -32,8 +31,8 @@ def run(
         one for each client
     engine
         a name of `fedcal.run.config.ENGINES`
-    source, ray_address
-        as `run_flower` takes them; the address is for `run_ray`, too
+    ray_address
+        as `run_ray` takes it
     progress
         called after each round
     **options
@@ -51,9 +50,7 @@ def run(
         return ray.run_ray(job, shards, ray_address=ray_address, progress=progress, **options)
     if isinstance(shards, Shards):
         if engine == "flower":
-            return ray.run_flower(
-                job, shards, source=source, ray_address=ray_address, progress=progress
-            )
+            return ray.run_flower(job, shards, progress=progress)
         if engine == "grpc":
             from fedcal.run.engines.grpc import run_grpc  # and its certificates
 

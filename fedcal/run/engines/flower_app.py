@@ -28,19 +28,9 @@ _HEADER = """\
 """
 
 
-FAMILIES = {
-    "calibrate": Config.method,
-    "evaluate": "evaluate",
-    "conformal": "conformal",
-    "personal": "fedprior",
-    "train": "fedsgd",
-}
-"""Family -> the method of its app, if `-c` names no other."""
-
-
-def run_config(family: str = "calibrate") -> dict[str, settings.Plain]:
+def run_config() -> dict[str, settings.Plain]:
     """Every key of the run config: the defaults of `simulate`; what is 0 or "" the run fills in."""
-    config = Config(method=FAMILIES[checks.one_of("family", family, FAMILIES)])
+    config = Config()
     job = Job(config.method, Federation(clients=1, classes=2))
     fields = job.to_fields() | {"clients": 0, "classes": 0, "trust": "", "input": ""}
     here = {"data": config.data, "partition": config.partition, "out": ""}
@@ -67,16 +57,15 @@ def app_toml(fields: Mapping[str, Any]) -> str:
     return tomli_w.dumps({"project": project, "tool": {"flwr": {"app": flower}}})
 
 
-def write_app(folder: Path, family: str = "calibrate") -> Path:
-    """Write the file with the defaults of a family into `folder`, which is made if it is not there.
+def write_app(folder: Path) -> Path:
+    """Write the file with all defaults into `folder`, which is made if it is not there.
 
-    Raises InputError if there is no such family, it cannot be written, or there is a
-    `pyproject.toml` that is somebody else's.
+    Raises InputError if it cannot be written, or there is a `pyproject.toml` of somebody else's.
     """
-    file, fields = folder / FILE, run_config(family)
+    file = folder / FILE
     with checks.system_errors(f"cannot write {file}"):
         folder.mkdir(parents=True, exist_ok=True)
         if file.exists() and not file.read_bytes().startswith(_HEADER.encode()):
             raise checks.InputError(f"{file} is not of `fedcal flower-app`; choose another folder")
-        atomic.write_whole(file, _HEADER + app_toml(fields))
+        atomic.write_whole(file, _HEADER + app_toml(run_config()))
     return file

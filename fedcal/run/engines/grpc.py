@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.clients.site.guard import FEDERATION
 from fedcal.clients.site.preparing import prepare
 from fedcal.core.checks import whole
 from fedcal.core.shards import Shards
@@ -30,7 +29,7 @@ MOST_CLIENTS = 64
 
 
 _START_SECONDS, _SITE_SECONDS = 60.0, 10.0
-"""What processes may take to start on a slow machine, all and each."""
+"""Seconds for all processes, and for each site, to start on a slow machine."""
 
 
 def run_grpc(
@@ -84,7 +83,6 @@ def run_grpc(
         if job.plan.committee is not None:
             signing = [SigningKey.generate() for _ in names]
             roster = simulated_roster(signing, *job.plan.committee)
-            (folder / FEDERATION).write_text(roster.to_toml(), "utf-8")
             job = replace(job, roster=roster.to_text())
         here = {"data": "", "partition": "", "out": str(out), **FRESH}
         run = superlink.FlowerRun(folder, programs, {})
@@ -107,7 +105,7 @@ def run_grpc(
             if job.federation.noise_source == "seeded":
                 place["seed"] = job.plan.client_seed
             if signing:
-                place |= {"federation": folder / FEDERATION, "sign_key": folder / f"{name}.pem"}
+                place |= {"roster": roster, "sign_key": folder / f"{name}.pem"}
                 place["sign_key"].touch(0o600)
                 place["sign_key"].write_bytes(signing[k].to_pem())
             prepare(site, own, number=k, simulated=True, terms=terms, **place)

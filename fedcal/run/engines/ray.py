@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from fedcal.strategies.server.outcome import Outcome, Progress
 from fedcal.strategies.server_app import FRESH
 
 RESTARTS = 3
-"""How often a worker is started again that died, in a run."""
+"""Number of restarts of a worker that died, in a run."""
 
 
 def run_ray(
@@ -223,37 +223,15 @@ def cluster(cores: int | None, address: str | None) -> Iterator[Any]:
 _CLUSTER_SECONDS = 4.0
 
 
-class NamedData(NamedTuple):
-    """Data set and partition by which sites find their own rows (`site.sources.site_rows`)."""
-
-    data: str
-    partition: str
-
-
-def run_flower(
-    job: Job,
-    shards: Shards,
-    *,
-    source: NamedData | None = None,
-    ray_address: str | None = None,
-    progress: Progress | None = None,
-) -> Outcome:
-    """Run a job over simulated clients in Flower's simulation engine.
+def run_flower(job: Job, shards: Shards, *, progress: Progress | None = None) -> Outcome:
+    """Run a job over simulated clients in Flower's simulation engine, on a Ray of its own.
 
     Parameters
     ----------
     job
         what the server runs
     shards
-        one shard for each client
-    source
-        where every process finds the same shards by itself; None = in a file that is
-        written for the run, which only processes of this machine can read
-    ray_address
-        HOST:PORT of the head (GCS) of a Ray cluster. This machine must be one of its
-        nodes; fedcal, Flower and the data must be there, under the same path, on all of them.
-        (For a cluster on the loopback alone, started with RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0,
-        that variable must be set here, too.) None = a Ray of its own on this machine
+        one shard for each client; Flower's processes read them from a file
     progress
         called after each round
 
@@ -270,7 +248,7 @@ def run_flower(
     RoundFailed
         If a client failed, or nobody of those asked answered.
     FedcalError
-        If Flower or Ray failed, or there is no cluster at `ray_address`.
+        If Flower or Ray failed.
     """
     if job.method.startswith("__main__:"):
         raise InputError(
@@ -280,20 +258,16 @@ def run_flower(
     programs = superlink.commands("flower")
     if importlib.util.find_spec("ray") is None:
         raise imports.absent("ray", "simulation", "engine 'flower'")
-    if ray_address is not None:
-        check_cluster(ray_address)
     with superlink.run_folder() as folder:
-        if source is None:
-            source = NamedData(str(folder / "rows.npz"), DEALT)
-            write_dealt(Path(source.data), shards)
-        out = folder / "out"
+        rows, out = folder / "rows.npz", folder / "out"
+        write_dealt(rows, shards)
         out.mkdir()
-        fields = {**job.to_fields(), **source._asdict(), "out": str(out), **FRESH}
-        run = superlink.FlowerRun(folder, programs, ray_environment(folder, ray_address))
-        run.write_app(fields)
-        federation = f"num-supernodes={job.federation.clients} client-resources-num-cpus=1"
-        if ray_address is None:  # a cluster has the cores that it has
-            federation += f" init-args-num-cpus={min(job.federation.clients, usable_cores())}"
+        here = {"data": str(rows), "partition": DEALT, "out": str(out), **FRESH}
+        run = superlink.FlowerRun(folder, programs, ray_environment(folder))
+        run.write_app({**job.to_fields(), **here})
+        clients = job.federation.clients
+        federation = f"num-supernodes={clients} client-resources-num-cpus=1"
+        federation += f" init-args-num-cpus={min(clients, usable_cores())}"
         with run.superlink(lambda: ("--insecure", "--simulation")):
             status = run.run(federation, out, progress)
         return run.outcome(out, status, "Flower's simulation", private=job.plan.private)
@@ -325,15 +299,11 @@ def check_cluster(address: str) -> None:
             raise FedcalError(f"no Ray cluster answers at {address}") from None
 
 
-def ray_environment(folder: Path, ray_address: str | None) -> dict[str, str]:
-    """Return the variables that Ray reads: its own Ray in `folder`, or the cluster's address."""
-    own = {
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on Linux too: loopback only
-        "RAY_TMPDIR": str(folder),
-    }
-    cluster = {"RAY_NUM_REDIS_GET_RETRIES": "1"}  # a head that is gone: fail after half a minute
+def ray_environment(folder: Path) -> dict[str, str]:
+    """Return the variables that Ray reads: it has its own cluster in `folder`, on loopback."""
     return {
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ADDRESS": ray_address or "local",  # no cluster that happens to run on this machine
-        **(own if ray_address is None else cluster),
+        "RAY_ADDRESS": "local",  # no cluster that happens to run on this machine
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on Linux too: loopback only
+        "RAY_TMPDIR": str(folder),
     }

@@ -34,7 +34,7 @@ MARK = "FEDCAL_RUN"
 
 COMPLETED = "finished:completed"
 CONNECTION = "fedcal"
-"""What the SuperLink is called in the configuration of `flwr`."""
+"""Name of the SuperLink in the configuration of `flwr`."""
 
 UNKNOWN = "unknown"
 """Status of a run that the SuperLink does not know, or that nobody tells of."""
@@ -64,20 +64,20 @@ def commands(engine: str) -> Path:
     return scripts(f"engine '{engine}'", "superlink", "flwr")
 
 
-def scripts(who: str, *names: str) -> Path:
+def scripts(feature: str, *names: str) -> Path:
     """Return the folder with these of Flower's commands, in the running environment.
 
-    Raises InputError, naming `who`, if they are missing or the operating system is not supported.
+    Raises InputError, naming the feature, if they are missing or the system is not supported.
     """
     if not hasattr(os, "fork"):
-        raise InputError(f"{who} needs Linux or macOS")
-    wanted = [name if name == "flwr" else f"flower-{name}" for name in names]
+        raise InputError(f"{feature} needs Linux or macOS")
+    needed = [name if name == "flwr" else f"flower-{name}" for name in names]
     for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
-        if all(os.access(folder / name, os.X_OK) for name in wanted):
+        if all(os.access(folder / name, os.X_OK) for name in needed):
             return folder
     raise InputError(
-        f"{who} needs the commands {' and '.join(wanted)} beside {sys.executable}: install flwr "
-        "into the same environment"
+        f"{feature} needs the commands {' and '.join(needed)} beside {sys.executable}: install "
+        "flwr into the same environment"
     )
 
 
@@ -169,12 +169,12 @@ class FlowerRun:
 
     def flwr(self, *arguments: str | Path) -> str:
         """Return what a `flwr` command prints, or why it failed; it is ended in `COMMAND_S`."""
-        return self._said([self._commands / "flwr", *arguments], COMMAND_S)
+        return self._output_of([self._commands / "flwr", *arguments], COMMAND_S)
 
     def flwr_many(self, many: Sequence[Sequence[str]]) -> str:
         """Return the output of several `flwr` commands, run in one process until one fails."""
         command: list[str | Path] = [sys.executable, "-P", "-c", _MANY, json.dumps(many)]
-        return self._said(command, COMMAND_S * len(many))
+        return self._output_of(command, COMMAND_S * len(many))
 
     def run(self, federation: str | None, out: Path, progress: Progress | None) -> str:
         """Run the app to its end; the status that Flower gives it."""
@@ -255,7 +255,7 @@ class FlowerRun:
         why = f": {complaint(self._log.read_text('utf-8', 'replace'))}" if tell else ""
         raise FedcalError(f"{what}{why}; the run's log is {self.keep_log()}")
 
-    def _said(self, command: list[str | Path], seconds: float) -> str:
+    def _output_of(self, command: list[str | Path], seconds: float) -> str:
         output, deadline = self._folder / "said", time.monotonic() + seconds
         output.unlink(missing_ok=True)
         with self._started(command, log=output) as asking:

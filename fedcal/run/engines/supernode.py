@@ -26,7 +26,7 @@ from fedcal.run.engines.superlink import free_port, quiet_environment, scripts
 
 FLOWER_LOG = "flower.log"
 NODE, WORKER = "fedcal.run.engines.node", "fedcal.clients.site.process.runtime"
-"""What looks for messages, and what answers one."""
+"""Modules that look for messages, and answer one."""
 POLL_S = 0.2
 """Seconds between a site's looks for a message that its SuperNode has received."""
 

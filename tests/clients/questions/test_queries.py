@@ -177,6 +177,8 @@ def test_bounds_of_one_client():
 
 
 def test_sizes_that_are_too_large_or_do_not_fit_are_refused():
+    wrong = ([0.0, 0.4, 0.4, 1.0], [0.0, 0.6, 0.4, 1.0], [0.1, 1.0], [0.0, 0.9])
+    falling = [(QUERIES["score_counts"], 3, np.array(edges)) for edges in wrong]
     table: list[tuple[tuple[Any, ...], str]] = [
         ((ClassHistograms, 2**16, 10**6), ""),
         ((ScalingNewton, "matrix", np.zeros(300 * 301), 300), ""),
@@ -184,16 +186,6 @@ def test_sizes_that_are_too_large_or_do_not_fit_are_refused():
         ((TemperatureScores, 0.5, 2.0, 2**20), ""),
         ((AccuracyGap, (1.0,) * (2**16 + 1)), ""),
         ((ScalingNewton, "vector", np.zeros(6), 4), ""),
+        *((made, "must increase from 0 to 1") for made in falling),
     ]
     each_is_refused(table, lambda made: made[0](*made[1:]).bound("row"))
-
-
-def test_edges_of_buckets_increase_from_0_to_1():
-    whole = QUERIES["score_counts"](3, np.array([0.0, 0.4, 1.0]))
-    each_is_refused(
-        [
-            (edges, "edges of buckets must increase from 0 to 1")
-            for edges in ([0.0, 0.4, 0.4, 1.0], [0.0, 0.6, 0.4, 1.0], [0.1, 1.0], [0.0, 0.9])
-        ],
-        lambda edges: read(whole, edges=np.array(edges)),
-    )

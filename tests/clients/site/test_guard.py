@@ -6,19 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from policies import policy_text
+from policies import policy
 from refusals import each_is_refused, refused
 
 from fedcal.clients.site import guard
 from fedcal.clients.site.guard import Prepared, prepared
 from fedcal.clients.site.preparing import prepare
+from fedcal.clients.site.process.site_app import check_roster
 from fedcal.core.checks import InputError
 from fedcal.core.naming import digest_of
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
-from fedcal.privacy.agreement import key_of_job
+from fedcal.privacy.agreement import PROTOCOL, Terms, key_of_job
 from fedcal.privacy.query import Asked, Request
-from fedcal.secure_aggregation.keys import make_key
+from fedcal.secure_aggregation.keys import SigningKey, make_key
 from fedcal.secure_aggregation.roster import Committee, Member, Roster
 from fedcal.strategies.server.job import Job
 
@@ -58,7 +59,6 @@ def test_a_run_that_is_another_is_refused(site):
     table: list[tuple[dict[str, Any], str]] = [
         ({"class-digest": digest_of(["disease", "healthy"])}, "class-digest of the run"),
         ({"classes": 3}, "classes of the run"),
-        ({"input": "probs"}, "input of the run"),
         ({"epsilon": 2.0}, "epsilon"),
         ({"trust": "central"}, "trust"),
         ({"clients": 4}, "clients of the run"),
@@ -66,11 +66,6 @@ def test_a_run_that_is_another_is_refused(site):
         ({"noise-source": "seeded"}, "noise-source of the run"),
     ]
     each_is_refused(table, lambda fields: check({**FIELDS, **fields}, asked(), site))
-    short = ({k: v for k, v in FIELDS.items() if k != key} for key in FEDERATION.to_fields())
-    each_is_refused(
-        ((fields, "no key|of the run config must be") for fields in short if "seed" in fields),
-        lambda f: check(f, asked(), site),
-    )
 
 
 def test_terms_of_other_rows_than_a_site_has_are_refused(tmp_path):
@@ -115,18 +110,14 @@ def test_a_question_about_scores_is_not_for_rows_to_train_on(tmp_path):
 def test_what_the_policy_does_not_allow_is_refused(tmp_path):
     key = make_key(tmp_path / "own.pem").public
     roster = Roster("hearts", (Member("a", key), Member("b", bytes(32))), Committee((0, 1), 2))
-    (tmp_path / "federation.toml").write_text(roster.to_toml())
-    own = {"federation": tmp_path / "federation.toml", "sign_key": tmp_path / "own.pem"}
+    own = {"roster": roster, "sign_key": tmp_path / "own.pem"}
     facts = Federation(
         *(2, 2), epsilon=1.0, trust="distributed", noise_source="system", committee=2, threshold=2
     )
     job = Job("fedbin", facts, secure_aggregation="protocol", roster=roster.to_text())
     for epsilon in (1.0, 0.99):
-        rules = {"epsilon_total": epsilon, "answers": 2}
-        (policy := tmp_path / "rules.toml").write_text(
-            policy_text(federation=roster.digest, **rules)
-        )
-        site = site_of(tmp_path, job, policy=policy, **own)
+        rules = policy(federation=roster.digest, epsilon_total=epsilon, answers=2)
+        site = site_of(tmp_path, job, policy=rules, **own)
         question = asked(job)
         if epsilon == 1.0:
             answered = check(job.to_fields(), question, site)
@@ -135,3 +126,29 @@ def test_what_the_policy_does_not_allow_is_refused(tmp_path):
             refused(
                 *("policy refuses the epsilon: asked is 1", check, job.to_fields(), question, site)
             )
+
+
+SITES = tuple(Member(f"site {n}", SigningKey(bytes([n]) * 32).public) for n in range(1, 7))
+ROSTER = Roster("hearts", SITES[:5], Committee((0, 1, 2, 3), 3), digest_of(["healthy", "disease"]))
+
+
+def protocol_job(clients: int = 5, committee: int = 4, threshold: int = 3) -> Job:
+    facts = Federation(clients, 2, committee=committee, threshold=threshold)
+    return Job("fedbin", facts, secure_aggregation=PROTOCOL)
+
+
+def terms_of(job: Job, roster: str = ROSTER.to_text()) -> Terms:
+    return replace(job, roster=roster).terms()
+
+
+def test_a_job_is_of_all_sites_of_the_roster_and_of_its_committee():
+    """The plan's noise, bound and ring are for so many: of fewer each adds too little, say."""
+    check_roster(terms_of(protocol_job()), ROSTER)
+    others = {"clients": 6}, {"clients": 4}, {"threshold": 4}, {"committee": 5, "threshold": 4}
+    for another in (protocol_job(**facts) for facts in others):
+        with pytest.raises(InputError, match=r"sites must be 5|committee must be \(4, 3\)"):
+            check_roster(terms_of(another), ROSTER)
+    other = replace(ROSTER, sites=SITES[1:])
+    for text in (other.to_text(), ""):
+        with pytest.raises(InputError, match="federation of the job is another one"):
+            check_roster(terms_of(protocol_job(), text), ROSTER)

@@ -1,18 +1,25 @@
 """A site's folder: private, mapped rather than read, and refused in one line where damaged."""
 
 import os
+import shutil
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
+from policies import policy
 from refusals import refused
 
-from fedcal.clients.site.guard import LOCK, SITE, alone, own_terms, prepared
+from fedcal.clients.site.guard import SITE, Prepared, alone, own_terms, prepared
+from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.preparing import prepare
-from fedcal.core.checks import InputError
+from fedcal.clients.site.store import answer_once, finish
+from fedcal.core.checks import BudgetExceeded, InputError
 from fedcal.core.naming import digest_of
+from fedcal.core.numerics import Words
 from fedcal.core.shards import Shards
+from fedcal.privacy.agreement import job_digest
 from fedcal.privacy.privacy import Federation
 from fedcal.secure_aggregation.keys import SigningKey, make_key
 from fedcal.secure_aggregation.roster import Committee, Member, Roster
@@ -58,12 +65,9 @@ def test_rows_are_mapped_not_read_in_a_folder_that_nobody_else_can_enter(tmp_pat
     assert prepared(tmp_path / "a").shards.rows.tolist() == [0]  # a site may have no rows
 
 
-def test_what_is_no_site_and_no_folder_for_one_is_left_alone(tmp_path):
-    assert list(tmp_path.iterdir()) == []
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").touch()
-    mode = tmp_path.stat().st_mode
     refused("contains something else", prepare, tmp_path, ROWS)
-    assert tmp_path.stat().st_mode == mode
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -72,11 +76,10 @@ def test_a_site_that_runs_is_not_prepared_again(tmp_path):
     with alone(tmp_path), pytest.raises(InputError, match="another process runs"):
         prepare(tmp_path, ROWS)
     prepare(tmp_path, ROWS)
-    assert (tmp_path / LOCK).exists()
 
 
 def test_a_damaged_file_is_one_line(tmp_path):
-    for name, damage in product((SITE, "logits.npy", "labels.npy"), ("gone", "empty", "cut", "no")):
+    for name, damage in product((SITE, "logits.npy"), ("gone", "empty", "cut", "no")):
         prepare(tmp_path, ROWS)
         path = tmp_path / name
         damaged = {"empty": b"", "cut": path.read_bytes()[:-9], "no": os.urandom(80)}
@@ -94,35 +97,25 @@ def files(tmp_path):
     others = [SigningKey(bytes([n]) * 32).public for n in (1, 2)]
     sites = tuple(Member(f"site {n}", k) for n, k in enumerate((others[0], key.public, others[1])))
     roster = Roster("hearts", sites, Committee((0, 1, 2), 3), digest_of(["x", "y"]))
-    (tmp_path / "federation.toml").write_text(roster.to_toml())
-    (tmp_path / "site.toml").write_text(
-        f'expires = 2100-01-01\ncpu-seconds = 9\nfederation = "{roster.digest}"\n'
-    )
-    return {
-        "federation": tmp_path / "federation.toml",
-        "sign_key": tmp_path / "signing.pem",
-        "policy": tmp_path / "site.toml",
-    }
+    rules = policy(federation=roster.digest, epsilon_total=2.5, delta_total=1e-3)
+    return {"roster": roster, "sign_key": tmp_path / "signing.pem", "policy": rules}
 
 
 def test_federation_key_and_policy_go_together(files, tmp_path):
-    for names in product((True, False), repeat=3):
-        given = {name: path for (name, path), so in zip(files.items(), names, strict=True) if so}
-        if 0 < len(given) < 3:
-            with pytest.raises(InputError, match="--federation, --sign-key and --policy together"):
-                prepare(tmp_path / "a", ROWS, **given)
+    for name in files:
+        two = {key: path for key, path in files.items() if key != name}
+        refused("a roster, a signing key and a policy", prepare, tmp_path / "a", ROWS, **two)
     assert not (tmp_path / "a").exists()
     prepare(tmp_path / "a", ROWS, names=["x", "y"], **files)
 
 
 def test_what_does_not_go_together_is_refused_at_the_start(files, tmp_path):
-    refused(r"class digest of .*federation\.toml must be", prepare, tmp_path / "a", ROWS, **files)
+    refused("class digest of the federation hearts must be", prepare, tmp_path / "a", ROWS, **files)
     make_key(tmp_path / "other.pem")
     wrong = {**files, "sign_key": tmp_path / "other.pem"}
     with pytest.raises(InputError, match=r"with the public key of .* has none"):
         prepare(tmp_path / "a", ROWS, names=["x", "y"], **wrong)
-    text = files["federation"].read_text()
-    files["federation"].write_text(text.replace("site 2", "site two"))
+    files["roster"] = replace(files["roster"], name="lungs")
     with pytest.raises(InputError, match="policy refuses the federation"):
         prepare(tmp_path / "a", ROWS, names=["x", "y"], **files)
     assert not (tmp_path / "a").exists()
@@ -137,6 +130,79 @@ def test_under_the_protocol_a_site_needs_a_policy(tmp_path):
         prepare(tmp_path / how, replace(ROWS, input="logits"), terms=job.terms())
         asked = job.to_fields(), "r", prepared(tmp_path / how)
         if committee:
-            refused("needs --federation, --sign-key and --policy", own_terms, *asked)
+            refused("needs a roster, a signing key and a policy", own_terms, *asked)
         else:
             assert own_terms(*asked).key == job.terms().key
+
+
+class Run:
+    """A job of some name, and its first question."""
+
+    def __init__(self, epsilon: float = 1.0) -> None:
+        facts = {"trust": "distributed", "noise_source": "system"}
+        strategy = Job("fedbin", Federation(5, 2, epsilon=epsilon, **facts)).strategy()
+        self.request, self.name = strategy.open_round(1).request, strategy.run
+        self.terms = Job("fedbin", Federation(5, 2, epsilon=epsilon, **facts)).terms()
+        self.drawn = 0
+
+    def facts(self, site: Prepared) -> JobFacts:
+        return JobFacts.of(self.terms, self.name, site.server)
+
+    def draw(self) -> Words:
+        self.drawn += 1
+        return np.frombuffer(os.urandom(32), np.uint64)
+
+    def answer(self, site: Prepared, **change: Any) -> tuple[Words, bool]:
+        request = replace(self.request, **change)
+        return answer_once(site, self.facts(site), request, self.draw)
+
+
+@pytest.fixture
+def make(files, tmp_path):
+    """Prepares the site in a folder of this name, under the key in this file, or a copy of it."""
+
+    def made(name: str = "site", file: str = "signing.pem") -> Prepared:
+        if not (tmp_path / file).exists():
+            shutil.copy(tmp_path / "signing.pem", tmp_path / file)
+        own = files | {"sign_key": tmp_path / file}
+        prepare(tmp_path / name, ROWS, names=["x", "y"], server="hub:9092", **own)
+        return prepared(tmp_path / name)
+
+    return made
+
+
+def test_a_round_is_answered_once_and_charged_to_the_policy_s_total(make):
+    run, site = Run(), make()
+    first, _ = run.answer(site)
+    words, again = run.answer(site)  # each message is a process of its own
+    assert (words.tolist(), again, words.dtype) == (first.tolist(), True, np.uint64)
+    refused("a round that was asked before must be", run.answer, site, rate=0.5)
+    assert run.drawn == 1
+    Run().answer(site)
+    more = Run()
+    refused(r"unit user: epsilon 2 of 2\.5 is spent", more.answer, site, error=BudgetExceeded)
+    assert more.drawn == 0
+
+
+def test_a_run_that_has_its_result_is_not_answered_again(make):
+    run, site = Run(), make()
+    run.answer(site)
+    result = site.folder / "results" / run.name
+    result.mkdir(parents=True)
+    finish(site, run.facts(site), run.name)
+    charge = f"1,{run.terms.plan.delta:g},user"
+    assert (result / "receipt").read_text() == f"{job_digest(run.terms.key, run.name)} {charge}"
+    refused("is no longer answered: finished", run.answer, site)
+    assert not Run(epsilon=0.5).answer(site)[1]
+
+
+def test_a_second_folder_and_a_second_key_answer_nothing(make):
+    Run(epsilon=0.5).answer(make("first"))
+    for site, said in (
+        (make("second"), r"signing\.pem\.records, the file of this site's key"),
+        (make("first", "new.pem"), "restored from a backup"),
+    ):
+        more = Run()
+        refused(said, more.answer, site)
+        assert more.drawn == 0
+    assert not Run(epsilon=0.5).answer(make("first"))[1]

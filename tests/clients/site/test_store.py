@@ -19,33 +19,18 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from policies import policy_text
 from refusals import refused
 
 import fedcal
-from fedcal.clients.site.guard import Prepared, prepared
 from fedcal.clients.site.policy import CLAIMED, OWN_NOISE, JobFacts, Policy
-from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import (
     KEPT_JOBS,
     KEPT_ROUNDS,
     RECORDS,
     SiteRecords,
-    answer_once,
-    finish,
-    records_of,
 )
 from fedcal.core.checks import BudgetExceeded
-from fedcal.core.numerics import Words
-from fedcal.core.shards import Shards
-from fedcal.privacy import Federation
-from fedcal.privacy.agreement import job_digest
-from fedcal.privacy.query import Request
-from fedcal.secure_aggregation.keys import make_key
-from fedcal.secure_aggregation.roster import Committee, Member, Roster
-from fedcal.strategies.server.job import Job
 
 
 def job(name: object) -> str:
@@ -78,9 +63,9 @@ def file(tmp_path):
     return tmp_path / RECORDS
 
 
-@pytest.fixture(params=["memory", "file"])
-def records(request, file):
-    return SiteRecords(None if request.param == "memory" else file, limits=LIMITS)
+@pytest.fixture
+def records(file):
+    return SiteRecords(file, limits=LIMITS)
 
 
 def ask(records: SiteRecords, round: int = 1, draw: Any = never, **change: Any) -> Any:
@@ -291,15 +276,6 @@ def test_a_job_is_charged_to_the_year_of_its_first_answer(file, on):
     assert YEARS.in_words(YEARS.year(time.time())) == "year 4 (the last one)"
 
 
-def test_no_budget_is_left_from_one_year_to_the_next(file, on):
-    on(366)
-    with SiteRecords(file, limits=YEARS) as records:
-        why = "year 2 .*epsilon 0 of 2 is spent.* 2.5 more"
-        refused(why, ask, records, epsilon=2.5, error=BudgetExceeded)
-        why = "year 2 .*delta 0 of 0.001 is spent"
-        refused(why, ask, records, delta=2e-3, error=BudgetExceeded)
-
-
 def test_what_is_carried_over_counts_in_the_year_of_entry_and_in_all(file, on):
     on(0)
     with SiteRecords(file, limits=YEARS) as records:
@@ -312,7 +288,7 @@ def test_what_is_carried_over_counts_in_the_year_of_entry_and_in_all(file, on):
         give(records, job=job(3), epsilon=1.5)
 
 
-@pytest.mark.parametrize("years", range(1, 12))
+@pytest.mark.parametrize("years", [1, 3, 11])
 def test_years_are_those_of_a_study(years):
     """Each of its days, and those before it and on which it is over already."""
     days = round(365.25 * years)
@@ -715,142 +691,32 @@ def test_a_death_lets_no_other_folder_pass(key):
     key.refused("have the id", "b")
 
 
-def test_records_under_another_key_are_a_matter_of_the_operator(key, tmp_path):
-    new = tmp_path / "new.pem.records"  # nobody says which key was before, or that this is back
-    for count, said in ((new, "restored from a backup"), (key.count, ANOTHER)):
-        with key.records("a", count) as records:
-            refused(said, ask, records, epsilon=2.0)
-            records.close_all("nothing")
-            refused("2 of 2 is spent", ask, records, job=job("new"), error=BudgetExceeded)
-    with key.records("b", new) as records:
-        refused("have the id", ask, records)
-
-
 # --- the file -----------------------------------------------------------------------------------
 
 
 def test_another_file_is_refused(tmp_path):
-    (tmp_path / "a.sqlite").write_text("no database, but long enough to be one" * 99)
-    other = ("CREATE TABLE jobs (job TEXT)",)
+    forgets = "CREATE TRIGGER t AFTER UPDATE ON jobs BEGIN UPDATE jobs SET epsilon = 0; END"
     first = (f"PRAGMA application_id = {0x6663_7372}", "PRAGMA user_version = 1")
-    for name, statements in (("b", other), ("old", (*other, *first))):
+    (tmp_path / "a.sqlite").write_text("no database, but long enough to be one" * 99)
+    SiteRecords(tmp_path / "c.sqlite").close()
+    for name, statements, said in (
+        ("a", (), "not a database"),
+        ("b", ("CREATE TABLE jobs (job TEXT)",), "of another application"),
+        ("c", (forgets,), "unexpected triggers or views"),
+        (
+            "old",
+            ("CREATE TABLE jobs (job TEXT)", *first),
+            r"version of records .* \(fedcal 0\.2\.0 makes 2 of 1\) must be 2.* 1",
+        ),
+    ):
         with closing(sqlite3.connect(tmp_path / f"{name}.sqlite")) as db:
             for statement in statements:
                 db.execute(statement)
-    for name, said in (
-        ("a", "not a database"),
-        ("b", "of another application"),
-        ("c/d", "cannot wri"),
-        ("old", r"version of records .* \(fedcal 0\.2\.0 makes 2 of 1\) must be 2.* 1"),
-    ):
         refused(said, SiteRecords, tmp_path / f"{name}.sqlite")
 
 
-@pytest.mark.parametrize("text", ["7", "7 8 9", "1 2 3 id spent more", "a b c d e", "\xff"])
+@pytest.mark.parametrize("text", ["7 8 9", "a b c d e", "\xff"])
 def test_a_damaged_count_file_is_refused(file, text):
     SiteRecords(file).close()
     file.with_suffix(".count").write_text(text, "latin-1")
     refused("count file of records .* is damaged", SiteRecords, file)
-
-
-# --- a prepared site ----------------------------------------------------------------------------
-
-ROWS = Shards.from_owner(
-    np.linspace(-1, 1, 12).reshape(6, 2), np.array([0, 1] * 3), np.zeros(6, np.int64), 1
-)
-
-
-class Run:
-    """A job of some name, and its first question."""
-
-    def __init__(self, trust: str = "distributed", epsilon: float = 1.0) -> None:
-        federation = Federation(5, 2, epsilon=epsilon, trust=trust, noise_source="system")
-        job = Job("fedbin", federation)
-        strategy = job.strategy()
-        opened = strategy.open_round(1)
-        self.terms, self.plan = job.terms(), job.plan
-        self.request, self.name = opened.request, strategy.run
-        self.drawn = 0
-
-    def facts(self, site: Prepared) -> JobFacts:
-        return JobFacts.of(self.terms, self.name, site.server)
-
-    def draw(self) -> Words:
-        self.drawn += 1
-        return np.frombuffer(os.urandom(32), np.uint64)
-
-    def answer(self, site: Prepared, request: Request | None = None) -> tuple[Words, bool]:
-        return answer_once(site, self.facts(site), request or self.request, self.draw)
-
-
-@pytest.fixture
-def make(tmp_path):
-    """Prepares the site in a folder of this name, under the key in this file, or a copy of it."""
-    key = make_key(tmp_path / "signing.pem").public
-    roster = Roster("hearts", (Member("a", key), Member("b", bytes(32))), Committee((0, 1), 2))
-    (tmp_path / "federation.toml").write_text(roster.to_toml())
-    policy = policy_text(federation=roster.digest, epsilon_total=2.5, delta_total=1e-3)
-    (tmp_path / "site.toml").write_text(policy)
-    own = {"federation": tmp_path / "federation.toml", "policy": tmp_path / "site.toml"}
-
-    def made(name: str = "site", file: str = "signing.pem") -> Prepared:
-        if not (tmp_path / file).exists():
-            shutil.copy(tmp_path / "signing.pem", tmp_path / file)
-        prepare(tmp_path / name, ROWS, **own, sign_key=tmp_path / file, server="hub:9092")
-        return prepared(tmp_path / name)
-
-    return made
-
-
-def test_a_round_is_answered_once_and_charged(make):
-    run, site = Run(), make()
-    first, again = run.answer(site)
-    assert not again
-    for _ in range(2):  # each message is a process of its own
-        words, again = run.answer(site)
-        assert again
-        assert (words.tolist(), words.dtype) == (first.tolist(), np.uint64)
-    other = replace(run.request, rate=0.5)
-    refused("a round that was asked before must be", run.answer, site, other)
-    assert run.drawn == 1
-    with records_of(site) as records:
-        (known,) = records.booked()
-    assert known.job == job_digest(run.terms.key, run.name)
-    assert (known.method, known.server, known.epsilon) == ("fedbin", "hub:9092", 1.0)
-    assert (known.delta, known.rounds, known.verified) == (run.plan.delta, 1, OWN_NOISE)
-
-
-def test_the_policy_s_total_is_kept_over_runs(make):
-    site = make()
-    for run in (Run(), Run("central")):
-        run.answer(site)
-    more = Run()
-    refused(r"unit user: epsilon 2 of 2\.5 is spent", more.answer, site, error=BudgetExceeded)
-    assert more.drawn == 0
-    with records_of(site) as records:
-        assert records.limits == site.policy
-        assert [known.verified for known in records.booked()] == [OWN_NOISE, CLAIMED]
-
-
-def test_a_run_that_has_its_result_is_not_answered_again(make):
-    run, site = Run(), make()
-    run.answer(site)
-    result = site.folder / "results" / run.name
-    result.mkdir(parents=True)
-    finish(site, run.facts(site), run.name)
-    charge = f"1,{run.plan.delta:g},user"
-    assert (result / "receipt").read_text() == f"{job_digest(run.terms.key, run.name)} {charge}"
-    refused("is no longer answered: finished", run.answer, site)
-    assert not Run(epsilon=0.5).answer(site)[1]
-
-
-def test_a_second_folder_and_a_second_key_answer_nothing(make):
-    Run(epsilon=0.5).answer(make("first"))
-    for site, said in (
-        (make("second"), r"signing\.pem\.records, the file of this site's key"),
-        (make("first", "new.pem"), "restored from a backup"),
-    ):
-        more = Run()
-        refused(said, more.answer, site)
-        assert more.drawn == 0
-    assert not Run(epsilon=0.5).answer(make("first"))[1]

@@ -1,117 +1,144 @@
-"""Order-preserving scaling: the definition, its gradient, and the ranking, which never turns."""
+"""Order-preserving scaling: definitions, gradients, the ranking, and steps of many clients."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcal.calibrators import OrderPreservingVector, order_preserving
-from fedcal.core.numerics import LARGEST_LOGIT, label_entries, softmax
+from fedcal.calibrators import OrderPreservingMLP, OrderPreservingVector, order_preserving
+from fedcal.calibrators.order_preserving import LOWEST, sorted_log_probs
+from fedcal.core.numerics import LARGEST_LOGIT, label_entries, softmax, softplus
+
+FORMS = [OrderPreservingVector, OrderPreservingMLP]
 
 
-def rows(classes: int, n: int = 60, scale: float = 4.0) -> np.ndarray:
-    return np.random.default_rng([classes, n]).normal(scale=scale, size=(n, classes))
+def rows(classes: int, n: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng([classes, n])
+    return rng.normal(scale=4, size=(n, classes)), rng.integers(0, classes, n)
 
 
-def parameters(classes: int, scale: float = 0.3) -> np.ndarray:
-    rng = np.random.default_rng([classes, 7])
-    w = OrderPreservingVector.identity(classes)
-    return np.asarray(w + rng.normal(scale=scale, size=w.shape))
+def parameters(form: type, classes: int, scale: float = 0.2) -> np.ndarray:
+    w = form.identity(classes)
+    return np.asarray(w + np.random.default_rng(classes).normal(scale=scale, size=w.shape))
 
 
-def never_inverted(logits: np.ndarray, out: np.ndarray) -> bool:
-    """Where logits fall, `out` does not rise; where they tie, it ties."""
-    order = np.argsort(-logits, axis=1, kind="stable")
-    z, p = (np.take_along_axis(x, order, axis=1) for x in (logits, out))
-    tied = z[:, 1:] == z[:, :-1]
-    return bool((np.where(tied, p[:, 1:] == p[:, :-1], p[:, 1:] <= p[:, :-1])).all())
+def slopes(form: type, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Maddock et al., B.6, and the network of Peng et al. 2024, written out."""
+    classes, x = y.shape[1], np.maximum(y, LOWEST)
+    if form is OrderPreservingVector:
+        return w[:classes] * x + w[classes:]
+    sizes = [(classes, 64), (64,), (64, 64), (64,), (64, classes), (classes,)]
+    cuts = np.cumsum([int(np.prod(s)) for s in sizes])[:-1]
+    w1, b1, w2, b2, w3, b3 = (p.reshape(s) for p, s in zip(np.split(w, cuts), sizes, strict=True))
+    hidden = np.maximum(x / abs(LOWEST) @ w1 + b1, 0)
+    return np.maximum(hidden @ w2 + b2, 0) @ w3 + b3
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("classes", [2, 5])
-def test_it_is_what_the_paper_defines_whatever_w_c_is(classes):
+def test_it_is_what_the_papers_define_whatever_w_c_is(form, classes):
     """Maddock et al., eq. (1): S^-1 U w with U an upper triangle of ones."""
-    z, w = rows(classes), parameters(classes)
-    a, b = np.split(w, 2)
-    got = OrderPreservingVector(w, classes).predict_proba(z)
-    for i in range(len(z)):
-        order = np.argsort(-z[i])
-        y = np.log(softmax(z[i : i + 1])[0])[order]
-        m = a * np.maximum(y, order_preserving.LOWEST) + b
-        steps = np.append(y[:-1] - y[1:], 0.0) * np.log1p(np.exp(m))
-        for w_c in (0.0, -3.0, 50.0):
-            steps[-1] = w_c
-            f = np.triu(np.ones((classes, classes))) @ steps
-            want = np.empty(classes)
-            want[order] = softmax(f[None])[0]
-            np.testing.assert_allclose(got[i], want, rtol=1e-10, atol=1e-15)
+    z, w = rows(classes)[0], parameters(form, classes)
+    got = form(w, classes).predict_proba(z)
+    order = np.argsort(-z)
+    y = np.log(np.take_along_axis(softmax(z), order, axis=1))
+    steps = np.append(y[:, :-1] - y[:, 1:], np.zeros((len(z), 1)), axis=1)
+    steps *= softplus(slopes(form, y, w))
+    for w_c in (0.0, -3.0, 50.0):
+        steps[:, -1] = w_c
+        scores = steps @ np.tri(classes)
+        expected = np.take_along_axis(softmax(scores), np.argsort(order), axis=1)
+        np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-15)
 
 
-def loss(y: np.ndarray, rank: np.ndarray, w: np.ndarray) -> np.ndarray:
-    f = OrderPreservingVector.scores(y, w)
+def loss(form: type, y: np.ndarray, rank: np.ndarray, w: np.ndarray) -> np.ndarray:
+    f = form.scores(y, w)
     return np.asarray(np.log(np.exp(f).sum(axis=1)) - label_entries(f, rank))
 
 
-def residual(y: np.ndarray, rank: np.ndarray, w: np.ndarray) -> np.ndarray:
-    r = softmax(OrderPreservingVector.scores(y, w))
+def residual(form: type, y: np.ndarray, rank: np.ndarray, w: np.ndarray) -> np.ndarray:
+    r = softmax(form.scores(y, w))
     r[np.arange(len(r)), rank] -= 1
     return r
 
 
-@pytest.mark.parametrize("classes", [2, 10])
-def test_the_gradient_is_that_of_the_loss(classes):
-    z, w, h = rows(classes), parameters(classes), 1e-6
+@pytest.mark.parametrize("form", FORMS)
+def test_the_gradient_is_that_of_the_loss(form):
+    z, labels = rows(5)
     z[0] = 1.0  # all tie
-    labels = np.random.default_rng(3).integers(0, classes, len(z))
-    y, rank = OrderPreservingVector.features(z, labels)
-    got = OrderPreservingVector.pull_back(y, w, residual(y, rank, w))
-    assert got.shape == (len(z), 2 * classes)
-    for k, step in enumerate(np.eye(2 * classes) * h):
-        want = (loss(y, rank, w + step) - loss(y, rank, w - step)) / (2 * h)
-        np.testing.assert_allclose(got[:, k], want, rtol=1e-6, atol=1e-6)
-    assert (got[:, [classes - 1, 2 * classes - 1]] == 0).all()
-    assert (np.abs(got).max(axis=0) > 1e-3).sum() == 2 * classes - 2
+    w, h = parameters(form, 5), 1e-6
+    y, rank = form.features(z, labels)
+    got = form.pull_back(y, w, residual(form, y, rank, w))
+    for k in np.random.default_rng(0).permutation(len(w))[:40]:
+        step = np.eye(1, len(w), k)[0] * h
+        expected = (loss(form, y, rank, w + step) - loss(form, y, rank, w - step)) / (2 * h)
+        np.testing.assert_allclose(got[:, k], expected, rtol=1e-5, atol=1e-6)
 
 
 NUMBERS = st.one_of(
-    st.integers(-3, 3).map(float),
+    st.sampled_from([0.0, 1.0, 5e-324, 700.0, -745.0, LARGEST_LOGIT, -LARGEST_LOGIT]),
     st.floats(-60, 60),
-    st.floats(-LARGEST_LOGIT, LARGEST_LOGIT),
     st.integers(0, 6).map(lambda k: 1.0 + k * 2.0**-52),  # neighbours in floats
 )
-WEIGHTS = st.one_of(
-    st.floats(-3, 3), st.floats(-1e3, 1e3), st.floats(-LARGEST_LOGIT, LARGEST_LOGIT)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(NUMBERS, min_size=4, max_size=4), min_size=1, max_size=5),
+    st.sampled_from([0.0, 1e-3, 1.0, 30.0, 1e6, 1e100]),
+    st.integers(0, 2**32 - 1),
 )
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
-    c, n = draw(st.integers(2, 8)), draw(st.integers(1, 4))
-    z = draw(st.lists(NUMBERS, min_size=n * c, max_size=n * c))
-    w = draw(st.lists(WEIGHTS, min_size=2 * c, max_size=2 * c))
-    return np.array(z).reshape(n, c), np.array(w)
-
-
-@given(cases())
-@settings(max_examples=100, deadline=None)
-def test_no_rows_and_no_parameters_turn_the_ranking(case):
-    z, w = case
-    proba = OrderPreservingVector(w, z.shape[1]).calibrated(z)
-    np.testing.assert_array_equal(proba.argmax(axis=1), z.argmax(axis=1))
-    assert never_inverted(z, proba)
-    np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=0, atol=1e-12)
-    y, order = order_preserving.sorted_log_probs(z)
-    f = np.empty_like(y)
-    np.put_along_axis(f, order, OrderPreservingVector.scores(y, w), axis=1)
-    assert np.isfinite(f).all()
-    assert never_inverted(z, f)
+def test_no_rows_and_no_parameters_turn_the_ranking(form, z, scale, seed):
+    """Probabilities do not rise where logits fall, and tie where logits tie."""
+    logits = np.array(z)
+    w = np.random.default_rng(seed).uniform(-scale, scale, form.size(4))
+    p = form(w, 4).calibrated(logits)
+    np.testing.assert_array_equal(p.argmax(axis=1), logits.argmax(axis=1))
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=0, atol=1e-12)
+    order = np.argsort(-logits, axis=1, kind="stable")
+    ranked, falling = (np.take_along_axis(x, order, axis=1) for x in (logits, p))
+    tied = ranked[:, 1:] == ranked[:, :-1]
+    assert (falling[:, 1:] <= falling[:, :-1]).all()
+    np.testing.assert_array_equal(falling[:, 1:][tied], falling[:, :-1][tied])
+    scores = form.scores(sorted_log_probs(logits)[0], w)
+    assert np.isfinite(scores).all()
+    assert (np.diff(scores, axis=1) <= 0).all()
 
 
 def test_a_tie_at_the_top_goes_to_the_models_prediction():
     z = np.array([[1.0, 1.0 + 2.0**-52], [0.0, 0.0], [5.0, 0.0], [1.0, 1.0 + 2.0**-52]])
     p = np.array([[0.5, 0.5], [0.5, 0.5], [0.9, 0.1], [0.4, 0.6]])
-    want = p.copy()
-    want[0, 1] = np.nextafter(0.5, 1)
-    np.testing.assert_array_equal(order_preserving.keep_top(p, z), want)
+    expected = p.copy()
+    expected[0, 1] = np.nextafter(0.5, 1)
+    np.testing.assert_array_equal(order_preserving.keep_top(p, z), expected)
     three = order_preserving.keep_top(np.full((1, 3), 1 / 3), np.array([[0.0, 1.0, 1.0]]))[0]
-    assert three.argmax() == 1
     assert three[1] == three[2] > three[0] == 1 / 3
+
+
+def test_the_gradient_of_a_batch_is_the_weighted_sum_over_its_rows():
+    z, labels = rows(10, 24)
+    y, rank = OrderPreservingMLP.features(z, labels)
+    w = np.stack([parameters(OrderPreservingMLP, 10, scale) for scale in (0.2, 0.1)])
+    weights = np.random.default_rng(0).uniform(size=(2, 12))
+    got = order_preserving.batch_gradient(w, y.reshape(2, 12, -1), rank.reshape(2, 12), weights)
+    for k in (0, 1):
+        own = slice(12 * k, 12 * k + 12)
+        off = residual(OrderPreservingMLP, y[own], rank[own], w[k])
+        expected = weights[k] @ OrderPreservingMLP.pull_back(y[own], w[k], off)
+        np.testing.assert_allclose(got[k], expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("scale", "far"), [(1.0, 0.2), (1e3, 1e4), (1e99, 1e100)])
+def test_a_step_is_bounded_whatever_the_logits_and_parameters(scale, far):
+    z, labels = rows(10)
+    y, rank = OrderPreservingMLP.features(z / 40 * scale, labels)
+    w = parameters(OrderPreservingMLP, 10, far)[None]
+    before, weights = w.copy(), np.full((1, 40), 1 / 40)
+    g = order_preserving.batch_gradient(w, y[None], rank[None], weights)
+    order_preserving.sgd_step(w, y[None], rank[None], weights, 0.01)
+    norm = float(np.linalg.norm(g))
+    assert np.isfinite(norm)
+    expected = 0.01 * g * min(1.0, order_preserving.LARGEST_GRADIENT / norm)
+    np.testing.assert_allclose(w, before - expected, rtol=1e-12)
+    assert scale == 1 or norm > order_preserving.LARGEST_GRADIENT  # the cut was needed

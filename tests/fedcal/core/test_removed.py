@@ -1,65 +1,77 @@
-"""What was removed is refused in one line that says what to use instead, and that is there."""
+"""Removed features, extras, and versions of Flower: refused in a line that says what to use."""
 
 import re
+import tomllib
 from itertools import product
+from pathlib import Path
 
+import flwr
 import pytest
 from extending import ROOT
-from refusals import each_is_refused
+from flwr.supernode.runtime import run_clientapp as flower
+from refusals import refused
 
-import fedcal
 from fedcal.cli.main import COMMANDS, exit_code_of
+from fedcal.core import flower_internals
+from fedcal.core import flower_internals_site as internals
 from fedcal.core.checks import REMOVED
 
+PROJECT = tomllib.loads(Path(ROOT, "pyproject.toml").read_text("utf-8"))["project"]
 GONE = [name for name in REMOVED if name.startswith("fedcal ")]
-TYPED = [*product(GONE, ("", "--help", "stages.toml --out stages"))]
-
-
-@pytest.mark.parametrize(("name", "more"), TYPED)
-def test_a_command_that_was_removed_says_what_to_use(name, more, capsys):
-    words = name.split()[1:]
-    assert exit_code_of([*words, *more.split()]) == 2
-    said = capsys.readouterr()
-    line = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
-    assert (said.out, said.err) == ("", line)
-    assert " ".join(words) not in COMMANDS
-    for file in re.findall(r"(?:docs|examples)/\S+\.(?:md|py)", line):
-        assert (ROOT / file).is_file()
-
-
-def test_data_that_are_no_longer_read_say_what_to_use(tmp_path):
-    (tmp_path / "saved").mkdir()
-    (tmp_path / "saved" / "state.json").write_text("{}")
-    (tmp_path / "rows.arrow").touch()
-    table = [
-        (tmp_path / "rows.arrow", r"reading \.arrow was removed in 0\.3: write .*\.parquet"),
-        (tmp_path / "rows.feather", r"reading \.feather was removed in 0\.3"),
-        (tmp_path / "saved", r"reading a folder .* removed in 0\.3: write it with .*to_parquet"),
-    ]
-    each_is_refused(table, lambda data: fedcal.simulate(data, partition="natural"))
-
-
-EVALUATE = {
-    "--estimand clients --data heart-disease": "fedcal evaluate --estimand",
-    "--release r.npz --since r.npz": "fedcal evaluate --since",
-    "--release r.npz --recall 0.9": "fedcal evaluate --recall",
-    "--release r.npz --confident": "fedcal evaluate --confident",
-    "--only accuracy --data heart-disease": "fedcal evaluate --only",
-    "--set confusion=true --data heart-disease": "confusion",
-}
-SETTINGS = ("guarantee", "confidence", "costs", "among", "weigh", "report")
-METHODS = [name for name in REMOVED if name.startswith("method ")]
 LINES = [
-    *((f"{c} --{name}", name) for name in METHODS for c in ("simulate", "compare")),
+    *((" ".join([*name.split()[1:], more]), name) for name, more in product(GONE, ("", "--help"))),
+    *((f"simulate --{name}", name) for name in REMOVED if name.startswith("method ")),
     *((f"train --data adult-features {n}", n) for n in REMOVED if n.startswith("--model ")),
     *((f"simulate --method conformal --set {n}", n) for n in ("score=margin", "quantile=unary")),
-    *((f"simulate --method conformal --set {n}=1", f"--set {n}") for n in SETTINGS),
-    *((f"evaluate {options}", name) for options, name in EVALUATE.items()),
+    ("simulate --method conformal --set guarantee=1", "--set guarantee"),
+    ("evaluate --estimand clients --data heart-disease", "fedcal evaluate --estimand"),
+    ("evaluate --release r.npz --since r.npz", "fedcal evaluate --since"),
+    ("evaluate --set confusion=true --data heart-disease", "confusion"),
 ]
 
 
-@pytest.mark.parametrize(("line", "name"), LINES)
-def test_what_was_removed_of_a_command_says_what_to_use(line, name, capsys):
-    assert exit_code_of(line.split()) == 2
-    said = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
-    assert capsys.readouterr() == ("", said)
+def test_a_command_that_was_removed_says_what_to_use(capsys):
+    for line, name in LINES:
+        assert exit_code_of(line.split()) == 2
+        expected = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
+        assert capsys.readouterr() == ("", expected)
+        for file in re.findall(r"(?:docs|examples)/\S+\.(?:md|py)", expected):
+            assert Path(ROOT, file).is_file()
+    assert not {name.removeprefix("fedcal ") for name in GONE} & {*COMMANDS}
+
+
+INSTALL = r"; pip install 'fedcal\[sites\]' \(flwr==1\.39\.0\)$"
+
+
+def test_a_flower_that_was_not_tried_is_refused(monkeypatch):
+    internals.check_flower()
+    assert PROJECT["optional-dependencies"]["sites"] == [f"flwr=={internals.KNOWN}"]
+    for name in (*internals.REPLACED, "run_clientapp"):
+        with monkeypatch.context() as patch:
+            patch.delattr(flower, name)
+            refused(f"has no {name} in flwr.supernode.*{INSTALL}", internals.check_flower)
+    with monkeypatch.context() as patch:
+        patch.setattr(flower, "run_clientapp", lambda runtime_api_address, token: None)
+        refused(f"run_clientapp without insecure.*{INSTALL}", internals.check_flower)
+    monkeypatch.setattr(flwr, "__version__", "1.39.1")
+    refused(rf"^flwr 1.39.1 was not tested: .*{INSTALL}", internals.check_flower)
+
+
+def test_a_reply_that_stays_in_pieces_is_given_up(monkeypatch):
+    """Flower's own pull, of a part that never comes: it would wait for three minutes."""
+    from flwr.supercore.inflatable import inflatable_utils as flower_parts
+
+    monkeypatch.setattr(
+        flower_parts.pull_objects, "__kwdefaults__", {**flower_parts.pull_objects.__kwdefaults__}
+    )
+    flower_internals.limit_pulls(0.2)
+
+    asked = []
+
+    def nothing(part):
+        asked.append(part)
+        assert len(asked) < 4, "it is still waited for"
+        raise flower_parts.ObjectUnavailableError(part)
+
+    with pytest.raises(flower_parts.ObjectPullError, match="timeout"):
+        flower_parts.pull_objects(["a part"], nothing)

@@ -1,17 +1,22 @@
-"""Logits and probabilities: what contradicts a declaration is refused, what agrees is kept."""
+"""Scores by declared kind, arithmetic of rows, and names."""
 
-import copy
-import pickle
+import hashlib
+import math
+import unicodedata
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused, refused
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from refusals import each_is_refused
 
-from fedcal import calibrators, datasets
-from fedcal.calibrators import BBQ, TemperatureScaling, WeightedBinning
-from fedcal.core.numerics import SURE, logits_from_probs, softmax
+from fedcal import datasets
+from fedcal.calibrators import BBQ
+from fedcal.core import numerics
+from fedcal.core.naming import digest_of, printable
+from fedcal.core.numerics import SURE, softmax
 from fedcal.core.scores import check_scores
 from fedcal.core.shards import Shards
 
@@ -22,12 +27,12 @@ P = softmax(Z)
 LOOKS = "rows lie in .0, 1. and sum to 1, as probabilities do; declare them as probs"
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
-def test_what_contradicts_its_declaration_is_refused(dtype):
-    """Of a few rows that is only warned of."""
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+def test_scores_that_contradict_their_declaration_are_refused(dtype):
+    """A few rows may look like probabilities by chance, and are only warned about."""
     for p in (P.astype(dtype), P[:SURE].astype(dtype)):
         each_is_refused(
-            [(p, f"^logits: {LOOKS}"), *((np.round(P, k), LOOKS) for k in (1, 2, 3))],
+            [(p, f"^logits: {LOOKS}"), *((np.round(P, k), LOOKS) for k in (1, 3))],
             lambda p: check_scores("logits", "logits", p),
         )
         np.testing.assert_array_equal(check_scores("probs", "probs", p), p)
@@ -41,60 +46,76 @@ def test_what_contradicts_its_declaration_is_refused(dtype):
     assert len(check_scores("probs", "probs", np.array([[0.33, 0.33, 0.33]]))) == 1  # on the edge
     for rows in range(1, SURE if dtype != np.float16 else 0):
         with pytest.warns(UserWarning, match=LOOKS):
-            got = check_scores("logits", "logits", P[:rows].astype(dtype))
-        np.testing.assert_array_equal(got, P[:rows].astype(dtype))
+            check_scores("logits", "logits", P[:rows].astype(dtype))
 
 
-def csv(folder: Path) -> None:
-    rows = (f"{y},{','.join(map(repr, p))}" for y, p in zip(LABELS, P.tolist(), strict=True))
-    (folder / "d.csv").write_text("\n".join(["label,logit_0,logit_1,logit_2", *rows]))
-    datasets.load(folder / "d.csv")
+def test_no_entry_point_takes_probabilities_for_logits():
+    test_part = {"test_logits": P, "test_labels": LABELS}
+    entry_points: list[Callable[[], object]] = [
+        lambda: datasets.from_arrays(logits=P, labels=LABELS),
+        lambda: datasets.from_arrays(logits=Z, labels=LABELS, **test_part),
+        lambda: Shards.from_owner(P, LABELS, LABELS, 3),
+        lambda: BBQ().fit(P, LABELS),
+        lambda: BBQ().fit(Z, LABELS).predict_proba(P),
+    ]
+    each_is_refused([(call, LOOKS) for call in entry_points], lambda call: call())
 
 
-def npz_test_part(folder: Path) -> None:
-    np.savez(folder / "d.npz", logits=Z, labels=LABELS, test_logits=P, test_labels=LABELS)
-    datasets.load(folder / "d.npz")
+ROWS = 131  # no multiple of a vector register, of 7 or of 64
 
 
-def parquet(folder: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    table = pa.table({"label": LABELS, "logits": list(P)})
-    pytest.importorskip("pyarrow.parquet").write_table(table, folder / "d.parquet")
-    datasets.load(folder / "d.parquet")
+def logits(classes: int, rows: int = ROWS) -> np.ndarray:
+    return np.random.default_rng(classes).normal(scale=4.0, size=(rows, classes))
 
 
-DOORS: dict[str, Callable[[Path], object]] = {
-    "arrays": lambda _: datasets.from_arrays(logits=P, labels=LABELS),
-    "test arrays": lambda _: datasets.from_arrays(
-        logits=Z, labels=LABELS, test_logits=P, test_labels=LABELS
-    ),
-    "csv": csv,
-    "npz, test part": npz_test_part,
-    "parquet": parquet,
-    "shards": lambda _: Shards.from_owner(P, LABELS, LABELS, 3),
-    "fit": lambda _: BBQ().fit(P, LABELS),
-    "predict": lambda _: BBQ().fit(Z, LABELS).predict_proba(P),
-}
+ROW_FUNCTIONS: list[Callable[[np.ndarray], Any]] = [
+    numerics.row_sum,
+    numerics.row_max,
+    numerics.softmax,
+    lambda z: numerics.tempered_moments(numerics.shifted(z), 0.7)[1],
+    lambda z: numerics.tempered_moments(numerics.shifted(z), np.exp(z[:, :1] / 8))[1],
+]
 
 
-@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS.keys())
-def test_no_door_takes_probabilities_for_logits(door, tmp_path):
-    refused(LOOKS, door, tmp_path)
+@pytest.mark.parametrize("classes", [2, 33, 1000])
+def test_a_row_has_the_same_bits_in_any_block(classes):
+    z = logits(classes)
+    before = z.copy()
+    for function in ROW_FUNCTIONS:
+        expected = function(z)
+        np.testing.assert_array_equal(z, before)
+        for block in (1, 7, 64, ROWS):
+            for start in (0, 3):  # another alignment
+                parts = [function(z[i : i + block]) for i in range(start, ROWS, block)]
+                np.testing.assert_array_equal(np.concatenate(parts), expected[start:])
 
 
-@pytest.mark.parametrize("make", [TemperatureScaling, BBQ, WeightedBinning])
-def test_a_calibrator_takes_what_it_was_fitted_on(make, tmp_path):
-    fitted = make().fit(P, LABELS, input="probs")
-    want = make().fit(logits_from_probs(P), LABELS).predict_proba(logits_from_probs(P))
-    fitted.save(tmp_path / "c.npz")
-    for same in (
-        fitted,
-        copy.copy(fitted),
-        copy.deepcopy(fitted),
-        pickle.loads(pickle.dumps(fitted)),
-        calibrators.load(tmp_path / "c.npz"),
-    ):
-        assert same.input == "probs"
-        np.testing.assert_array_equal(same.predict_proba(P), want)
-        np.testing.assert_array_equal(same.calibrated(logits_from_probs(P)), want)
-        refused(r"^probs \(this calibrator takes probs\): .*\[0, 1\]", same.predict_proba, Z)
+@pytest.mark.parametrize("a", [0.05, 1.0, 20.0])
+def test_moments_against_a_slow_twin(a):
+    for classes in (2, 100):
+        z = numerics.shifted(logits(classes, rows=5))
+        mean, var = numerics.tempered_moments(z, a)
+        np.testing.assert_array_equal(numerics.tempered_mean(z, a), mean)
+        for i, row in enumerate(z.tolist()):
+            weight = [math.exp(a * v) for v in row]
+            total = math.fsum(weight)
+            m = math.fsum(w * v for w, v in zip(weight, row, strict=True)) / total
+            v2 = math.fsum(w * (v - m) ** 2 for w, v in zip(weight, row, strict=True)) / total
+            assert mean[i] == pytest.approx(m, rel=1e-12, abs=1e-14)
+            assert var[i] == pytest.approx(v2, rel=1e-9, abs=1e-13)
+
+
+def test_a_digest_of_class_names_tells_other_names_and_orders_apart():
+    digest = digest_of(["healthy", "disease"])
+    assert digest == hashlib.sha256(b'["healthy", "disease"]').hexdigest()
+    assert digest not in {digest_of(x) for x in (["disease", "healthy"], ["healthy, disease"])}
+
+
+@settings(max_examples=40)
+@given(st.text())
+def test_a_stranger_s_text_controls_no_terminal_and_adds_no_line_to_a_log(text):
+    left = printable(text)
+    assert not {unicodedata.category(c) for c in left} & {"Cc", "Cs", "Co", "Zl", "Zp"}
+    assert {c for c in left if unicodedata.category(c) == "Cf"} <= {"\u200c", "\u200d"}
+    assert printable(left) == left
+    left.encode("utf-8")

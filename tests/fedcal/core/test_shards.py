@@ -1,3 +1,5 @@
+"""Rows by client: order, blocks, columns, sums, subjects, and numbers drawn for rows."""
+
 import math
 from typing import Any
 
@@ -7,43 +9,29 @@ import pytest
 from fedcal.core.shards import Shards, uniforms
 
 CLIENTS = 9
+EMPTY = [(), (0,), (0, 4, CLIENTS - 1), tuple(range(1, CLIENTS))]
 
 
-def owners(empty: tuple[int, ...], rows: int = 60, clients: int = CLIENTS) -> np.ndarray:
-    """Owner of each row, shuffled; the clients `empty` own none."""
-    rng = np.random.default_rng(5)
-    return rng.choice(np.setdiff1d(np.arange(clients), empty), rows)
+def columns(empty: tuple[int, ...], rows: int = 60) -> tuple[Shards, np.ndarray, np.ndarray]:
+    """Shards whose logits are the number of their row, owners, subjects; `empty` own no row."""
+    owner = np.random.default_rng(5).choice(np.setdiff1d(np.arange(CLIENTS), empty), rows)
+    subject = np.random.default_rng(7).integers(0, 4, rows)
+    logits = np.stack([np.arange(rows), -np.arange(rows)], axis=1).astype(float)
+    named = {"groups": 3 - subject, "group_names": ("a", "b", "c", "d"), "other": -logits}
+    labels = np.arange(rows) % 2
+    shards = Shards.from_owner(logits, labels, owner, CLIENTS, subjects=subject, **named)
+    return shards, owner, subject
 
 
-def shards_of(owner: np.ndarray, clients: int = CLIENTS, classes: int = 3) -> Shards:
-    rng = np.random.default_rng(6)
-    logits = rng.normal(size=(len(owner), classes))
-    return Shards.from_owner(logits, rng.integers(0, classes, len(owner)), owner, clients)
-
-
-def same(a: Shards, b: Shards) -> None:
-    for name in ("logits", "labels", "offsets"):
-        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
-
-
-some_empty = pytest.mark.parametrize(
-    "empty", [(), (0,), (4,), (CLIENTS - 1,), (0, 4, CLIENTS - 1), tuple(range(1, CLIENTS))]
-)
-block_sizes = pytest.mark.parametrize("size", [1, 7, 64, CLIENTS])
-
-
-@some_empty
+@pytest.mark.parametrize("empty", EMPTY)
 def test_rows_are_sorted_by_client_and_keep_their_order(empty):
-    owner = owners(empty)
-    n = len(owner)
-    logits = np.stack([np.arange(n), -np.arange(n)], axis=1).astype(float)  # row i says i
-    shards = Shards.from_owner(logits, np.arange(n) % 2, owner, CLIENTS)
-    want = [[i for i in range(n) if owner[i] == k] for k in range(CLIENTS)]
+    shards, owner, _ = columns(empty)
+    expected = [np.flatnonzero(owner == k).tolist() for k in range(CLIENTS)]
     for k in range(CLIENTS):
         a, b = shards.offsets[k : k + 2]
-        assert shards.logits[a:b, 0].tolist() == want[k]
-        assert shards.labels[a:b].tolist() == [i % 2 for i in want[k]]
-    assert shards.rows.tolist() == [len(w) for w in want]
+        assert shards.logits[a:b, 0].tolist() == expected[k]
+        assert shards.labels[a:b].tolist() == [i % 2 for i in expected[k]]
+    assert shards.rows.tolist() == [len(rows) for rows in expected]
     assert shards.owner.tolist() == sorted(owner)
     assert (shards.clients, shards.classes) == (CLIENTS, 2)
     assert shards.logits.dtype == np.float64
@@ -51,40 +39,27 @@ def test_rows_are_sorted_by_client_and_keep_their_order(empty):
     assert shards.labels.dtype == shards.offsets.dtype == np.int64
 
 
-@block_sizes
-@pytest.mark.parametrize("ids", [np.arange(CLIENTS), np.array([7, 2, 3, 0, 8]), np.arange(0)])
-def test_blocks_cut_the_clients_into_pieces(ids, size):
-    shards = shards_of(owners((0, 4)))
-    whole, pieces = shards.take(ids), list(shards.blocks(ids, size))
-    by_hand = [math.fsum(shards.block(k, k + 1).logits[:, 1]) for k in ids]
-    np.testing.assert_allclose(whole.sum_rows(whole.logits[:, 1]), by_hand, atol=1e-12)
-    assert all(len(piece) == part.clients <= size for piece, part in pieces)
-    assert [k for piece, _ in pieces for k in piece] == ids.tolist()
-    sums = np.zeros(0)
-    for piece, part in pieces:
-        same(part, shards.take(piece))
-        sums = np.append(sums, part.sum_rows(part.logits[:, 1]))
-    np.testing.assert_array_equal(sums, whole.sum_rows(whole.logits[:, 1]))  # the same bits
-    for place, k in enumerate(ids):
-        same(whole.block(place, place + 1), shards.block(k, k + 1))
-    for start, stop in ((0, 1), (0, CLIENTS), (3, 6), (CLIENTS - 1, CLIENTS), (4, 4)):
-        block = shards.block(start, stop)
-        same(block, shards.take(np.arange(start, stop)))
-        assert block.offsets[0] == 0
-        assert not len(block.logits) or np.shares_memory(block.logits, shards.logits)
-
-
-def of_subjects(empty: tuple[int, ...]) -> tuple[Shards, np.ndarray, np.ndarray]:
-    """Shards whose logits tell the number of their row, the owners and the subjects."""
-    owner = owners(empty)
-    about = np.random.default_rng(7).integers(0, 4, len(owner))
-    logits = np.stack([np.arange(len(owner)), -np.arange(len(owner))], axis=1).astype(float)
-    labels = np.arange(len(owner)) % 2
-    named = {"groups": 3 - about, "group_names": ("a", "b", "c", "d")}
-    shards = Shards.from_owner(
-        logits, labels, owner, CLIENTS, subjects=about, other=-logits, **named
-    )
-    return shards, owner, about
+@pytest.mark.parametrize("size", [1, 7, CLIENTS])
+def test_columns_are_carried_by_blocks_and_choices(size):
+    shards, owner, subject = columns((4,))
+    for ids in (np.arange(CLIENTS), np.array([7, 0, 4, 3]), np.arange(0)):
+        pieces, sums = list(shards.blocks(ids, size)), np.zeros(0)
+        assert [k for piece, _ in pieces for k in piece] == ids.tolist()
+        for piece, part in pieces:
+            assert len(piece) == part.clients <= size
+            rows = part.logits[:, 0].astype(int)
+            assert rows.tolist() == [i for k in piece for i in np.flatnonzero(owner == k)]
+            np.testing.assert_array_equal(part.labels, rows % 2)
+            np.testing.assert_array_equal(part.subjects, subject[rows])
+            np.testing.assert_array_equal(part.groups, 3 - subject[rows])
+            np.testing.assert_array_equal(part.other, -part.logits)
+            assert part.group_names == ("a", "b", "c", "d")
+            np.testing.assert_array_equal(piece[part.owner], owner[rows])
+            sums = np.append(sums, part.sum_rows(part.logits[:, 1] / 3))
+        chosen = shards.take(ids)
+        np.testing.assert_array_equal(sums, chosen.sum_rows(chosen.logits[:, 1] / 3))
+    np.testing.assert_array_equal(shards.each_row().subjects, shards.subjects)
+    assert np.shares_memory(shards.block(3, 6).logits, shards.logits)
 
 
 def test_one_number_at_clients_in_a_row_is_a_subject_of_each():
@@ -94,21 +69,6 @@ def test_one_number_at_clients_in_a_row_is_a_subject_of_each():
     parts, client = shards.each_subject()
     assert (client.tolist(), parts.rows.tolist()) == ([0, 1, 2], [2, 1, 1])
     assert np.shares_memory(parts.logits, shards.logits)  # in order: no copy
-
-
-@block_sizes
-def test_columns_are_carried_by_blocks_and_choices(size):
-    shards, owner, about = of_subjects((4,))
-    assert shards.subjects is not None
-    for ids in (np.arange(CLIENTS), np.array([7, 0, 4, 3])):
-        for piece, part in shards.blocks(ids, size):
-            rows = part.logits[:, 0].astype(int)
-            np.testing.assert_array_equal(part.subjects, about[rows])
-            np.testing.assert_array_equal(part.groups, 3 - about[rows])
-            np.testing.assert_array_equal(part.other, -part.logits)
-            assert part.group_names == ("a", "b", "c", "d")
-            np.testing.assert_array_equal(piece[part.owner], owner[rows])
-    np.testing.assert_array_equal(shards.each_row().subjects, shards.subjects)
 
 
 def test_sums_of_rows_are_exact_in_any_order():
@@ -126,9 +86,9 @@ def test_sums_of_rows_are_exact_in_any_order():
 
     order = np.arange(300)
     for each in ((), (3,)):
-        whole = sums(order, *each)
+        expected = sums(order, *each)
         for _ in range(5):
-            assert sums(rng.permutation(300), *each).tobytes() == whole.tobytes()
+            assert sums(rng.permutation(300), *each).tobytes() == expected.tobytes()
     for k in range(clients):
         own = values[owner == k]
         exact, most = math.fsum(own), np.abs(own).max(initial=0.0)

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
+from refusals import each_is_refused, refused
 
 from fedcal import datasets
-from fedcal.core.checks import InputError
 from fedcal.datasets import _blocks, in_blocks
 from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines import inline, run
@@ -53,7 +52,6 @@ def _small_pieces(monkeypatch):
 
 ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "newton": ("fednewton", {"epsilon": 1.0}, {"rows_per_client": 20}),
-    "one-shot": ("fedoneshot", {}, {}),
     "sampled": ("fedbbq", {"epsilon": 1.0, "sampling_rate": 0.5, "rounds": 3}, {}),
     "shares": ("fedtemp", {"epsilon": 1.0, "trust": "distributed", "rounds": 2, "quorum": 0.5}, {}),
     "metrics": ("evaluate", {"epsilon": 1.0, "unit": "example"}, {"groups": '["2", "9", "10"]'}),
@@ -83,12 +81,12 @@ def test_the_bits_are_those_of_rows_in_memory(tmp_path, monkeypatch):
 
 
 def test_memory_is_that_of_a_few_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr(_blocks, "PIECE_NUMBERS", 2**14)
-    monkeypatch.setattr(inline, "BLOCK_NUMBERS", 2**14)
+    monkeypatch.setattr(_blocks, "PIECE_NUMBERS", 2**13)
+    monkeypatch.setattr(inline, "BLOCK_NUMBERS", 2**13)
     monkeypatch.setattr(inline, "_KEPT_BYTES", 1)
     peaks = []
     for many in (1, 1, 4):  # once for what is imported and kept
-        n = many * 60_000
+        n = many * 30_000
         logits = np.random.default_rng(0).normal(size=(n, CLASSES)).astype(np.float32)
         given = {"logits": logits, "labels": logits.argmax(axis=1), "client": np.arange(n) // 60}
         folder = write(tmp_path / str(len(peaks)), given)
@@ -118,19 +116,14 @@ def test_what_cannot_be_read_in_blocks_is_one_line(tmp_path):
         (place({"client": rows()["client"][::-1]}), "must be sorted by client: .* at row"),
         (place({"logits": late}), r"in its rows \d+ to \d+.*: logits: nan at row"),
         (place({"client": rows()["client"] + 0.5}), "client: 0.5 at row 0; must be whole numbers"),
-        (place({"labels": np.array(["a", "b", "c"])[rows()["labels"]]}), "labels are names"),
-        (place({"labels": rows()["labels"] + 1}), "must be a class in"),
         (write(tmp_path / "nobody", without), "a column client is needed"),
         (tmp_path / "packed.npz", "is compressed"),
         (tmp_path / "columns.npz", "column by column"),
-        (tmp_path / "x.parquet", "are of .npz files .*; got x.parquet"),
         (other, "columns and classes in all"),
-        (tmp_path / "gone.npz", "cannot be read"),
         (tmp_path / "empty-*.npz", "no file here"),
     ]
     each_is_refused(table, in_blocks)
     file = place({}) / "rows-0.npz"
     opened = in_blocks(file)
     file.unlink()
-    with pytest.raises(InputError, match=r"cannot be read: No such file"):
-        opened.piece(0)
+    refused("cannot be read: No such file", opened.piece, 0)

@@ -11,7 +11,6 @@ from fedcal.datasets.model_scores import BATCH
 
 sklearn_linear = pytest.importorskip("sklearn.linear_model")
 torch = pytest.importorskip("torch")
-pandas = pytest.importorskip("pandas")
 
 RNG = np.random.default_rng(0)
 NAMES = np.array(["cat", "dog", "bird"])
@@ -19,7 +18,6 @@ Y = np.arange(90) % 3
 X = RNG.normal(size=(90, 4)) + np.eye(3, 4)[Y]
 NEW = RNG.permutation(90)[:60]
 FITTED = sklearn_linear.LogisticRegression().fit(X, NAMES[Y])
-FRAME = pandas.DataFrame(X, columns=list("abcd"))
 
 
 class Net(torch.nn.Module):
@@ -48,7 +46,7 @@ def test_a_classifier_names_its_columns_and_labels_are_found_by_them():
     moved = from_model(FITTED, (X[NEW], NAMES[Y][NEW]), classes=("cat", "dog", "bird"))
     np.testing.assert_array_equal(moved.probs, data.probs[:, [1, 2, 0]])
     assert moved.labels.tolist() == Y[NEW].tolist()
-    for labels, names in ((Y, None), (Y + 1, ("1", "2", "3")), (Y % 2 == 1, ("False", "True"))):
+    for labels, names in ((Y, None), (Y % 2 == 1, ("False", "True"))):
         fitted = sklearn_linear.LogisticRegression().fit(X, labels)
         found = from_model(fitted, (X, labels.reshape(-1, 1)))
         assert found.class_names == names
@@ -71,32 +69,16 @@ def test_a_torch_model_is_run_in_batches_and_given_back_as_it_was(wrapped):
 def test_what_does_not_go_together_is_refused():
     net, rows = Net(), (X, Y)
     bare = sklearn_linear.LogisticRegression()
-    straight = sklearn_linear.LinearRegression().fit(X, Y)
     gaps = np.where(X > 3, np.nan, X)
-    assert np.isnan(gaps).any()
-    softmax = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Softmax(1))
     table = [
         ((bare, rows), "a LogisticRegression .* no fitted classifier"),
-        ((straight, rows), "a LinearRegression without it is no fitted classifier"),
         ((FITTED, (X, NAMES[Y - 1] + "s")), r"label '\w+s' at row 0 .* \(bird, cat, dog\)"),
-        (
-            (FITTED, (X[:, :2], NAMES[Y])),
-            "model LogisticRegression, .*, fails: V.* 2 fe",
-        ),
         ((FITTED, (gaps, NAMES[Y])), "model LogisticRegression, .* fails: .*NaN"),
-        ((FITTED, (X[:9], NAMES[Y])), r"labels: must have shape \(9,\)"),
         ((FITTED, X), r"data in Python must be \(rows, labels\), .*; got ndarray"),
         ((FITTED, {"rows": X, "label": Y}), "unknown key 'label'; did you mean 'labels'"),
-        (
-            (FITTED, FRAME),
-            r"data in Python must be \(rows, labels\), or .*; got DataFrame",
-        ),
         ((net, (X[:, :2], Y)), "model Net, on these rows, fails: RuntimeError"),
-        ((net, (gaps, Y)), "logits: nan at row"),
-        ((net, (X, Y + 1)), r"labels: 3 at row 2; must be a class in \[0, 2\]"),
         ((Net(1), rows), r"model: Net returns outputs of shape \(90, 1\)"),
         ((net, (X[:0], Y[:0])), "rows: no rows"),
-        ((softmax, rows), "logits: rows lie in .* declare them as probs"),
     ]
     each_is_refused(table, lambda case: from_model(*case))
     assert net.training

@@ -1,46 +1,139 @@
-"""Names of classes: matched, brought in order, and never assumed."""
+"""Labels, ids and columns mean what their names say, in every format and at every entry point."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from refusals import refused
+from refusals import each_is_refused, refused
+from sklearn.linear_model import LogisticRegression
 
-from fedcal.core.checks import InputError
-from fedcal.datasets import from_arrays, load
+from fedcal import FederatedCalibrator, metrics
+from fedcal.calibrators import TemperatureScaling
+from fedcal.calibrators.conformity import Conformity
+from fedcal.conformal import PredictionSets
+from fedcal.datasets import from_arrays, from_frame, from_model, in_blocks, load
+from fedcal.sites.rows import SiteRows, read_rows, shards_of
+
+N = 100
+P = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.2, 0.7]] * N)[:N]
+"""Each row is right for its class."""
+Y = np.arange(N) % 3
 
 
-def write_csv(path: Path, *lines: str) -> Path:
-    path.write_text("\n".join(lines) + "\n", "utf-8")
-    return path
+def by_npz(folder: Path, rows: dict[str, Any], **options: Any) -> Any:
+    np.savez(folder / "x.npz", **rows)
+    return load(folder / "x.npz", **options)
 
 
-def test_labels_that_are_names_need_named_columns(tmp_path):
+def columns(rows: dict[str, Any]) -> pd.DataFrame:
+    """The rows as a frame; columns of scores are named by the classes, if these have names."""
+    names = rows.get("class_names", range(rows["probs"].shape[1]))
+    table = {f"prob_{name}": rows["probs"][:, j] for j, name in enumerate(names)}
+    ids = {k: rows[k] for k in ("client", "subject", "group") if k in rows}
+    return pd.DataFrame({"label": rows["labels"], **table, **ids})
+
+
+def by_csv(folder: Path, rows: dict[str, Any], **options: Any) -> Any:
+    columns(rows).to_csv(folder / "x.csv", index=False)
+    return load(folder / "x.csv", **options)
+
+
+def by_parquet(folder: Path, rows: dict[str, Any], **options: Any) -> Any:
+    columns(rows).to_parquet(folder / "x.parquet")
+    return load(folder / "x.parquet", **options)
+
+
+def by_frame(folder: Path, rows: dict[str, Any], **options: Any) -> Any:
+    return from_frame(columns(rows), **options)
+
+
+def by_arrays(folder: Path, rows: dict[str, Any], **options: Any) -> Any:
+    return from_arrays(**{k: x.tolist() for k, x in rows.items()}, **options)
+
+
+def by_blocks(folder: Path, rows: dict[str, Any], **options: Any) -> Any:
+    np.savez(folder / "b.npz", **{"client": np.zeros(N, np.int64), **rows})
+    return in_blocks(folder / "b.npz", **options).dataset(0)
+
+
+READERS: list[Callable[..., Any]] = [by_npz, by_csv, by_parquet, by_frame, by_arrays, by_blocks]
+FRAMES = READERS[1:4]
+every_reader = pytest.mark.parametrize("reader", READERS)
+
+
+def accuracy(rows: Any) -> float:
+    return float((rows.scores.argmax(axis=1) == rows.labels).mean())
+
+
+# -- labels that are numbers -------------------------------------------------------------------
+
+NAMES_AND_LABELS: list[tuple[list[str], Any]] = [
+    (["1", "2", "3"], Y + 1),
+    (["1", "2", "3"], (Y + 1).astype(str)),
+    (["1.0", "2.50", "-3"], np.array([1, 2.5, -3])[Y]),
+    (["900000000000207008", "3", "2"], np.array([900000000000207008, 3, 2])[Y].astype(str)),
+    (["well", "ill", "dead"], Y),
+    (["well", "ill", "dead"], np.array(["well", "ill", "dead"])[Y]),
+]
+
+
+@every_reader
+@pytest.mark.parametrize("kept", [3, 1], ids="classes {}".format)
+def test_labels_match_names_that_are_numbers_by_value(reader, kept, tmp_path):
+    """Also at a site that lacks the highest grades, or all but the first."""
+    for names, labels in NAMES_AND_LABELS:
+        some = kept > Y
+        rows = {"probs": P[some], "labels": labels[some]}
+        if reader is by_blocks:
+            rows["client"] = np.zeros(some.sum(), np.int64)
+        if reader is by_csv and names[0] == "900000000000207008":
+            rows["labels"] = np.array([f"{x} " for x in rows["labels"]])
+        own = {**rows, "class_names": np.array(names)}
+        if not (reader in FRAMES and all(n.isdecimal() for n in names)):
+            assert accuracy(reader(tmp_path, own)) == 1, (names, labels[:3])
+        assert accuracy(reader(tmp_path, rows, classes=names)) == 1, (names, labels[:3])
+
+
+@every_reader
+def test_what_labels_cannot_mean_is_refused(reader, tmp_path):
+    words = ["well", "ill", "dead"]
+    table: list[tuple[Any, str]] = [
+        ((["1", "2", "3"], Y), r"0(\.0)? at row 0; .*allowed: 1, 2, 3"),
+        ((["1", "2", "more"], Y + 1), "some are numbers and some are not"),
+        ((["1", "1.0", "2"], Y + 1), "class names must differ"),
+        ((words, Y + 1), r"3(\.0)? at row 2; must be a class in \[0, 2\]"),
+        (
+            (words, np.array(["well", "0", "1"])[Y]),
+            "'0' at row 1; .*: well, ill, dead|not a number",
+        ),
+    ]
+    each_is_refused(
+        table, lambda case: reader(tmp_path, {"probs": P, "labels": case[1]}, classes=case[0])
+    )
+
+
+def test_labels_that_are_names_need_named_columns():
     """Cats, dogs and birds in the columns: in sorted order 3 % would be right instead of 94 %."""
-    rng = np.random.default_rng(0)
     names = np.array(["cat", "dog", "bird"])
-    y = rng.integers(0, 3, 400)
-    probs = rng.dirichlet(np.ones(3), 400) * 0.4 + 0.6 * np.eye(3)[y]
-    refused("labels are names", from_arrays, probs=probs, labels=names[y])
-    np.savez(tmp_path / "x.npz", probs=probs, labels=names[y])
-    refused("have none: name these by the classes", load, tmp_path / "x.npz")
-    said = from_arrays(probs=probs, labels=names[y], classes=names.tolist())
-    assert (said.labels == y).all()
-    assert said.class_names == tuple(names)
-    # one column is of the class that is said to be positive
-    score, two = probs[:, 0] / probs[:, :2].sum(axis=1), np.where(y == 0, "bad", "good")
-    kept = y < 2
-    refused("are names", from_arrays, probs=score[kept], labels=two[kept])
-    right = from_arrays(probs=score[kept], labels=two[kept], positive="bad")
+    refused("labels are names", from_arrays, probs=P, labels=names[Y])
+    named = from_arrays(probs=P, labels=names[Y], classes=names.tolist())
+    assert (named.labels == Y).all()
+    assert named.class_names == tuple(names)
+    # one column is of the class that is declared positive
+    score, two = P[:, 0], np.where(Y == 0, "bad", "good")
+    refused("are names", from_arrays, probs=score, labels=two)
+    right = from_arrays(probs=score, labels=two, positive="bad")
     assert right.class_names == ("good", "bad")
-    np.testing.assert_array_equal(right.scores[:, 1], score[kept])
-    assert (right.labels == (y[kept] == 0)).all()
+    np.testing.assert_array_equal(right.scores[:, 1], score)
+    assert (right.labels == (Y == 0)).all()
 
 
 def test_named_columns_come_in_the_order_that_was_asked_for(tmp_path):
-    lines = ("label,prob_cat,prob_dog,prob_bird", "dog,.1,.7,.2", "bird,.2,.2,.6")
-    path = write_csv(tmp_path / "x.csv", *lines)
+    path = tmp_path / "x.csv"
+    path.write_text("label,prob_cat,prob_dog,prob_bird\ndog,.1,.7,.2\nbird,.2,.2,.6\n")
     asked = load(path, classes=["bird", "cat", "dog"])
     assert asked.class_names == ("bird", "cat", "dog")
     assert asked.labels.tolist() == [2, 0]
@@ -49,28 +142,133 @@ def test_named_columns_come_in_the_order_that_was_asked_for(tmp_path):
     assert asked.moved == (2, 0, 1)
     assert again.moved == (1, 2, 0)
     refused("are for the classes cat, dog, bird, not a, b, c", load, path, classes=list("abc"))
-    numbered = write_csv(tmp_path / "z.csv", lines[0], "1,.1,.7,.2")
-    assert load(numbered).labels.tolist() == [1]
-    wrong = write_csv(tmp_path / "y.csv", *lines[:-1], "Bird,.2,.2,.6")
-    refused("labels: 'Bird' at row 1; did you mean 'bird'", load, wrong)
     refused("with cat as the positive one, must be 2, got 3", load, path, positive="cat")
+    path.write_text(path.read_text().replace("bird,.2", "Bird,.2"))
+    refused("labels: 'Bird' at row 1; did you mean 'bird'", load, path)
 
 
-@pytest.mark.parametrize("key", ["probs", "other_probs"])
-def test_the_positive_class_becomes_column_1(key, tmp_path):
+def test_the_positive_class_becomes_column_1(tmp_path):
     p, y = np.array([0.1, 0.8, 0.7]), [0, 1, 0]
-    given: dict[str, Any] = {"probs": p, key: p}
-    plain = from_arrays(**given, labels=y, test_probs=p, test_labels=y)
-    turned = from_arrays(**given, labels=y, test_probs=p, test_labels=y, positive="0")
+    given: dict[str, Any] = {"probs": p, "other_probs": p, "test_probs": p, "test_labels": y}
+    plain = from_arrays(**given, labels=y)
+    turned = from_arrays(**given, labels=y, positive="0")
     assert turned.class_names == ("1", "0")
-    assert turned.labels.tolist() == [1, 0, 1]
-    np.testing.assert_array_equal(turned.scores, plain.scores[:, ::-1])
-    assert turned.test_scores is not None
-    np.testing.assert_array_equal(turned.test_scores, plain.scores[:, ::-1])
-    assert turned.test_labels.tolist() == [1, 0, 1]
-    if turned.other_scores is not None:
-        np.testing.assert_array_equal(turned.other_scores, plain.scores[:, ::-1])
+    assert turned.labels.tolist() == turned.test_labels.tolist() == [1, 0, 1]
+    for scores in (turned.scores, turned.test_scores, turned.other_scores):
+        np.testing.assert_array_equal(scores, plain.scores[:, ::-1])
     np.savez(tmp_path / "x.npz", probs=p, labels=["no", "yes", "no"], class_names=["no", "yes"])
     assert load(tmp_path / "x.npz", positive="no").class_names == ("yes", "no")
-    with pytest.raises(InputError, match="unknown positive class 'maybe'; allowed: no, yes"):
-        load(tmp_path / "x.npz", positive="maybe")
+    message = "unknown positive class 'maybe'; allowed: no, yes"
+    refused(message, load, tmp_path / "x.npz", positive="maybe")
+
+
+def test_a_site_without_the_highest_grade_is_read_as_the_others_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = columns({"probs": P[Y < 2], "labels": Y[Y < 2] + 1})
+    file.to_csv("site.csv", index=False)
+    rows, _ = read_rows("site.csv", ("1", "2", "3"))
+    assert SiteRows(rows, shards_of(rows), ("1", "2", "3")).doubts() == []
+    # without names the numbers are those of the columns: refused, and no order is advised
+    rows, _ = read_rows("site.csv", None)
+    site_rows = SiteRows(rows, shards_of(rows), ("0", "1", "2"))
+    refused("Do the labels count from 1. Then name the classes", site_rows.doubts)
+
+
+# -- missing ids -------------------------------------------------------------------------------
+
+MISSING = {"NA": "client", "": "subject", "nan": "group", "None": "client"}
+
+
+@every_reader
+def test_a_missing_id_is_refused_with_how_many_and_the_first(reader, tmp_path):
+    names = np.array([f"s{i:03}" for i in range(N)])
+    for word, key in MISSING.items():
+        ids = names.copy()
+        ids[[3, 7, 90]] = word
+        first = "line 5" if reader is by_csv else "row 3"
+        rows = {"probs": P, "labels": Y, key: ids}
+        refused(f"{key}: missing in 3 of 100 rows, .*{first}", reader, tmp_path, rows)
+    assert len(np.unique(reader(tmp_path, {"probs": P, "labels": Y, "group": names}).group)) == N
+
+
+# -- masks and named columns -------------------------------------------------------------------
+
+MASK = np.arange(N) == N - 1
+HIDDEN: dict[str, Any] = {
+    "labels": np.ma.masked_array(Y, MASK),
+    "probs": np.ma.masked_array(P, np.repeat(MASK[:, None], 3, axis=1)),
+    "subject": np.ma.masked_array(Y, MASK),
+    "client": np.ma.masked_array(Y, False),
+    "class_names": np.ma.masked_array(["a", "b", "c"], [0, 0, 1]),
+    "classes": np.ma.masked_array(["a", "b", "c"], [0, 0, 1]),
+    "other_probs": np.ma.masked_array(P, False),
+}
+
+
+SETS = PredictionSets(Conformity("lac"), np.array([0.5]), 3, 0.1, input="probs")
+
+
+def test_a_masked_array_is_refused_wherever_it_is_given():
+    for key, hidden in HIDDEN.items():
+        given: dict[str, Any] = {"probs": P, "labels": Y, key: hidden}
+        refused("is a masked array", from_arrays, **given)
+    labels, probs = HIDDEN["labels"], HIDDEN["probs"]
+    calls: list[Callable[[], object]] = [
+        lambda: from_arrays(probs=P, labels=[*Y[:-1].tolist(), np.ma.masked]),
+        lambda: metrics.summary(probs, Y),
+        lambda: metrics.Reliability.of(P, labels),
+        lambda: metrics.metric_intervals(P, probs, Y),
+        lambda: TemperatureScaling().fit(P, labels, input="probs"),
+        lambda: TemperatureScaling().fit(P, Y, input="probs").predict_proba(probs),
+        lambda: SETS.predict_set(probs),
+        lambda: from_model(LogisticRegression().fit(P, Y), (P, labels)),
+        lambda: FederatedCalibrator(input="probs").fit(probs, Y),
+    ]
+    each_is_refused([(call, "masked") for call in calls], lambda call: call())
+
+
+ORDER = [2, 0, 1]
+NUMBERED = [pd.DataFrame(P[:, ORDER], columns=[f"{p}{j}" for j in ORDER]) for p in ("prob_", "")]
+
+
+@pytest.mark.parametrize("frame", [*NUMBERED, NUMBERED[0].rename(columns=lambda c: int(c[-1]))])
+def test_columns_with_numbers_are_put_in_their_order(frame):
+    assert (from_arrays(probs=frame, labels=Y).scores == P).all()
+    more = {"other_probs": frame, "test_probs": frame, "test_labels": Y}
+    rows = from_arrays(probs=P, labels=Y, **more)
+    assert (rows.other_scores == P).all()
+    assert (rows.test_scores == P).all()
+    assert metrics.summary(frame, Y) == metrics.summary(P, Y)
+    assert metrics.metric_intervals(P, frame, Y) == metrics.metric_intervals(P, P, Y)
+    plain, named = (TemperatureScaling().fit(x, Y, input="probs") for x in (P, frame))
+    assert plain.temperature == named.temperature
+    assert (plain.predict_proba(frame) == plain.predict_proba(P)).all()
+    assert (SETS.predict_set(frame) == SETS.predict_set(P)).all()
+
+
+# -- one name however it is written ------------------------------------------------------------
+
+ALIKE = [("St. Mary", "St.\u00a0Mary"), ("St. Mary", "St.  Mary "), ("Andr\u00e9", "Andre\u0301")]
+UNSEEN = {"client": "ward\x07", "group": "ward\n1", "subject": "wa\u200brd"}
+
+
+@every_reader
+def test_white_space_makes_no_other_name_and_what_cannot_be_seen_is_refused(reader, tmp_path):
+    options = {"probs": P, "labels": Y}
+    for usual, name in ALIKE:
+        ids = np.where(np.arange(N) < 50, usual, name)
+        some = dict.fromkeys(("client", "subject", "group"), ids)
+        if reader is by_blocks:
+            del some["client"]  # sorted by client, as they are written
+        read = reader(tmp_path, options | some)
+        assert read.group_names == (usual,)
+        assert np.unique(read.subject).tolist() == [0]
+        assert read.client_names in ((usual,), None)
+        labels = {"labels": np.array([name, "b", "c"])[Y]}
+        assert accuracy(reader(tmp_path, options | labels, classes=[usual, "b", "c"])) == 1
+        message = "class names must differ"
+        refused(message, reader, tmp_path, options, classes=[usual, name, "b"])
+    for key, name in UNSEEN.items():
+        rows = options | {key: np.array([name] * N)}
+        refused(f"{key}: .* has a control or invisible", reader, tmp_path, rows)
+        refused("invisible character", reader, tmp_path, options, classes=["a", name, "b"])

@@ -8,19 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcal import datasets
-from fedcal.calibrators import load
 from fedcal.calibrators.score_map import (
     calibrator_from,
     logistic,
     probability,
 )
 from fedcal.evaluation import Histogram
-from fedcal.metrics.binning import bucket_of, decoder_of, equal_width, scored
+from fedcal.metrics.binning import bucket_of, equal_width, scored
 
 B = 240
 HOWS = ("platt", "beta")
-
-
 SETS = ("imdb-binary", "game-forecasts", "resnet110-cifar10")
 
 
@@ -43,12 +40,6 @@ def score_of(name: str) -> str:
     return "positive" if halves(name).classes == 2 else "confidence"
 
 
-def noisy(h: Histogram, root: np.ndarray, seed: int) -> Histogram:
-    law = Histogram(h.edges, h.counts, root)
-    drawn = law.draws(np.random.default_rng(seed), 1)[0]
-    return Histogram(h.edges, h.counts + drawn, root)
-
-
 def test_platt_and_beta_are_maximum_likelihood():
     linear_model = pytest.importorskip("sklearn.linear_model")
     h = exact("imdb-binary")
@@ -69,31 +60,15 @@ def test_platt_and_beta_are_maximum_likelihood():
         assert probability(np.array([a, b, c]), h.middles)[0] == pytest.approx(0.5, abs=1e-3)
 
 
-@pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("name", SETS)
-def test_fit_counts_pooled_rows_and_makes_the_same(name, how, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "how"), [(SETS[0], "platt"), (SETS[1], "beta"), (SETS[2], "platt")]
+)
+def test_fit_counts_pooled_rows_and_makes_the_same(name, how):
     d = halves(name)
     made = calibrator_from(exact(name), score_of(name), how, d.classes, d.input)
-    form = type(made)
-    fitted = form(how=how).fit(d.scores, d.labels, input=d.input)
+    fitted = type(made)(how=how).fit(d.scores, d.labels, input=d.input)
     for key, array in made.arrays().items():
         np.testing.assert_array_equal(fitted.arrays()[key], array)
-    made.save(tmp_path / "c.npz")
-    back = load(tmp_path / "c.npz")
-    np.testing.assert_array_equal(back.predict_proba(d.scores), made.predict_proba(d.scores))
-
-
-@pytest.mark.parametrize("curve", ["platt", "beta"])
-@pytest.mark.parametrize(("encoding", "norm"), [("flat", 1), ("prefix", 128 * 1.7)])
-def test_a_noisy_logistic_curve_stays_near_the_one_without_noise(curve, encoding, norm):
-    root = 3.7 * decoder_of(encoding, B, 1) * norm  # about what the norm of columns costs
-    for name, near in zip(SETS, (0.01, 0.04, 0.07), strict=True):
-        h = exact(name)
-        want = probability(logistic(h, curve), h.middles)
-        rows = h.counts.sum(axis=0) / h.counts.sum()
-        noises = [logistic(noisy(h, root, seed), curve) for seed in range(3)]
-        off = [probability(one, h.middles) - want for one in noises]
-        assert np.sqrt(np.mean(np.square(off) @ rows)) < near
 
 
 @settings(max_examples=60, deadline=None)

@@ -19,11 +19,12 @@ from fedcal.evaluation import (
     decision_curve,
     evaluate,
     evaluate_classes,
+    page,
     roc_curve,
 )
-from fedcal.evaluation.estimates import SCORES
 from fedcal.evaluation.estimators.calibration import ECES, Ece, reliability
 from fedcal.evaluation.estimators.metrics import SmoothMetric
+from fedcal.evaluation.findings import findings
 from fedcal.evaluation.intervals import (
     IntervalOptions,
     Span,
@@ -150,28 +151,12 @@ def test_calibration_errors_are_covered(case, runs, least):
     assert found >= least
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_parts_of_an_interval_are_told_apart(score):
-    probabilities = truth(1, 1, 0.7)
-    h = releases(probabilities, 20_000, toeplitz(10), 1)[0]
-    both = evaluate(h, score)
-    exact = evaluate(Histogram.exact(EDGES, 20_000 * probabilities), score)
-    for name, one in both.items():
-        assert one.low <= one.value <= one.high, name
-        assert exact[name].noise == 0, name
-        assert one.noise > 0, name
-        if name != "log_loss_cut":  # it is in the rarest buckets
-            assert 0.3 <= (one.binning + 1e-4) / (exact[name].binning + 1e-4) <= 3, name
-
-
 def test_noise_that_drowns_is_said():
     h = releases(truth(1, 1, 0.8), 2_000, 100 * np.eye(BUCKETS), 1)[0]
     for name, found in evaluate(h, "positive").items():
         told = json.loads(json.dumps(found.to_json(), allow_nan=False))
         assert found.drowned, name
         assert told["value"] is None, name
-        told.pop("warning", None)
-        assert set(told) == {"value", "low", "high", "sampling", "noise", "binning", "drowned"}
     clear = evaluate(Histogram.exact(EDGES, 1e4 * truth(1, 1, 0.8)), "positive")
     assert not any(found.drowned for found in clear.values())
     assert evaluate(Histogram.exact(EDGES, np.zeros((2, BUCKETS))), "positive")["recall"].drowned
@@ -327,3 +312,59 @@ def test_the_classwise_ece_is_the_mean_of_the_classes():
     assert found.value == pytest.approx(np.mean([e.value for e in each]))
     assert found.noise < min(e.noise for e in each)
     assert found.low <= found.value
+
+
+# -- findings: metrics of views and groups as JSON, and as parts of a page ------------------------
+
+
+def drawn_histogram(rows: int, std: float, seed: int = 0) -> Histogram:
+    """Rows whose share of outcome 1 is their score, in 60 buckets."""
+    rng = np.random.default_rng(seed)
+    score, edges = rng.random(rows), np.arange(61) / 60
+    outcome = rng.random(rows) < score
+    exact = np.array([np.histogram(score[outcome == k], edges)[0] for k in (False, True)])
+    return Histogram(edges, exact + std * rng.standard_normal((2, 60)), std * np.eye(60))
+
+
+def test_a_small_group_is_named_and_has_no_numbers():
+    sizes = {"": 5000, "large": 2000, "middling": 300, "small": 15}
+    histograms = {
+        ("model", name, ""): drawn_histogram(rows, 3.0, max(k - 1, 0))
+        for k, (name, rows) in enumerate(sizes.items())
+    }
+    found = findings(histograms, "positive")
+    told = found.to_json()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert told["groups"]["small"] == {"suppressed": True}
+    assert set(told["groups"]["middling"]) == {"metrics"}  # 300 rows, a noise of std 33
+    shown = {part.title: part for part in page.parts(found, histograms)}
+    table = shown["Groups"]
+    assert [row[0] for row in table.rows] == ["large", "middling", "small"]
+    assert table.rows[-1][1:] == ("too few", "", "", "", "", "")
+    tests = told["groups_calibration"]["metrics"]
+    assert set(tests["p_values"]) == {"large", "middling"}
+    assert table.columns[-1] == "calibrated: p-value"
+    assert [row[-1].endswith(": not calibrated") for row in table.rows[:2]] == [
+        name in tests["not_calibrated"] for name in ("large", "middling")
+    ]
+    assert [page.p_shown(p, 1e-3) for p in (math.nan, 1e-5, 0.04)] == ["", "< 0.001", "0.040"]
+    for title in ("Groups", "Accuracy by group", "Calibration in the large by group"):
+        assert "Too few rows for any result: small." in shown[title].note
+
+
+@pytest.mark.parametrize("std", [2.0, 40.0])
+def test_two_accuracies_and_their_difference_are_of_the_same_counts(std):
+    rng = np.random.default_rng(3)
+    histograms = {(view, "", ""): drawn_histogram(4000, std, 9) for view in ("model", "other")}
+    agreement = np.array([2700.0, 100.0, 300.0, 900.0]) + std * rng.standard_normal(4)
+    told = findings(histograms, "positive", agreement=agreement, cell_std=std).to_json()
+    one, other = (told[key]["accuracy"]["value"] for key in ("metrics", "metrics_other"))
+    both, first, second, _ = agreement
+    assert one == pytest.approx((both + first) / agreement.sum())
+    assert other == pytest.approx((both + second) / agreement.sum())
+    for name, change in told["metrics_difference"].items():
+        pair = [told[key][name]["value"] for key in ("metrics", "metrics_other")]
+        if change["value"] is not None:
+            assert change["value"] == pytest.approx(pair[1] - pair[0], abs=1e-12), name
+            assert change["low"] <= change["value"] <= change["high"], name
+        assert (change["value"] is None) >= (None in pair), name

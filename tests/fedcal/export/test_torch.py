@@ -44,10 +44,7 @@ def test_softer_types_give_float32_and_wider_ones_stay(calibrator):
         assert torch.allclose(module(z).double(), module(z.double()), atol=1e-6)
 
 
-SMOOTH = ("identity", "temperature", "vector", "matrix", "order-preserving-vector")
-
-
-@pytest.mark.parametrize("name", [*SMOOTH, "order-preserving-mlp"])
+@pytest.mark.parametrize("name", ["vector", "order-preserving-vector", "order-preserving-mlp"])
 def test_gradients_reach_the_scores(name):
     z = LOGITS[:5].clone().requires_grad_()
     assert torch.autograd.gradcheck(export.to_torch(ALL[name]), (z,))

@@ -4,19 +4,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from laws import ADDITIVE, gaussian_std, laplace_scale
+from laws import ADDITIVE, follows, has_law, probabilities
 from laws import noise as noise_of
 from refusals import each_is_refused
 from scipy import stats
 
-from experiments.studies.rows import draw_sum
 from fedcal import accounting
 from fedcal.core.numerics import Purpose, stream
 from fedcal.mechanisms import Gaussian, Laplace, Noise, Source, Sum, Unary
 from fedcal.mechanisms.additive import SMOOTHING
 from fedcal.mechanisms.choice import draw_index, unary_flip
-from fedcal.privacy.making import make_plan
-from fedcal.privacy.privacy import Federation
 from fedcal.secure_aggregation import Ring
 from fedcal.units import Bound
 
@@ -36,21 +33,6 @@ def source_of(system: bool, seed: int = 1) -> Source:
 
 
 # --- noise on a sum: the law --------------------------------------------------------------------
-
-
-def law_of(mechanism: str, scale: float, k: np.ndarray) -> np.ndarray:
-    """Probabilities of the integers `k`: exact, from the definition of the law."""
-    weights = np.exp(-(k**2) / (2 * scale**2) if mechanism == "gaussian" else -np.abs(k) / scale)
-    return np.asarray(weights / weights.sum())
-
-
-def has_law(drawn: np.ndarray, mechanism: str, scale: float) -> bool:
-    """Whether integers may have been drawn from a law of this scale, by their counts."""
-    far = math.ceil(60 * scale)
-    k = np.arange(-far, far + 1)
-    return follows(
-        np.bincount(np.clip(drawn, -far, far) + far, minlength=len(k)), law_of(mechanism, scale, k)
-    )
 
 
 @additive
@@ -75,24 +57,7 @@ def test_seeded_noise_of_many_steps_has_its_std():
         assert stats.kstest(drawn * wrong, stats.norm.cdf).pvalue < LEVEL
 
 
-@pytest.mark.parametrize("clients", [1, 5])
-def test_the_sum_of_many_draws_has_the_law_of_their_sum(clients):
-    """Under trust `local`, where each answer has a whole draw: in one draw for studies."""
-    federation = Federation(clients, 2, epsilon=1.0, unit="example", trust="local")
-    plan = make_plan(
-        federation, rounds=1, bound=Bound((DRAWS,), (1.0,)), prefers=(Laplace,), row_sums=True
-    )
-    assert plan.bound is not None
-    of = plan.sum_of(plan.bound, clients)
-    rng = rng_of(1)
-    at_once = plan.ring.decode(draw_sum(plan, np.zeros(DRAWS, np.uint64), of, rng))
-    added = rng.laplace(scale=of.std[0] / math.sqrt(2 * clients), size=(clients, DRAWS)).sum(axis=0)
-    assert stats.ks_2samp(at_once, added).pvalue > 1e-3
-    assert stats.ks_2samp(at_once, 1.2 * added).pvalue < 1e-3
-    assert at_once.std() == pytest.approx(of.std[0], rel=0.03)
-
-
-@pytest.mark.parametrize("mechanism", ADDITIVE)
+@additive
 @sources
 def test_shares_add_up_to_the_whole_and_more_of_them_to_more(mechanism, system):
     shares, scale = 4, 8.0
@@ -110,44 +75,17 @@ def test_shares_add_up_to_the_whole_and_more_of_them_to_more(mechanism, system):
     assert drawn[0].var() * shares / whole.var() == pytest.approx(1.0, rel=0.15)
 
 
-@pytest.mark.parametrize(
-    ("rule", "factor"), [("joint", 1.0), ("per_block", math.sqrt(2)), ("per_value", math.sqrt(5))]
-)
-def test_std_is_norm_times_sensitivity_times_multiplier(rule, factor):
-    std = gaussian_std(Bound((2, 3), (4.0, 0.5), rule), 3.0)
-    np.testing.assert_allclose(std, np.array([4, 4, 0.5, 0.5, 0.5]) * 3 * factor, rtol=1e-15)
+LAPLACE = [("joint", 1, 1.0), ("per_block", 1, 2.0), ("per_value", 1, 5.0)]
+LAPLACE += [("joint", 2, 5**0.5), ("per_block", 2, 2**0.5 + 3**0.5), ("per_value", 2, 5.0)]
 
 
-L1 = [("joint", 1, 1.0), ("per_block", 1, 2.0), ("per_value", 1, 5.0)]
-L2 = [("joint", 2, 5**0.5), ("per_block", 2, 2**0.5 + 3**0.5), ("per_value", 2, 5.0)]
-
-
-@pytest.mark.parametrize(("rule", "order", "factor"), L1 + L2)
-def test_laplace_scale_is_norm_times_l1_sensitivity_over_epsilon(rule, order, factor):
-    scale = laplace_scale(Bound((2, 3), (4.0, 0.5), rule, order), 0.25)
-    np.testing.assert_allclose(scale, np.array([4, 4, 0.5, 0.5, 0.5]) * 4 * factor, rtol=1e-15)
-
-
-@additive
-@sources
-def test_noise_is_added_to_the_sum_itself_in_the_ring(mechanism, system):
-    ring = Ring(3, 2.0**-4)
-    noise = noise_of(mechanism, (1000,), (4.8,)).draw(source_of(system))
-    assert len(set(noise)) > 10
-    total = ring.encode(np.full(1000, -2.5))
-    released = ring.decode(ring.add(total, noise))
-    np.testing.assert_array_equal(released, noise * ring.grid - 2.5)
-    np.testing.assert_array_equal(ring.add(ring.add(total, noise), -noise), total)
-
-
-@additive
-def test_coordinates_rounds_and_seeds_have_noise_of_their_own(mechanism):
-    noise = noise_of(mechanism, (DRAWS,), (1e4,))
-    draws = [noise.draw(rng_of(seed, r)) for seed, r in ((1, 1), (1, 2), (2, 1), (1, 2))]
-    np.testing.assert_array_equal(draws[1], draws[3])
-    for a, b in ((0, 1), (0, 2), (1, 2)):
-        assert abs(np.corrcoef(draws[a], draws[b])[0, 1]) < 5 / math.sqrt(DRAWS)
-    assert abs(np.corrcoef(draws[0][1:], draws[0][:-1])[0, 1]) < 5 / math.sqrt(DRAWS)
+def test_the_scale_is_norm_times_sensitivity():
+    for rule, order, factor in LAPLACE:
+        scale = Laplace(0.25).scale(Bound((2, 3), (4.0, 0.5), rule, order), 1)
+        np.testing.assert_allclose(scale, np.array([4, 0.5]) * 4 * factor, rtol=1e-15)
+    for rule, factor in (("joint", 1.0), ("per_block", math.sqrt(2)), ("per_value", math.sqrt(5))):
+        scale = Gaussian(multiplier=3.0).scale(Bound((2, 3), (4.0, 0.5), rule), 1)
+        np.testing.assert_allclose(scale, np.array([4, 0.5]) * 3 * factor, rtol=1e-15)
 
 
 @additive
@@ -189,7 +127,7 @@ def discrete_delta(epsilon: float, std: float, shift: int) -> float:
     """Hockey-stick divergence of a discrete Gaussian from itself, shifted: exact sums."""
     far = math.ceil(40 * std + shift)
     k = np.arange(-far, far + 1)
-    p, q = (law_of("gaussian", std, k - s) for s in (0, shift))
+    p, q = (probabilities("gaussian", std, k - s) for s in (0, shift))
     return float(max(np.maximum(p - math.exp(epsilon) * q, 0).sum(), 0.0))
 
 
@@ -206,12 +144,12 @@ def test_three_steps_of_smoothing_pay_for_the_grid(std):
 def test_shares_of_three_steps_add_up_to_a_discrete_gaussian():
     """The narrowest shares that a plan makes: their sum is off by rounding of doubles only."""
     k = np.arange(-200, 201)
-    share = law_of("gaussian", SMOOTHING, k)
+    share = probabilities("gaussian", SMOOTHING, k)
     total = np.array([1.0])
     for n in range(1, 9):
         total = np.convolve(total, share)
         middle = len(total) // 2
-        want = law_of("gaussian", SMOOTHING * math.sqrt(n), k)
+        want = probabilities("gaussian", SMOOTHING * math.sqrt(n), k)
         assert np.abs(total[middle - 200 : middle + 201] - want).sum() < 1e-13
 
 
@@ -226,16 +164,6 @@ def law(scores: np.ndarray, epsilon: float, norm: float) -> np.ndarray:
     top = max(logits)
     weights = [math.exp(v - top) for v in logits]
     return np.array([w / math.fsum(weights) for w in weights])
-
-
-def follows(counts: np.ndarray, probabilities: np.ndarray) -> bool:
-    """Pearson's chi-square, rare outcomes (below 5 expected) lumped into the likeliest."""
-    expected = counts.sum() * probabilities
-    rare = expected < 5
-    seen, want = counts[~rare].astype(float), expected[~rare]
-    seen[want.argmax()] += counts[rare].sum()
-    want[want.argmax()] += expected[rare].sum()
-    return bool(stats.chi2(len(want) - 1).sf(((seen - want) ** 2 / want).sum()) > LEVEL)
 
 
 @sources

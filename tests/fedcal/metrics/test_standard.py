@@ -1,18 +1,25 @@
-"""Scores against numbers by hand, a plain-loop twin, laws, and torchmetrics."""
+"""Metrics: numbers by hand, a plain-loop twin, laws, and one meaning in every command."""
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+import sklearn.metrics as sk
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_up import scored
 from numpy.typing import NDArray
 from refusals import each_is_refused
 
 import fedcal.metrics as metrics
-from fedcal.metrics import accuracy, brier, classwise_ece, ece, nll, standard, summary
+from fedcal import simulate
+from fedcal.cli.main import exit_code_of
+from fedcal.core.numerics import FLOOR, softmax
+from fedcal.metrics import below_floor, classwise_ece, ece, names, nll, standard, summary
+from fedcal.run.estimator import FederatedCalibrator
 
 # No deadline: no test depends on the clock. Derandomized: a run repeats.
 steady = settings(deadline=None, derandomize=True)
@@ -52,12 +59,6 @@ def twin(probs: NDArray[np.float64], labels: NDArray[np.int64], bins: int) -> di
     }
 
 
-def draw_rows(rng: np.random.Generator, n: int, c: int, sharpness: float) -> Rows:
-    z = rng.normal(size=(n, c)) * sharpness
-    e = np.exp(z - z.max(axis=1, keepdims=True))
-    return e / e.sum(axis=1, keepdims=True), rng.integers(0, c, n)
-
-
 @st.composite
 def rows(draw: st.DrawFn) -> Rows:
     """Fifteenths (edges and ties abound) or other doubles."""
@@ -68,13 +69,6 @@ def rows(draw: st.DrawFn) -> Rows:
     return np.diff([[0, *sorted(at), 15] for at in cuts]) / 15, np.array(labels)
 
 
-def test_the_floor_of_nll():
-    probs = np.array([[1.0, 0.0], [1 - 1e-11, 1e-11]])
-    assert nll(probs, [1, 1]) == pytest.approx(-(math.log(1e-12) + math.log(1e-11)) / 2, abs=1e-12)
-    slightly_above_one = np.array([[1 + 2e-5, 0.0], [0.0, 1 + 2e-5]])
-    assert ece(slightly_above_one, [0, 1]) == pytest.approx(2e-5, abs=1e-12)
-
-
 @steady
 @given(rows(), st.sampled_from([1, 2, 7, 10, 15, 100]))
 def test_twin_on_small_rows(data, bins):
@@ -82,35 +76,47 @@ def test_twin_on_small_rows(data, bins):
     assert summary(*data, bins=bins) == pytest.approx(expected, rel=0, abs=1e-12)
 
 
+def many_rows(classes: int = 7) -> Rows:
+    logits, labels = scored(classes, 501, 5, scale=2.0)
+    return softmax(logits), labels
+
+
 @pytest.mark.parametrize(("block", "pending"), [(1, 1), (64, 50), (1000, 10**6)])
 def test_blocks_change_nothing(monkeypatch, block, pending):
-    probs, labels = draw_rows(np.random.default_rng(5), 501, 7, 2.0)
-    expected = twin(probs, labels, 15)
+    probs, labels = many_rows()
     monkeypatch.setattr(standard, "_BLOCK", block)
     monkeypatch.setattr(standard, "_PENDING", pending)
-    assert summary(probs, labels) == pytest.approx(expected, abs=1e-12)
+    assert summary(probs, labels) == pytest.approx(twin(probs, labels, 15), abs=1e-12)
 
 
 @pytest.mark.parametrize("name", KEYS)
 def test_each_score_is_that_of_the_summary(name):
-    probs, labels = draw_rows(np.random.default_rng(6), 400, 9, 2.0)
+    probs, labels = many_rows()
     alone: Callable[..., float] = getattr(metrics, name)
     assert alone(probs, labels) == pytest.approx(summary(probs, labels)[name], rel=0, abs=1e-14)
     assert type(alone(probs, labels)) is float
-    assert list(summary(probs, labels)) == KEYS
     if name in ("ece", "classwise_ece"):
         expected = twin(probs, labels, 7)[name]
         assert alone(probs, labels, bins=7) == pytest.approx(expected, abs=1e-12)
 
 
-ALL: list[Callable[..., object]] = [accuracy, ece, classwise_ece, nll, brier, summary]
+def test_the_floor_of_nll():
+    probs = np.array([[1.0, 0.0], [1 - 1e-11, 1e-11]])
+    assert nll(probs, [1, 1]) == pytest.approx(-(math.log(1e-12) + math.log(1e-11)) / 2, abs=1e-12)
+    p = np.array([[1.0, 0.0], [1 - 1e-13, 1e-13], [0.5, 0.5], [0.0, 1.0]])
+    assert below_floor(p, [1, 1, 1, 1]) == 2
+    assert summary(p, [1, 1, 1, 1])["nll"] == pytest.approx((np.log(2) - 2 * np.log(FLOOR)) / 4)
+    assert names.floored({"before": 0, "after": 0}) == ""
+    assert names.floored({"before": 2, "after": 0}).endswith("rows below it: 2 before, 0 after.")
+    slightly_above_one = np.array([[1 + 2e-5, 0.0], [0.0, 1 + 2e-5]])
+    assert ece(slightly_above_one, [0, 1]) == pytest.approx(2e-5, abs=1e-12)
 
 
-@pytest.mark.parametrize("score", ALL)
+@pytest.mark.parametrize("score", [summary, nll, classwise_ece])
 def test_what_is_refused(score, monkeypatch):
     for classes in (3, 40):
         table: list[tuple[Any, str]] = []
-        for bad in (math.nan, math.inf, -math.inf, -1e-9, -math.nan, 1.002):
+        for bad in (math.nan, math.inf, -1e-9, 1.002):
             probs = np.full((5, classes), 1 / classes)
             probs[3, 1] = bad
             probs[3, -1] += np.nan_to_num(1 / classes - bad, posinf=0.0, neginf=0.0)
@@ -123,19 +129,38 @@ def test_what_is_refused(score, monkeypatch):
         ((np.empty((0, 3)), []), "rows >= 1"),
         (([["0.5", "0.5"]], [0]), "must be numbers"),
         (([[0.5, 0.5], [0.5]], [0, 1]), "ragged"),
-        (([[0.5 + 0j, 0.5]], [0]), "must be numbers"),
         (([[0.5, 0.5], [0.5, 0.6]], [0, 1]), r"1\.1 at row 1; each row must sum to 1"),
         ((halves, [0]), "one entry for each row"),
-        *(
-            ((halves, labels), "whole numbers in")
-            for labels in ([0, 2], [-1, 0], [0.0, 1.0], [True, False])
-        ),
+        *(((halves, labels), "whole numbers in") for labels in ([0, 2], [-1, 0], [0.0, 1.0])),
     ]
     each_is_refused(table, lambda given: score(*given))
-    if score in (ece, classwise_ece, summary):
-        wrong = [(bins, "bins must be") for bins in (0, -3, 1.5)]
+    if score is not nll:
+        wrong = [(bins, "bins must be") for bins in (0, 1.5)]
         each_is_refused(wrong, lambda bins: score(halves, [0, 1], bins=bins))
     monkeypatch.setattr(standard, "_BLOCK", 4)  # a row of a later block
     probs = np.full((9, 2), 0.5)
     probs[7] = 1.5, -0.5
     each_is_refused([(probs, r"row 7, class 0 is 1\.5")], lambda probs: score(probs, [0] * 9))
+
+
+def test_commands_results_and_estimators_agree(tmp_path, capsys):
+    """A metric of one name is one number in every command and in Python, on the same rows."""
+    z, y = scored(4, 600, 4)
+    data = tmp_path / "rows.npz"
+    np.savez(data, logits=z[:300], labels=y[:300], test_logits=z[300:], test_labels=y[300:])
+    run = simulate(str(data), method="fedtemp", epsilon=math.inf, clients=5)
+    expected = summary(softmax(z[300:]), y[300:])
+    run.save(tmp_path / "run", report=False)
+    after = summary(run.artifact.predict_proba(z[300:]), y[300:])
+    capsys.readouterr()
+    calibrator, out = tmp_path / "run/calibrator.npz", tmp_path / "o.npz"
+    apply = f"apply --json --calibrator {calibrator} --data {data} --out {out}"
+    assert exit_code_of(apply.split()) == 0
+    applied = json.loads(capsys.readouterr().out)
+    stored = json.loads((tmp_path / "run" / "result.json").read_text("utf-8"))
+    for result in (run.judged, applied, stored):
+        assert result["before"] == pytest.approx(expected, rel=0, abs=1e-12)
+        assert result["after"] == pytest.approx(after, rel=0, abs=1e-12)
+    estimator = FederatedCalibrator("fedtemp", epsilon=math.inf, clients=5).fit(z[:300], y[:300])
+    p = estimator.predict_proba(z[300:])
+    assert summary(p, y[300:])["nll"] == pytest.approx(sk.log_loss(y[300:], p), rel=0, abs=1e-12)

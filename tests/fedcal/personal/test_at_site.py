@@ -7,10 +7,11 @@ import pytest
 from scipy.special import expit
 
 from fedcal.clients.questions.scores import ScoreCounts
-from fedcal.core.numerics import Floats, Integers
+from fedcal.core.numerics import Floats, softmax
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.sites.effects import bucket_log_odds, edges_of, predicted, site_metrics
+from fedcal.evaluation.sites.effects import edges_of, predicted, site_metrics
+from fedcal.metrics.binning import names_text
 from fedcal.personal import posterior, releases
 from fedcal.personal.posterior import HARM, SitePrior, identity_prior, site_priors
 from fedcal.personal.releases import applied, calibrator_of, cross_validated, recalibrated
@@ -44,14 +45,10 @@ def counted(shards: Shards) -> Floats:
 
 def released(counts: Floats, std: float = 0.0, classes: int = 2) -> ScoreRelease:
     """A release by site of such counts."""
-    names = [f"site {k}" for k in range(len(counts))]
+    names = names_text([f"site {k}" for k in range(len(counts))])
     score = "positive" if classes == 2 else "confidence"
-    asked = ScoreCounts(classes, edges_of(score), score, groups=_json(names), by="site")
+    asked = ScoreCounts(classes, edges_of(score), score, groups=names, by="site")
     return ScoreRelease(asked, counts.ravel(), std)
-
-
-def _json(names: list[str]) -> str:
-    return "[" + ", ".join(f'"{name}"' for name in names) + "]"
 
 
 # -- the prior ------------------------------------------------------------------------------------
@@ -108,8 +105,9 @@ def test_noise_does_not_move_the_prior_of_many_small_sites() -> None:
     assert np.mean(means, axis=0) == pytest.approx(COMMON, abs=0.11)
 
 
-@pytest.mark.parametrize("std", [0.0, 1e3])
-@pytest.mark.parametrize("case", ["alike", "parted", "empty", "no outcome"])
+@pytest.mark.parametrize(
+    ("case", "std"), [("alike", 0.0), ("parted", 1e3), ("parted", 0.0), ("empty", 0.0), ("no", 1e3)]
+)
 def test_counts_of_any_shape_have_a_prior_and_an_expectation(case: str, std: float) -> None:
     """Scores that are all alike, that part outcomes wholly, sites of nobody or of one class."""
     counts = np.random.default_rng(6).poisson(20, (6, 2, 10)).astype(float)
@@ -130,16 +128,6 @@ def test_counts_of_any_shape_have_a_prior_and_an_expectation(case: str, std: flo
         assert np.isfinite([v for v in one.values() if isinstance(v, float)]).all()
 
 
-def test_buckets_are_read_where_their_rows_are() -> None:
-    """Not at their middles: the mean log odds of the rows of each, within .1."""
-    x = np.random.default_rng(4).normal(-0.5, 1.6, 200_000)
-    edges = edges_of("positive")
-    bucket = np.clip(np.searchsorted(edges, expit(x), side="right") - 1, 0, 9)
-    rows = np.bincount(bucket, minlength=10).astype(float)
-    means = np.bincount(bucket, x, 10) / rows
-    assert np.abs(bucket_log_odds(edges, rows) - means)[1:-1].max() < 0.1
-
-
 # -- at the site ----------------------------------------------------------------------------------
 
 
@@ -151,7 +139,7 @@ def test_the_fit_is_the_largest_posterior_density(monkeypatch: pytest.MonkeyPatc
     two, _ = drawn(rng, 3, 25)
     priors = [SitePrior(COMMON, np.array([[0.3, 0.05], [0.05, 0.1]])), *[identity_prior(2)] * 2]
     logits = rng.normal(size=(60, 4)) * 3
-    labels = np.array([rng.choice(4, p=p) for p in _softmax(logits / 2)])
+    labels = np.array([rng.choice(4, p=p) for p in softmax(logits / 2)])
     more = Shards.from_owner(logits, labels, np.repeat([0, 1, 2], 20), 3)
     for shards, known in ((two, priors), (more, [identity_prior(4)] * 3)):
         found = recalibrated(shards, known)
@@ -180,11 +168,6 @@ def test_the_fit_settles_where_scores_tell_nothing(classes: int) -> None:
         assert np.abs(pull).max() < 1e-5 * np.abs(np.linalg.inv(cov)).max()
 
 
-def _softmax(z: Floats) -> Floats:
-    e = np.exp(z - z.max(axis=1, keepdims=True))
-    return np.asarray(e / e.sum(axis=1, keepdims=True))
-
-
 def _log_posterior(rows: Shards, at: Floats, prior: SitePrior) -> float:
     probs = applied(rows, at[None])
     likelihood = np.log(probs[np.arange(len(rows.labels)), rows.labels]).sum()
@@ -197,36 +180,34 @@ def test_the_risk_is_a_probability_of_harm(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(posterior, "RIGHT", 1e-9)
     rng = np.random.default_rng(6)
     prior = SitePrior(COMMON, np.diag([0.5, 0.2]) ** 2)
-    shards, true = drawn(rng, 3000, 15, np.array([0.5, 0.2]))
-    x = rng.normal(-0.5, 1.6, 2000)
+    shards, true = drawn(rng, 1500, 15, np.array([0.5, 0.2]))
+    x = rng.normal(-0.5, 1.6, 1000)
     p = expit(true[:, :1] + np.exp(true[:, 1:]) * x)
 
     def loss(at: Floats) -> Floats:
         z = at[:, :1] + np.exp(at[:, 1:]) * x
         return np.asarray((np.logaddexp(0, z) - p * z).mean(axis=1))
 
-    before = loss(np.zeros((3000, 2)))
-    gated = loss(recalibrated(shards, [prior] * 3000).chosen) - before
+    before = loss(np.zeros((1500, 2)))
+    gated = loss(recalibrated(shards, [prior] * 1500).chosen) - before
     for module in (releases, posterior):
         monkeypatch.setattr(module, "STEPS", (1.0,))
-    found = recalibrated(shards, [prior] * 3000)
+    found = recalibrated(shards, [prior] * 1500)
     harmed = loss(found.parameters) - before > HARM
     for low, high in ((0, 0.05), (0.05, 0.1), (0.1, 1)):
         some = (found.risk >= low) & (found.risk < high)
-        assert harmed[some].mean() == pytest.approx(found.risk[some].mean(), abs=0.03)
+        assert harmed[some].mean() == pytest.approx(found.risk[some].mean(), abs=0.04)
     assert (gated > HARM).mean() < 0.03 < harmed.mean()
     assert gated.mean() < -0.02
 
 
 def test_a_model_that_is_right_is_kept_and_one_that_is_far_off_is_not() -> None:
-    """At every number of rows; and without rows nothing is taken."""
-    for rows in (5, 30, 100):
+    """Without rows nothing is taken."""
+    for rows in (5, 60):
         rng = np.random.default_rng(rows)
-        right, _ = drawn(rng, 500, rows, 0 * TAU, 0 * COMMON)
-        found = recalibrated(right, [identity_prior(2)] * 500)
-        off = np.abs(found.chosen)
-        harmed = (off[:, 0] > 0.55).mean()  # .18 x .55^2 / 2 = more than .02
-        assert harmed < 0.05, rows
+        right, _ = drawn(rng, 300, rows, 0 * TAU, 0 * COMMON)
+        off = np.abs(recalibrated(right, [identity_prior(2)] * 300).chosen[:, 0])
+        assert (off > 0.55).mean() < 0.05, rows  # .18 x .55^2 / 2 = more than .02
     far, _ = drawn(rng, 200, 30, 0 * TAU, np.array([2.0, 0.0]))
     assert recalibrated(far, [identity_prior(2)] * 200).taken.mean() > 0.95
     empty = Shards.from_owner(np.zeros((0, 2)), np.zeros(0, np.int64), np.zeros(0, np.int64), 2)
@@ -253,8 +234,7 @@ def test_people_count_once_and_are_in_one_fold() -> None:
     folds = releases._folds(thrice)
     assert (folds.reshape(-1, 3) == folds[::3, None]).all()
     assert all(np.bincount(folds[thrice.owner == k], minlength=5).min() > 0 for k in range(4))
-    flipped = Shards(thrice.logits, 1 - thrice.labels, thrice.offsets, subjects=thrice.subjects)
-    some = np.where(folds == 2, flipped.labels, thrice.labels)
+    some = np.where(folds == 2, 1 - thrice.labels, thrice.labels)
     changed = Shards(thrice.logits, some, thrice.offsets, subjects=thrice.subjects)
     weights = thrice.weights(1)
     probs = [cross_validated(s, priors, weights) for s in (thrice, changed)]
@@ -266,44 +246,29 @@ def test_the_calibrator_gives_the_same_probabilities(classes: int) -> None:
     """As those that were judged; parameters of 0 are the model as it is."""
     rng = np.random.default_rng(8)
     logits = rng.normal(size=(30, classes))
-    rows = Shards.from_owner(logits, _labels(rng, classes), np.zeros(30, np.int64), 1)
+    labels = rng.integers(classes, size=30)
+    rows = Shards.from_owner(logits, labels, np.zeros(30, np.int64), 1)
     at = np.array([0.4, -0.3])[2 - (1 + (classes == 2)) :]
     for own in (at, 0 * at):
         made = calibrator_of(own, classes, "logits")
         assert made.predict_proba(logits) == pytest.approx(applied(rows, own[None]), abs=1e-12)
 
 
-def _labels(rng: np.random.Generator, classes: int) -> Integers:
-    return np.asarray(rng.integers(classes, size=30))
-
-
 # -- the next site --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("std", [0.0, LAPLACE])
-def test_a_new_site_is_inside_the_prediction_interval(std: float) -> None:
-    """Of calibration in the large and slope, in 90 to 99.5 % of federations of 15 sites."""
+def test_a_new_site_is_inside_the_prediction_interval() -> None:
+    """Of calibration in the large and slope, in about 95 % of federations of 15 sites."""
     rng = np.random.default_rng(10)
     inside = {"calibration_in_the_large": 0, "log_slope": 0}
     tau = np.array([0.3, 0.2])
-    for _ in range(300):
+    for k in range(160):
+        std = LAPLACE * (k % 2)
         shards, true = drawn(rng, 16, 300, tau, 0 * COMMON)
         counts = counted(shards)[:15]
-        noisy = counts + rng.laplace(0, 1, counts.shape) * (std > 0)
+        noisy = counts + rng.laplace(0, 1, counts.shape) * (k % 2)
         found = site_metrics(noisy, edges_of("positive"), np.eye(10) * std)
         for name, at in zip(inside, true[15], strict=True):
             law = predicted(*found[name])
             inside[name] += bool(law.low < at < law.high)
-    assert all(0.90 <= n / 300 <= 0.995 for n in inside.values()), inside
-
-
-@pytest.mark.parametrize("std", [0.0, LAPLACE])
-def test_a_site_without_rows_says_nothing_of_the_next_one(std: float) -> None:
-    rng = np.random.default_rng(12)
-    counts = np.concatenate([counted(drawn(rng, 12, 300, TAU, COMMON)[0]), np.zeros((1, 2, 10))])
-    found = site_metrics(counts, edges_of("positive"), np.eye(10) * std)
-    for values, variances in found.values():
-        all_of, others = predicted(values, variances), predicted(values[:12], variances[:12])
-        for end in ("low", "high"):
-            width = others.high - others.low
-            assert abs(getattr(all_of, end) - getattr(others, end)) < 0.15 * width
+    assert all(0.89 <= n / 160 < 1 for n in inside.values()), inside

@@ -10,7 +10,6 @@ from asks import Asks
 from laws import prefer
 from refusals import refused
 
-from fedcal.clients.questions.histograms import ClassCounts
 from fedcal.core.checks import BudgetExceeded, InputError, PrivacyError, RoundFailed
 from fedcal.core.numerics import Purpose, stream
 from fedcal.mechanisms import Noise
@@ -83,48 +82,29 @@ def drawn(monkeypatch):
 def test_without_privacy_the_exact_sum_is_released_and_nothing_charged(ledger):
     curator = Curator(plan_of(epsilon=math.inf), ledger)
     asked = curator.open(1, ASK)
-    assert asked.clients.tolist() == list(range(10))
     assert not asked.request.bound.finite
     released = close(curator, asked)
     assert (released.values.tolist(), released.std.tolist()) == (SUM.tolist(), [0, 0, 0])
-    assert (released.round, released.kind) == (1, "statistic")
     # a clip is the caller's, and so is the question of each round
     clipped = curator.open(2, ASK, norms=(0.5, 2.0)).request.bound
     assert clipped == Bound((2, 1), (0.5, 2.0), "per_block")
     curator = Curator(plan_of(epsilon=math.inf, sampling_rate=0.2), ledger)
-    first = curator.open(1, ClassCounts(7))
-    assert len(first.clients) == 10
-    curator.charge(first, 10)
-    curator.close(first, np.zeros(7, np.uint64))
-    second = curator.open(2, ASK)
-    assert second.clients.tolist() == curator.plan.sample(2).tolist()
-    with pytest.raises(RoundFailed):
-        close(curator, second, repliers=0)
-    assert (curator.releases, ledger.entries()) == (1, ())
+    asked = curator.open(1, ASK)
+    assert asked.clients.tolist() == curator.plan.sample(1).tolist()
+    refused("none answered", close, curator, asked, 0, error=RoundFailed)
+    assert (curator.releases, ledger.entries()) == (0, ())
 
 
 def test_a_private_release_is_the_sum_and_noise_of_the_plans_std():
-    plan = plan_of()
-    query = Curator(plan).open(1, ASK).request
-    assert (query.bound, query.ring, query.query) == (BOUND, plan.ring, ASK)
-    noise = []
-    for seed in range(300):
-        released = release(Curator(seeded(plan, seed)))
-        np.testing.assert_allclose(released.std, np.repeat(plan.noise_std or (), BOUND.lengths))
-        noise.append((released.values - SUM) / released.std)
-    squares = float((np.array(noise) ** 2).sum())
-    assert abs(squares - 900) < 5 * math.sqrt(2 * 900)  # chi-square, 900 degrees of freedom
-
-
-def test_the_exponential_mechanism_releases_an_index_and_nothing_else(ledger):
-    scores = np.array([9e4, -5e4, 0.0, 5e4, 9e4])
-    curator = Curator(plan_of(1, Bound((5,), (2.0,), "per_value"), "exponential"), ledger)
-    asked = curator.open(1, Asks((5,)))
-    assert ledger.spent() == (1.0, 0.0)
+    plan = plan_of(bound=Bound((600, 300), (1.0, 3.0), "per_block"))
+    curator, sums = Curator(plan), np.linspace(-9, 9, 900)
+    asked = curator.open(1, Asks((600, 300)))
+    assert (asked.request.bound, asked.request.ring) == (plan.bound, plan.ring)
     curator.charge(asked, 10)
-    released = curator.close(asked, asked.request.ring.encode(scores))
-    assert released.values.tolist() == [2.0]
-    assert released.std.shape == (0,)
+    released = curator.close(asked, plan.ring.encode(sums))
+    np.testing.assert_allclose(released.std, np.repeat(plan.noise_std or (), (600, 300)))
+    squares = (((released.values - sums) / released.std) ** 2).sum()
+    assert abs(squares - 900) < 5 * math.sqrt(2 * 900)  # chi-square, 900 degrees of freedom
 
 
 def test_one_charge_is_for_one_release(drawn):
@@ -138,55 +118,31 @@ def test_one_charge_is_for_one_release(drawn):
     assert (drawn, curator.releases) == ([1], 1)
 
 
-def test_rounds_are_opened_in_order():
-    curator = Curator(plan_of())
-    for after in range(3):
-        for wrong in {0, 1, 2, 3, 4} - {after + 1}:
-            with pytest.raises(PrivacyError, match=f"round {wrong} cannot be opened after {after}"):
-                curator.open(wrong, ASK)
-        release(curator, after + 1)
-
-
 @pytest.mark.parametrize("epsilon", [1.0, math.inf])
 def test_release_r_plus_1_is_refused_by_the_curator(epsilon, drawn):
     curator = Curator(plan_of(epsilon=epsilon))
     for r in range(1, ROUNDS + 1):
+        refused(f"cannot be opened after {r - 1}", curator.open, r + 1, ASK, error=PrivacyError)
         asked = curator.open(r, ASK)
         close(curator, asked)
     drawn.clear()
-    with pytest.raises(PrivacyError, match="round 4 cannot be opened after 3 of the 3"):
-        curator.open(ROUNDS + 1, ASK)
+    for wrong in (ROUNDS, ROUNDS + 1):
+        refused("cannot be opened after 3 of", curator.open, wrong, ASK, error=PrivacyError)
     late = replace(asked, request=replace(asked.request, round=ROUNDS + 1))
     refused("round 4 is not open", close, curator, late, error=PrivacyError)
     assert not drawn
-
-
-def test_the_ledger_stops_release_r_plus_1(ledger, drawn):
-    curator = Curator(plan_of(), ledger)
-    for r in range(1, ROUNDS + 1):
-        release(curator, r)
-    run = ledger.entries()[0].run
-    with pytest.raises(BudgetExceeded, match="reserved 3 releases, release 4 is not covered"):
-        ledger.charge(run, ROUNDS + 1)
-    # ... also if somebody talks the curator into it
-    curator.plan = replace(curator.plan, rounds=ROUNDS + 1)
-    refused("release 4 is not covered", release, curator, ROUNDS + 1, error=BudgetExceeded)
-    assert (drawn, curator.releases) == ([1, 2, 3], ROUNDS)
 
 
 def test_the_whole_budget_is_reserved_when_the_first_round_opens(ledger):
     curator = Curator(plan_of(epsilon=0.5), ledger)
     assert ledger.entries() == ()
     curator.open(1, ASK)
-    (entry,) = ledger.entries()
-    plan = curator.plan
-    assert (entry.epsilon, entry.delta, entry.releases) == (0.5, 1e-5, ROUNDS)
-    assert (entry.mechanism, entry.unit, entry.adjacency) == ("gaussian", "user", "zero-out")
-    assert (entry.event, entry.charged) == (plan.event, ())
     Curator(plan_of(trust="local", mechanism="laplace"), ledger).open(1, ASK)
-    _, entry = ledger.entries()
-    assert (entry.unit, entry.adjacency, entry.mechanism) == ("user", "replace", "laplace")
-    assert (entry.epsilon, entry.delta) == (1.0, 0.0)
+    one, other = ledger.entries()
+    assert (one.epsilon, one.delta, one.releases, one.charged) == (0.5, 1e-5, ROUNDS, ())
+    assert (one.mechanism, one.event) == ("gaussian", curator.plan.event)
+    assert (other.unit, other.adjacency, other.mechanism) == ("user", "replace", "laplace")
+    assert (other.epsilon, other.delta) == (1.0, 0.0)
 
 
 def test_each_release_is_charged_before_its_noise_is_drawn(ledger, monkeypatch):
@@ -204,13 +160,6 @@ def test_each_release_is_charged_before_its_noise_is_drawn(ledger, monkeypatch):
     assert charged_at_noise == [(1,), (1, 2), (1, 2, 3)]
 
 
-def test_a_cap_that_two_runs_share_refuses_the_second(ledger, drawn):
-    release(Curator(plan_of(), ledger))
-    second = Curator(plan_of(), ledger)
-    refused(r"epsilon 1 of 1\.5 is spent", second.open, 1, ASK, error=BudgetExceeded)
-    assert (drawn, len(ledger.entries())) == ([1], 1)
-
-
 def test_a_round_without_clients_releases_its_noise(ledger):
     curator = Curator(plan_of(1, sampling_rate=1e-3), ledger)
     asked = curator.open(1, ASK)
@@ -225,20 +174,14 @@ def test_a_round_without_clients_releases_its_noise(ledger):
 def test_a_round_that_nobody_answers_releases_nothing(ledger, drawn):
     curator = Curator(plan_of(), ledger)
     asked = curator.open(1, ASK)
-    with pytest.raises(RoundFailed, match="round 1: clients were sampled and none answered"):
-        close(curator, asked, repliers=0)
+    refused("sampled and none answered", close, curator, asked, 0, error=RoundFailed)
     assert (drawn, ledger.entries()) == ([], ())  # the reservation is given back
-    with pytest.raises(PrivacyError, match="is not open"):
-        close(curator, asked)  # a late answer, without a reservation
+    refused("is not open", close, curator, asked, error=PrivacyError)  # a late answer
     refused("round 1 was already asked", curator.open, 1, ASK, error=PrivacyError)
-    assert not drawn
     later = Curator(plan_of(), ledger)
     release(later)
-    with pytest.raises(RoundFailed):
-        close(later, later.open(2, ASK), repliers=0)
-    assert drawn == [1]
-    assert [e.charged for e in ledger.entries()] == [(1,)]
-    refused("round 2 was already asked", later.open, 2, ASK, error=PrivacyError)
+    refused("none answered", close, later, later.open(2, ASK), 0, error=RoundFailed)
+    assert (drawn, [e.charged for e in ledger.entries()]) == ([1], [(1,)])
 
 
 def test_a_private_query_is_the_one_that_was_planned(ledger):
@@ -262,17 +205,14 @@ def test_a_round_that_was_not_opened_here_is_not_closed(drawn):
     assert not drawn
 
 
-DIFFERENT: list[dict[str, Any]] = [
-    *({"epsilon": 2.0}, {"delta": 1e-6}, {"seed": 1}, {"clients": 11}, {"rounds": 4}),
-    *({"unit": "example"}, {"norms": (2.0, 3.0)}, {"rule": "joint"}, {"asks": Another}),
-    *({"mechanism": "laplace"}, {"round": 2}, {"sampling_rate": 0.5}),
-]
-
-
-@pytest.mark.parametrize("change", DIFFERENT, ids=str)
-def test_runs_that_differ_in_anything_share_no_noise(change):
+def test_runs_that_differ_in_anything_share_no_noise():
     """Two releases of one sum with proportional noise would give the sum away."""
     numbers = 200
+    different: list[dict[str, Any]] = [
+        *({"epsilon": 2.0}, {"delta": 1e-6}, {"seed": 1}, {"clients": 11}, {"rounds": 4}),
+        *({"unit": "example"}, {"norms": (2.0, 3.0)}, {"rule": "joint"}, {"asks": Another}),
+        *({"mechanism": "laplace"}, {"round": 2}, {"sampling_rate": 0.5}),
+    ]
 
     def noise(
         norms: Any = (1.0, 3.0),
@@ -290,10 +230,12 @@ def test_runs_that_differ_in_anything_share_no_noise(change):
             released = curator.close(asked, np.zeros(2 * numbers, np.uint64))
         return released.values / released.std
 
-    one, other = noise(), noise(**change)
+    one = noise()
     assert np.array_equal(one, noise())
-    for a, b in ((one, other), (np.abs(one), np.abs(other))):
-        assert abs(np.corrcoef(a, b)[0, 1]) < 6 / math.sqrt(2 * numbers)
+    for change in different:
+        other = noise(**change)
+        for a, b in ((one, other), (np.abs(one), np.abs(other))):
+            assert abs(np.corrcoef(a, b)[0, 1]) < 6 / math.sqrt(2 * numbers), change
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
@@ -326,18 +268,18 @@ def test_what_clients_are_told_of_noise_and_coins():
     assert len(seeds) == 3  # who knows one of clients' seeds must not know the server's
 
 
-@pytest.mark.parametrize("repliers", [1, 8])
-def test_a_round_below_the_quorum_is_not_released(repliers, ledger, drawn):
+def test_a_round_below_the_quorum_is_not_released(ledger, drawn):
     curator = Curator(plan_of(trust="distributed"), ledger)
     assert curator.plan.quorum == 9
     asked = curator.open(1, ASK)
-    with pytest.raises(RoundFailed, match=f"{repliers} of 10 clients answered.* at least 9") as e:
-        close(curator, asked, repliers)
-    assert "\n" not in str(e.value)
+    too_few = "8 of 10 clients answered.* at least 9"
+    refused(too_few, close, curator, asked, 8, error=RoundFailed)
     assert (curator.releases, ledger.entries(), drawn) == (0, (), [])  # nothing was learned
     with pytest.raises(PrivacyError, match="is not open"):
         close(curator, asked, 10)  # late answers do not bring it back
     refused("already asked", curator.open, 1, ASK, error=PrivacyError)
+    full = Curator(plan_of(trust="distributed"))
+    assert close(full, full.open(1, ASK), 9).round == 1
 
 
 @pytest.mark.parametrize("trust", ["central", "distributed"])
@@ -354,34 +296,19 @@ def test_what_was_charged_stays_spent_whatever_fails_later(trust, ledger):
         Curator(plan_of(trust=trust), ledger).open(1, ASK)
 
 
-@pytest.mark.parametrize(
-    ("trust", "error"), [("central", BudgetExceeded), ("distributed", InputError)]
-)
-def test_a_ledger_that_fails_comes_before_the_sum(trust, error, ledger, drawn, monkeypatch):
-    curator = Curator(plan_of(trust=trust), ledger)
+def test_a_ledger_that_fails_comes_before_the_sum(ledger, drawn, monkeypatch):
+    curator = Curator(plan_of(), ledger)
     asked = curator.open(1, ASK)
 
     def broken(run: str, number: int) -> None:
-        raise error("disk full")
+        raise InputError("disk full")
 
     monkeypatch.setattr(ledger, "charge", broken)
-    with pytest.raises(error, match="disk full"):
-        curator.charge(asked, 10)
+    refused("disk full", curator.charge, asked, 10)
     refused("was not charged", curator.close, asked, np.zeros(3, np.uint64), error=PrivacyError)
     curator.abandon()
     assert ledger.spent()[0] == 0.0  # nobody may have added anything up
     assert (drawn, curator.releases) == ([], 0)
-
-
-def test_a_round_at_the_quorum_is_released():
-    for repliers in (9, 10):
-        curator = Curator(plan_of(trust="distributed"))
-        released = close(curator, curator.open(1, ASK), repliers)
-        one = plan_of(mechanism=curator.plan.mechanism.name)
-        assert (released.std >= one.std_of_sum(10) * (1 - 1e-12)).all()
-    for trust in ("central", "local"):  # elsewhere a single answer will do
-        curator = Curator(plan_of(trust=trust))
-        assert close(curator, curator.open(1, ASK), 1).round == 1
 
 
 def test_under_local_a_question_is_spent_when_it_is_asked(ledger):
@@ -413,8 +340,7 @@ def test_under_local_a_round_that_is_open_is_not_asked_again():
     assert release(curator, 2).round == 2
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("row_sums", [True, False])
+@pytest.mark.parametrize(("unit", "row_sums"), [("example", True), ("example", False)])
 def test_a_draw_among_blocks_has_the_plans_epsilon(unit, row_sums):
     """P(i) ~ exp(-eps sum |S_i| / (2 C)), C doubled where a row can turn a client around."""
     federation = Federation(clients=10, classes=2, epsilon=2.0, unit=unit)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from asks import Asks
 from laws import prefer
-from scipy.stats import norm
+from refusals import refused
 
 from fedcal.core.checks import InputError, RoundFailed
 from fedcal.core.numerics import Floats, Purpose, Words, stream
@@ -85,47 +85,13 @@ def seeded(plan: Plan, seed: int) -> Plan:
 
 
 @every_plan
-def test_honest_clients_at_their_bound_are_never_refused(name):
-    for sign in (1.0, -1.0):
-        for seed in range(8):
-            plan = seeded(PLANS[name], seed)
+def test_honest_clients_at_their_bound_or_without_rows_are_never_refused(name):
+    for seed in range(4):
+        plan = seeded(PLANS[name], seed)
+        for sign in (1.0, 0.0, -1.0):
             query = asks(plan, Asks if sign < 0 else Counts)
             mine = extreme(plan, Curator(plan).open(1, query), sign)
-            closed(plan, query, [mine] * plan.clients)
-
-
-@every_plan
-def test_clients_without_rows_are_not_refused_for_negative_noise(name):
-    plan = PLANS[name]
-    nothing = np.zeros(sum(asks(plan).sizes), np.uint64)
-    for seed in range(8):
-        closed(
-            seeded(plan, seed),
-            asks(plan, Counts),
-            [nothing] * plan.clients,
-        )
-
-
-@pytest.mark.parametrize("name", [name for name in PLANS if PLANS[name].mechanism.answers == "sum"])
-def test_noise_goes_as_far_as_its_tail(name):
-    """Beyond the range of exact sums lies the tail, which noise exceeds with chance < 2**-40."""
-    plan = PLANS[name]
-    asked = Curator(plan).open(1, asks(plan))
-    least, most = honest_range(plan, asked.request)
-    np.testing.assert_array_equal(least, -most)
-    bound, ring = asked.request.bound, plan.ring
-    one = (
-        bound.scale
-        if bound.per == "client"
-        else np.minimum(ring.limit * ring.grid, 2.0**31 * bound.scale)
-    )
-    tail = most / (1 + 2.0**-40) - plan.clients * one
-    std = plan.std_of_sum(plan.clients)
-    if "gaussian" in name:
-        np.testing.assert_allclose(tail / std, 9.2, rtol=2e-4)
-        assert 2 * norm.sf(9.19) * 2**20 < 2**-40
-    else:
-        assert (tail >= std / math.sqrt(2 * plan.noise_copies(plan.clients)) * 43).all()
+            closed(plan, query, [mine if sign else 0 * mine] * plan.clients)
 
 
 @every_plan
@@ -185,10 +151,7 @@ def test_a_refused_round_stays_charged_and_says_no_value():
         asked = curator.open(1, Asks((3,)))
         curator.charge(asked, 5)
         lie = plan.ring.encode(np.array([0.0, 123456.0, 0.0]))
-        with pytest.raises(RoundFailed) as refused:
-            curator.close(asked, lie)
-        assert "123" not in str(refused.value)
-        assert "\n" not in str(refused.value)
+        refused("^(?!.*123)", curator.close, asked, lie, error=RoundFailed)
         curator.abandon()
         assert [e.charged for e in ledger.entries()] == [(1,)]
         assert ledger.spent()[0] == 1.0

@@ -1,9 +1,11 @@
-"""The sentences of a result: what the tests on its page allow to be said, and no more."""
+"""The sentences of a result: what its tests allow to be said, and what ended at a range's end."""
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+from fedcal import simulate
 from fedcal.metrics.bootstrap import holm
 from fedcal.results.headline import headline
 
@@ -68,3 +70,47 @@ def test_who_says_no_more_than_the_rates_of_the_classes_is_told_so(before, after
     found["intervals"]["after"]["brier"] = [after, 0.3]
     assert ("no better than always saying" in plain(found)) is bool(said)
     assert f"By its Brier score {said}" * bool(said) in plain(found)
+
+
+RNG = np.random.default_rng(0)
+SURE, CHANCE = RNG.integers(0, 3, (2, 1500))
+LOGITS = 2 * np.eye(3)[SURE] + 0.1 * RNG.normal(size=(1500, 3))
+BEST = "resnet110-cifar10"  # its temperature is 2.1
+PRIVATE = {"epsilon": 20.0, "unit": "example"}
+CASES = [
+    # without an error the best temperature is 0, by chance alone it is infinite
+    ("fednewton", SURE, {}, "0.05 to 20"),
+    ("fedtemp", SURE, {}, "0.05 to 20"),
+    ("pooled-temperature", CHANCE, {}, "0.05 to 20"),
+    ("fedoneshot", SURE, {}, "0.25 to 8"),
+    ("fedoneshot", SURE, PRIVATE | {"trust": "local"}, "0.25 to 8"),
+    ("acct", SURE, PRIVATE | {"set": {"search": "golden"}}, "0.5 to 3"),
+    ("acct", SURE, PRIVATE | {"set": {"search": "posterior"}}, "0.5 to 3"),
+    ("nllt", CHANCE, {}, "0.5 to 3"),
+    ("fednewton-entropy", SURE, {"rounds": 40}, "1 of 2 parameters"),
+]
+
+
+@pytest.mark.parametrize(("method", "labels", "more", "range_"), CASES)
+def test_an_end_is_said(method, labels, more, range_):
+    logits = 0.01 * LOGITS if (method, labels is SURE) == ("fednewton", True) else LOGITS
+    result = simulate((logits, labels), method=method, clients=5, partition="iid", **more)
+    (said,) = result.to_json()["at_limits"]
+    assert range_ in said
+    assert said.endswith("the best may lie beyond.")
+    assert said in result.privacy["more"]
+    assert said in str(result).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [
+        *((method, {}) for method in ("fednewton", "fedvector", "dp-ts", "fedbbq", "evaluate")),
+        ("acct", {"set": {"search": "golden"}}),
+        *((method, PRIVATE) for method in ("acct", "fedoneshot")),
+    ],
+)
+def test_nothing_is_said_within_a_range(method, more):
+    result = simulate(BEST, method=method, clients=5, **more)
+    assert "at_limits" not in result.to_json()
+    assert "beyond" not in " ".join(result.privacy["more"])

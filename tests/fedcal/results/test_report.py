@@ -6,12 +6,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from compared import cell
-from html_page import Page, page_of
+from html_page import page_of
 from made_up import halves
 
 from fedcal import simulate
+from fedcal.results.comparison import as_table, card_of, cells_of
+from fedcal.results.figures import curves
 from fedcal.results.labels import metric_table, signed
 from fedcal.run.folders import write_report
 
@@ -70,11 +73,15 @@ def poison(value: Any) -> Any:
     return value + EVIL if isinstance(value, str) and value != "inf" else value
 
 
-def test_words_from_files_are_escaped(copy):
+def test_words_from_files_are_escaped(copy, tmp_path):
     (copy / "result.json").write_text(json.dumps(poison(result_of(copy))), "utf-8")
-    page = page_of(write_report(copy))
-    assert "script" not in page.tags
-    assert EVIL in page.text
+    (tmp_path / "compared").mkdir()
+    hostile = json.dumps(poison(compared()) | {"kind": "comparison"})
+    (tmp_path / "compared" / "compare.json").write_text(hostile, "utf-8")
+    for folder in (copy, tmp_path / "compared"):
+        page = page_of(write_report(folder))
+        assert "script" not in page.tags
+        assert EVIL in page.text
 
 
 def test_better_is_said_only_where_the_interval_says_so(made):
@@ -116,12 +123,36 @@ def compared() -> dict[str, Any]:
     }
 
 
-def report_of(folder: Path, text: str) -> Page:
-    (folder / "compare.json").write_text(text, "utf-8")
-    return page_of(write_report(folder))
+def test_groups_are_not_told_what_follows_from_their_trust_model():
+    pairs = (("central", "gaussian"), ("local", "laplace"))
+    cells = [cell("fedtemp", 1.0, 0.02, trust=t, mechanism=m) for t, m in pairs]
+    assert "mechanism" not in as_table(cells).columns
+    assert {*curves.differing(cells)} == {"trust"}
+    other = cell("fedtemp", 1.0, 0.03, mechanism="laplace")  # which was chosen
+    assert {"trust", "mechanism"} <= {*as_table([*cells, other]).columns}
 
 
-def test_a_hostile_comparison_is_escaped(tmp_path):
-    page = report_of(tmp_path, json.dumps(poison(compared()) | {"kind": "comparison"}))
-    assert "script" not in page.tags
-    assert EVIL in page.text
+def test_a_card_says_that_rows_are_too_few_for_intervals():
+    logits, labels = 3 * np.eye(2)[[0, 1] * 15], [0, 1] * 15
+    card = simulate((logits, labels), method="fedtemp", clients=2, partition="iid")._repr_html_()
+    assert "test rows: too few for intervals (they need" in card
+
+
+def test_sets_of_a_method_that_this_process_does_not_know_are_told_as_sets():
+    columns = ("coverage", "set_size", "singletons", "empty")
+    after = {key: {"mean": 0.9, "std": 0.0} for key in columns}
+    assert "one label" in card_of([cell("theirs", 1.0, 0.0, after=after)]).html(card=True)
+
+
+def test_a_cell_with_failures_has_no_star_and_says_how_many_ran():
+    failed = [{"seed": s, "error": "nobody answered"} for s in (1, 2, 3, 4)]
+    cells = [
+        cell("lucky", 1.0, 0.001, seeds=[0], failures=failed),
+        cell("fedtemp", 1.0, 0.03, seeds=[0, 1, 2, 3, 4]),
+        cell("fednewton", 1.0, 0.02, seeds=[0, 1, 2, 3, 4]),
+    ]
+    rows = list(as_table(cells_of(cells), ["ece", "classwise_ece", "nll"]).rows)
+    stars = {name.text: [entry.best for entry in row[1:]] for name, *row in rows}
+    assert stars == {"lucky": [False] * 3, "fedtemp": [False] * 3, "fednewton": [True] * 3}
+    assert [name.small for name, *_ in rows] == ["4 of 5 failed", "", ""]
+    assert "lucky<small>4 of 5 failed</small>" in card_of(cells).html(card=True)

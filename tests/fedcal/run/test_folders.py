@@ -1,14 +1,14 @@
-"""What a command finds where it is to write: refused, or replaced as a whole, by every command."""
+"""Folders of results: refused, or replaced as a whole; a report may come later."""
 
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from fedcal import simulate
 from fedcal.cli.main import exit_code_of
-from fedcal.core.checks import InputError
 from fedcal.run.folders import COMPARISON, KINDS, RUN, claim
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -21,14 +21,11 @@ Disk = dict[str, bytes]
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The current folder, with rows of logits, features, a calibrator, a release."""
+    """The current folder, with rows of logits and of features."""
     monkeypatch.chdir(tmp_path)
     np.savez("rows.npz", logits=RNG.normal(size=(ROWS, 3)) + 2 * np.eye(3)[LABELS], labels=LABELS)
-    two = {"logits": RNG.normal(size=(ROWS, 2)), "labels": LABELS % 2}
-    np.savez("two.npz", **two)
     x = (RNG.normal(size=(ROWS, 4)) / 9).astype(np.float32)
     np.savez("features.npz", features=x, labels=LABELS, class_names=np.array(list("abc")))
-    np.savez("images.npz", x=np.zeros((ROWS, 8, 8), np.uint8), y=LABELS)
     return tmp_path
 
 
@@ -37,11 +34,9 @@ def disk(folder: Path) -> Disk:
 
 
 SIMULATE = "simulate --data rows.npz --clients 4 --partition iid"
-EVALUATE = "evaluate --data two.npz --clients 4 --partition iid"
 FEW = "--clients 4 --seeds 1 --jobs 1"
 AGAIN: dict[str, tuple[str, str, str]] = {
     "simulate": (SIMULATE, "", "--seed 1"),
-    "evaluate": (EVALUATE, "", "--bins 30"),
     "compare": (f"compare --data rows.npz {FEW} --method", "fedtemp", "fednewton"),
     "train": ("train --data features.npz --method fedsgd --epsilon 2 --rounds", "2", "3"),
 }
@@ -87,21 +82,35 @@ def test_a_file_that_is_not_fedcal_s_is_never_replaced(folder):
         (out / name).write_text(json.dumps({"schema": 1, "result": "of something else"}))
         before = disk(folder)
         for overwrite in (False, True):
-            with pytest.raises(InputError, match=f"holds {name}, unknown files"):
-                simulate("rows.npz", clients=4, out=out, overwrite=overwrite, **ledger)
+            options = {"clients": 4, "out": out, "overwrite": overwrite, **ledger}
+            refused(f"holds {name}, unknown files", simulate, "rows.npz", **options)
             assert disk(folder) == before
         (out / name).unlink()
 
 
 def test_what_another_command_left_is_never_replaced(tmp_path):
-    tried = 0
     for kind in KINDS:
         mine = COMPARISON if kind == RUN else RUN
         for mark in list(kind.marks.keys() - mine.marks.keys())[:1]:
             (tmp_path / mark).write_text("{}")
             for how in ({}, {"overwrite": True}, {"resume": True}):
-                with pytest.raises(InputError, match=f"holds {mark} of another command"):
-                    claim(tmp_path, mine, **how)
+                refused(f"holds {mark} of another command", claim, tmp_path, mine, **how)
             (tmp_path / mark).unlink()
-            tried += 1
-    assert tried > 3
+
+
+BASELINE = "--method pooled-temperature"
+
+
+@pytest.mark.parametrize("words", ["evaluate", f"compare {BASELINE} --seeds 1 --jobs 1"])
+def test_a_report_may_come_later(words, tmp_path, capsys):
+    command = [*words.split(), "--data", "imdb-binary", "--quiet", "--out"]
+    later = tmp_path / "later"
+    assert exit_code_of([*command, str(later), "--no-report"]) == 0
+    names = {path.name for path in later.iterdir() if path.name[0] != "."}
+    assert not any(name.endswith((".html", ".png", ".svg")) for name in names)
+    capsys.readouterr()
+    assert exit_code_of(["report", str(later), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"out": str(later / "report.html")}
+    assert exit_code_of([*command, str(tmp_path / "now")]) == 0
+    now = {path.name for path in (tmp_path / "now").iterdir()}
+    assert names < {path.name for path in later.iterdir()} == now

@@ -1,66 +1,160 @@
-"""What people give as data: frames, tensors, lists; methods as tables print them."""
+"""What a run takes, from end to end: frames, tensors, kinds of scores, names of classes."""
 
+import csv
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
-from fedcal import compare, datasets, evaluate, prediction_sets, simulate
+from fedcal import calibrators, compare, datasets, prediction_sets, simulate
+from fedcal.cli.apply import command as apply_command
+from fedcal.cli.main import exit_code_of
+from fedcal.clients.site.sources import site_rows
 from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats, Kind, softmax
 from fedcal.datasets import Dataset
 from fedcal.run.load import load_any
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
-LABELS = np.arange(60) % 3
-LOGITS = np.random.default_rng(0).normal(size=(60, 3)) + 2 * np.eye(3)[LABELS]
+ROWS, NAMES = 300, ("cat", "dog", "bird")
+RNG = np.random.default_rng(0)
+Y = RNG.integers(0, 3, ROWS)
+Z = 2 * RNG.normal(size=(ROWS, 3)) + 4 * np.eye(3)[Y]
+P = softmax(Z)
+SCORES: dict[Kind, Floats] = {"logits": Z, "probs": P}
+LOOKS_LIKE_PROBS = "declare them as probs"
 
 
 def frame(**more: Any) -> Any:
     pandas = pytest.importorskip("pandas")
-    scores = {f"logit_{j}": LOGITS[:, j] for j in range(3)}
-    return pandas.DataFrame({"label": LABELS, **scores, **more})
+    scores = {f"logit_{j}": Z[:, j] for j in range(3)}
+    return pandas.DataFrame({"label": Y, **scores, **more})
 
 
 def same(found: Dataset) -> bool:
-    return np.array_equal(found.scores, LOGITS) and np.array_equal(found.labels, LABELS)
+    return np.array_equal(found.scores, Z) and np.array_equal(found.labels, Y)
 
 
-def test_frames_hold_lists_scores_and_columns_that_may_lack_values():
-    assert same(load_any(frame()[["label"]].assign(logits=LOGITS.tolist())))
-    assert same(load_any(frame().astype({"label": "Int64"})))
-    two = datasets.from_frame(frame()[["label"]].clip(0, 1).assign(score=0.25))
-    np.testing.assert_array_equal(two.scores, np.tile([0.75, 0.25], (60, 1)))
-    with pytest.raises(InputError, match=r"probs: 2 at row \d+; .* must lie in \[0, 1\]"):
-        datasets.from_frame(frame()[["label"]].clip(0, 1).assign(score=2.0))
-    with pytest.raises(InputError, match="unknown column 'age'"):
-        load_any(frame(age=1))
-    bare = datasets.from_frame(frame().drop(columns="label"), labels_required=False)
-    assert not bare.labelled
-
-
-def test_a_pair_is_logits_and_labels_and_may_be_tensors():
+def test_frames_pairs_and_tensors_are_read():
     torch = pytest.importorskip("torch")
-    assert same(load_any((LOGITS, LABELS)))
-    assert same(load_any((torch.tensor(LOGITS, requires_grad=True), torch.tensor(LABELS))))
-    pair: Any = {"method": "fedtemp", "clients": 3, "seeds": 1, "epsilon": "inf", "jobs": 1}
-    assert {cell["data"] for cell in compare((LOGITS, LABELS), **pair).cells} == {"arrays"}
-    named = [{"logits": LOGITS, "labels": LABELS}, frame()]
-    assert {cell["data"] for cell in compare(named, **pair).cells} == {"arrays", "frame"}
+    assert same(load_any((Z, Y)))
+    assert same(load_any((torch.tensor(Z, requires_grad=True), torch.tensor(Y))))
+    assert same(load_any(frame()[["label"]].assign(logits=Z.tolist())))
+    assert same(load_any(frame().astype({"label": "Int64"})))
+    refused("unknown column 'age'", load_any, frame(age=1))
+    both: Any = {"method": "fedtemp", "clients": 3, "seeds": 1, "epsilon": "inf", "jobs": 1}
+    named = [{"logits": Z, "labels": Y}, frame()]
+    assert {cell["data"] for cell in compare(named, **both).cells} == {"arrays", "frame"}
 
 
 def test_prediction_sets_are_the_method_conformal(tmp_path):
-    data, few = (LOGITS, LABELS), {"clients": 3, "partition": "iid"}
+    data, few = (Z, Y), {"clients": 3, "partition": "iid"}
     simulate(data, **few).calibrator.save(tmp_path / "c.npz")
     asked = {"alpha": 0.3, "score": "raps", "by": "class"}
     made: Any = {"calibrator": tmp_path / "c.npz", "set": {"penalty": 0.02}, **asked}
     sets = prediction_sets(data, **few, **made)
     settings = asked | {"penalty": 0.02, "calibrator": str(tmp_path / "c.npz")}
     same = simulate(data, **few, method="conformal", set=settings)
-    (tmp_path / "c.toml").write_text(same.config.to_toml(), "utf-8")
-    again = prediction_sets(data, config=tmp_path / "c.toml")
-    assert sets.config == same.config == again.config
+    assert sets.config == same.config
     np.testing.assert_array_equal(sets.sets.thresholds, same.sets.thresholds)
-    for call, more in ((prediction_sets, {"alpha": 0.1}), (evaluate, {"bins": 8})):
-        with pytest.raises(InputError, match=f"{next(iter(more))} has no effect here: config"):
-            call(data, config=sets.config, **more)
+    conflict = {"config": sets.config, "alpha": 0.1}
+    refused("alpha has no effect here: config", prediction_sets, data, **conflict)
+
+
+def both_parts(kind: Kind) -> dict[str, Any]:
+    scores = SCORES[kind]
+    return {kind: scores, "labels": Y, f"test_{kind}": scores, "test_labels": Y}
+
+
+FITTED_ON: dict[str, Kind] = {"fednewton": "logits", "fedbbq": "probs", "pooled-bbq": "logits"}
+
+
+@pytest.mark.parametrize(("method", "kind"), FITTED_ON.items())
+def test_apply_predict_proba_and_the_run_agree_on_logits_or_probabilities(method, kind, tmp_path):
+    scores = SCORES[kind]
+    out = tmp_path / "run"
+    result = simulate(both_parts(kind), method=method, clients=10, out=out, report=False)
+    assert {result.calibrator.input, *(c.input for c in result.history)} == {kind}
+    found = result.calibrator.predict_proba(scores)
+    np.testing.assert_allclose(found, result.test_probs, rtol=0, atol=1e-11)
+    np.savez(tmp_path / "new.npz", **{kind: scores})
+    saved, file = out / "calibrator.npz", str(tmp_path / "new.npz")
+    apply_command(saved, file, tmp_path / "p.npy", quiet=True, json=False)
+    np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), found)
+    np.testing.assert_array_equal(calibrators.load(saved).predict_proba(scores), found)
+    other: Kind = "probs" if kind == "logits" else "logits"
+    with pytest.raises(InputError, match=LOOKS_LIKE_PROBS if kind == "logits" else r"\[0, 1\]"):
+        result.calibrator.predict_proba(SCORES[other])
+    if method == "fednewton":  # the declaration does not change what is learnt
+        again = simulate(both_parts(other), clients=10).calibrator
+        learnt = result.calibrator.arrays()["temperature"]
+        assert again.arrays()["temperature"] == pytest.approx(learnt, rel=1e-6)
+
+
+def test_no_run_takes_one_for_the_other():
+    table: list[tuple[Any, str]] = [
+        ({"logits": P, "labels": Y}, LOOKS_LIKE_PROBS),
+        ({"logits": Z, "labels": Y, "test_logits": P, "test_labels": Y}, LOOKS_LIKE_PROBS),
+        ({"probs": Z, "labels": Y}, r"\[0, 1\]"),
+    ]
+    for data, match in table:
+        refused(match, simulate, data, clients=3)
+        refused(match, compare, data=[data], method=["none"])
+    run = {"data": "imdb-binary", "partition": "iid", "clients": 7, "seed": 0}
+    kind = datasets.load("imdb-binary").input
+    other = "probs" if kind == "logits" else "logits"
+    with pytest.raises(InputError, match=f"input of the run must be '{kind}', got '{other}'"):
+        site_rows({**run, "input": other}, {"partition-id": 0})
+
+
+def write(path: Path, order: tuple[str, ...] = NAMES) -> Path:
+    with path.open("w", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(["label", *(f"prob_{name}" for name in order)])
+        for label, row in zip(Y, P, strict=True):
+            lines.writerow([NAMES[label], *(row[NAMES.index(name)] for name in order)])
+    return path
+
+
+def test_names_are_kept_from_the_columns_to_what_is_applied(tmp_path, capsys):
+    data, run = write(tmp_path / "named.csv"), tmp_path / "run"
+    simulate(data, clients=5, out=run)
+    assert json.loads((run / "result.json").read_text())["class_names"] == [*NAMES]
+    assert ">cat:" in (run / "report.html").read_text()
+    calibrator = calibrators.load(run / "calibrator.npz")
+    assert calibrator.class_names == NAMES
+
+    other, out = write(tmp_path / "other.csv", ("bird", "cat", "dog")), tmp_path / "out.csv"
+    apply = ["apply", "--calibrator", str(run / "calibrator.npz"), "--data", str(other), "--out"]
+    assert exit_code_of([*apply, str(out)]) == 0
+    head, *lines = csv.reader(out.read_text().splitlines())
+    assert head == ["label", "prob_bird", "prob_cat", "prob_dog"]
+    assert [line[0] for line in lines] == [NAMES[label] for label in Y]
+    applied = np.array([line[1:] for line in lines], np.float64)
+    np.testing.assert_array_equal(applied, calibrator.predict_proba(P)[:, [2, 0, 1]])
+    assert exit_code_of([*apply, str(tmp_path / "out.npz")]) == 0
+    with np.load(tmp_path / "out.npz") as arrays:
+        assert arrays["class_names"].tolist() == ["bird", "cat", "dog"]
+    other.write_text("prob_cat,prob_cow,prob_bird\n.2,.3,.5\n.1,.1,.8\n.7,.1,.2\n")
+    assert exit_code_of([*apply, str(tmp_path / "none.csv")]) == 2
+    assert "for the classes cat, cow, bird, not cat, dog, bird" in capsys.readouterr().err
+
+
+def test_names_and_the_positive_class_are_options_of_every_run():
+    two = Y < 2
+    score, labels = P[two, 0] / P[two, :2].sum(axis=1), Y[two]
+    data = {"probs": score, "labels": np.array(["bad", "good"])[labels]}
+    how = {"method": "evaluate", "clients": 5}
+    bad = simulate(data, positive="bad", class_names="good,bad", **how).metrics
+    with pytest.warns(UserWarning, match="the wrong way round: rows of good have lower"):
+        simulate(data, positive="good", class_names="bad,good", **how)
+    turned = simulate(data, positive="good", class_names="good,bad", **how)
+    # recall of the one is specificity of the other, and both are right
+    assert bad["roc_auc"]["value"] > 0.95
+    assert turned.metrics["roc_auc"]["value"] > 0.95
+    assert bad["recall"]["value"] == pytest.approx(turned.metrics["specificity"]["value"])
+    assert turned.class_names == ("bad", "good")

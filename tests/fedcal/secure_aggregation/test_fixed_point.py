@@ -1,3 +1,5 @@
+"""Contributions as integers: exact, within the ring whatever comes, clamped where rows add up."""
+
 import math
 from fractions import Fraction
 from typing import Any
@@ -10,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from refusals import each_is_refused, refused
 
 from fedcal.core.checks import ContributionRefused
-from fedcal.secure_aggregation import Ring
+from fedcal.secure_aggregation import ClientSums, Ring
 
 GRID = 2.0**-24
 
@@ -65,34 +67,6 @@ def test_all_clients_at_the_limit_and_the_noise_cannot_wrap(clients, headroom):
         assert noisy == [sign * (clients * ring.limit + headroom)]
 
 
-def test_truncates_toward_zero_so_no_norm_grows():
-    x = np.random.default_rng(5).normal(size=(50, 40))
-    ring = Ring(50, 2.0**-6)
-    back = ring.decode(ring.encode(x))
-    assert (np.abs(back) <= np.abs(x)).all()
-    assert (np.abs(x) - np.abs(back) < ring.grid).all()
-    assert (back * x >= 0).all()
-    assert (np.abs(back) < np.abs(x)).any()
-
-
-@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan, 1e308, -3e38, 2.0**63, 2.0**39])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_refusal_is_one_line_with_place_and_range(bad, dtype):
-    x = np.zeros((3, 4), dtype)
-    with np.errstate(over="ignore"):
-        x[1, 2] = bad
-    with pytest.raises(ContributionRefused) as caught:
-        Ring(1, GRID).encode(x)
-    message = str(caught.value)
-    # limit * grid = 2**39, in the contribution's unit
-    assert all(part in message for part in ("(1, 2)", "5.49756e+11", str(2**63 - 1)))
-    assert "\n" not in message
-    assert repr(bad) not in message or not math.isfinite(bad) or abs(bad) == 2.0**39
-    refused(r"\(2, 1\)", Ring(1, GRID).encode, x.T, error=ContributionRefused)
-    x[0, 0], x[1, 2] = math.inf, math.nan
-    refused(r"\(1, 2\) is not a number", Ring(1, GRID).encode, x, error=ContributionRefused)
-
-
 def test_decode_reads_signed_integers():
     ring = Ring(1, 0.5)
     total = np.array([0, 1, 2**64 - 1, 2**63, 2**63 - 1], np.uint64)
@@ -100,15 +74,19 @@ def test_decode_reads_signed_integers():
     assert np.isfinite(Ring(1, 2.0**960).decode(total)).all()
 
 
-def test_add_takes_signed_noise_and_never_broadcasts():
-    ring = Ring(1, 1.0)
+def test_a_refusal_names_place_and_range_and_no_value():
+    x = np.zeros((3, 4))
+    for bad, says in ((123e30, "leaves the ring"), (math.inf, "is infinite"), (math.nan, "number")):
+        x[1, 2] = bad
+        message = rf"^(?!.*123).*\(1, 2\).*{says}"
+        refused(message, Ring(1, GRID).encode, x, error=ContributionRefused)
+
+
+def test_nothing_is_broadcast_in_the_ring():
     total = np.array([0, 5, 2**64 - 1], np.uint64)
-    assert signed(ring.add(total, np.array([-1, -7, 3]))) == [-1, -2, 2]
-    assert total.tolist() == [0, 5, 2**64 - 1]
-    for wrong in (np.int64(1), np.array([1]), np.zeros((2, 3), np.int64)):
-        refused("dtype and shape of what is added", ring.add, total, wrong)
-    for wrong in (np.zeros(3), np.zeros(3, np.int32), np.zeros(3, np.uint32)):
-        refused("dtype and shape of what is added", ring.add, total, wrong)
+    assert signed(Ring(1, 1.0).add(total, np.array([-1, -7, 3]))) == [-1, -2, 2]
+    for wrong in (np.int64(1), np.array([1]), np.zeros((2, 3), np.int64), np.zeros(3)):
+        refused("dtype and shape of what is added", Ring(1, 1.0).add, total, wrong)
 
 
 def test_what_is_no_ring_and_no_contribution_is_refused():
@@ -134,3 +112,36 @@ def test_order_of_clients_changes_no_bit(x, seed):
     order = np.random.default_rng(seed).permutation(4)
     forward = ring.encode(x).sum(axis=0, dtype=np.uint64)
     assert (ring.encode(x[order]).sum(axis=0, dtype=np.uint64) == forward).all()
+
+
+# --- a client's rows are added in wide integers and clamped; the oracle is Python's integers ------
+
+
+@pytest.mark.parametrize(("clients", "spread"), [(1, 2**62), (1000, 2**62), (2**40, 2**40), (2, 3)])
+def test_sums_are_exact_and_clamped(clients, spread):
+    rng, ring = np.random.default_rng(1), Ring(clients, 1.0, 5)
+    owner = np.sort(rng.choice([0, 2, 3, 7], 200))
+    words = rng.integers(-spread, spread, (200, 3)).view(np.uint64)
+    sums = ClientSums(9, 3, ring)
+    for a in range(0, 201, 7):  # in pieces that cut clients in two, and one of none
+        sums.add(words[a : a + 7], owner[a : a + 7])
+    want = [[0] * 3 for _ in range(9)]
+    for row, k in zip(words.view(np.int64).tolist(), owner.tolist(), strict=True):
+        want[k] = [a + b for a, b in zip(want[k], row, strict=True)]
+    clamped = [[max(-ring.limit, min(ring.limit, v)) for v in client] for client in want]
+    assert sums.saturated().view(np.int64).tolist() == clamped
+
+
+signed_words = st.integers(-(2**63), 2**63 - 1)
+
+
+@steady
+@given(st.lists(signed_words, max_size=9), signed_words, st.sampled_from([1, 3, 10**6, 2**62]))
+def test_one_row_more_moves_a_sum_by_at_most_that_row(rows, row, clients):
+    def summed(values: list[int]) -> int:
+        sums = ClientSums(1, 1, Ring(clients, 1.0))
+        column = np.array(values, np.int64).reshape(-1, 1).view(np.uint64)
+        sums.add(column, np.zeros(len(values), np.int64))
+        return int(sums.saturated().view(np.int64)[0, 0])
+
+    assert abs(summed([*rows, row]) - summed(rows)) <= abs(row)

@@ -2,7 +2,6 @@
 
 import io
 import json
-import sqlite3
 from dataclasses import replace
 from functools import partial
 
@@ -14,8 +13,8 @@ from refusals import each_is_refused, refused
 from studies import study
 
 from fedcal.cli.main import exit_code_of
-from fedcal.clients.site.policy import OWN_NOISE, JobFacts, Policy
-from fedcal.clients.site.store import SiteRecords, records_in
+from fedcal.clients.site.policy import OWN_NOISE, JobFacts
+from fedcal.clients.site.store import records_in
 from fedcal.datasets.site_csv import Reading
 from fedcal.privacy.agreement import Terms
 from fedcal.run.jobs import job_of
@@ -43,29 +42,14 @@ def changed(**columns):
 
 
 def test_rows_that_cannot_work_are_one_line(tmp_path):
-    n = len(table()["label"])
+    n, ward = len(table()["label"]), study(groups=("ward a",))
     wrong = [
         ((ONE, changed(patient=None)), "column subject .or patient. of .* is needed"),
-        (
-            (ONE, changed(score=[45.0] * n)),
-            "612 with a score outside 0 to 1 .line 2: .45.0., line 3: .45.0.",
-        ),
-        (
-            (ONE, changed(label=["sepsis", "dead"] * (n // 2) + ["dead"] * (n % 2))),
-            "306 of 612 .*a label that is none of 'survived', 'sepsis' .line 3: 'dead', ",
-        ),
-        ((ONE, changed(label=None)), "no column 'label'"),
+        ((ONE, changed(label=["dead"] * n)), "612 of 612 .*a label that is none of 'survived', "),
         ((ONE, changed(client=["a", "b"] * (n // 2) + ["b"] * (n % 2))), "must be 1, got 2"),
         ((ONE, changed(client=["birch"] * n)), "has rows of birch .column client., this is "),
-        ((study(groups=("ward a",)), table()), "column group of .* with ward a is needed"),
-        (
-            (study(groups=("ward a",)), changed(group=["ward b"] * n)),
-            "column group of .* with ward a is needed",
-        ),
-        (
-            (study(classes=("a", "b", "c")), table()),
-            "612 with a label that is none of 'a', 'b', 'c'",
-        ),
+        ((ward, table()), "column group of .* with ward a is needed"),
+        ((ward, changed(group=["ward b"] * n)), "column group of .* with ward a is needed"),
     ]
     file = tmp_path / "rows.csv"
     each_is_refused(wrong, lambda given: rows_of(given[0], str(write_rows(file, given[1]))))
@@ -74,22 +58,14 @@ def test_rows_that_cannot_work_are_one_line(tmp_path):
 def test_rows_that_look_wrong_are_warned_of(tmp_path):
     file, few, n = tmp_path / "rows.csv", table(40), len(table()["label"])
     inverted = [1 - score for score in table()["score"]]
-    one = ["survived"] * (n - 5) + ["sepsis"] * 5
+    two = changed(score=[0.25, 0.45] * (n // 2))
+    points = study(",".join(SITES), model={"points": (0.25, 0.45)})
     cases = [
         (ONE, table(), []),
         (ONE, changed(score=inverted), ["warning: the scores rank rows the wrong way round"]),
         (ONE, changed(label=["survived"] * n), ["have the same label, survived"]),
-        (ONE, changed(label=one), ["warning: only 5 rows of sepsis"]),
-        (
-            ONE,
-            changed(score=[0.25, 0.45] * (n // 2)),
-            ["have the same score, 0.25 (50 %), 0.45 (50 %): if"],
-        ),
-        (
-            study(",".join(SITES), model={"points": (0.25, 0.45)}),
-            changed(score=[0.25, 0.45] * (n // 2)),
-            [],
-        ),
+        (ONE, two, ["have the same score, 0.25 (50 %), 0.45 (50 %): if"]),
+        (points, two, []),
         (ONE, few, ["warning: 40 patients: below 100 the noise"]),
         (study(groups=("v",)), changed(group=["v"] + ["w"] * (n - 1)), []),
         (study(protect="record"), changed(patient=None), []),
@@ -104,9 +80,6 @@ def test_rows_that_look_wrong_are_warned_of(tmp_path):
     site_rows = rows_of(ONE, str(file))[0]
     assert site_rows.shards.groups is None
     assert site_rows.notes == ["columns that are ignored: age, ward"]
-    tested = ["test" if k % 2 else "fit" for k in range(n)]
-    said = rows_of(ONE, str(write_rows(file, changed(split=tested))))[1]
-    assert "rows of the part test are not counted" in said[0]
 
 
 def test_a_score_is_of_the_positive_class_and_all_sites_are_asked_the_same(tmp_path):
@@ -132,7 +105,7 @@ def test_a_score_is_of_the_positive_class_and_all_sites_are_asked_the_same(tmp_p
 def test_nothing_of_a_row_is_in_a_join(there):
     there.kits()
     written = set()
-    for rows in (table(), table(500, 2), changed(score=[0.5] * len(table()["label"]))):
+    for rows in (table(), table(500, 2)):
         join(there.kit(), str(write_rows(there.folder / "rows.csv", rows)))
         written.add((there.folder / "alder.join").read_bytes())
     assert len(written) == 1
@@ -154,9 +127,7 @@ def test_rows_the_wrong_way_round_join_at_a_persons_word_alone(there, monkeypatc
     _, warnings, made = join(there.kit(), rows)
     assert made.exists()
     assert any("the wrong way round" in line for line in warnings)
-    asked = capsys.readouterr().out
-    assert "Here scores run against outcomes: AUC 0.20 " in asked
-    assert asked.count("Type yes:") == 3
+    assert "Here scores run against outcomes: AUC 0.20 " in capsys.readouterr().out
 
 
 def test_a_hospitals_own_file_joins_and_is_read_so_from_then_on(there, capsys):
@@ -168,12 +139,9 @@ def test_a_hospitals_own_file_joins_and_is_read_so_from_then_on(there, capsys):
     rows = write_rows(there.folder / "rows.csv", own)
     rows.write_text("sep=;\n" + rows.read_text().translate(str.maketrans(",.", ";,")))
     words = ["site", "join", str(there.kit()), str(rows)]
-    assert exit_code_of(words) == 2
-    assert "no column 'label' among 'Patient', 'Outcome at 30 days'" in capsys.readouterr().err
     words += ["--map", "Outcome at 30 days=label,risk=score", "--labels", "0=survived,1=sepsis"]
     assert exit_code_of(words) == 2
-    said = "9 of 612 lines cannot be used: 9 without an outcome (line 3: 'NA', line 4: 'NA', "
-    assert said in " ".join(capsys.readouterr().err.split())
+    assert "9 of 612 lines cannot be used" in " ".join(capsys.readouterr().err.split())
     assert exit_code_of([*words, "--drop-missing"]) == 0
     done = "left out: 9 without an outcome, 0 more without a score: 1.5 % of 612 lines"
     shown = capsys.readouterr().out
@@ -182,7 +150,6 @@ def test_a_hospitals_own_file_joins_and_is_read_so_from_then_on(there, capsys):
     for line in (done, "label 0 is survived", "column Outcome at 30 days is label"):
         assert line in shown
         assert line in page
-    assert "patients with a known outcome" in page
     assert "outcome" not in (there.folder / "alder.join").read_text("utf-8").lower()
     kept = Kit.read(there.kit()).rows
     assert kept == (str(rows), Reading.of(words[5], words[7], True))
@@ -199,19 +166,6 @@ def test_a_kit_brings_no_code(there):
         (kit / name).write_text(strange)
     join(kit, str(write_rows(there.folder / "rows.csv")))
     assert not any("curl" in path.read_text("utf-8") for path in kit.glob("*.*"))
-
-
-def books_that_forget(folder):
-    file = folder / "state" / "records.sqlite"
-    file.parent.mkdir()
-    SiteRecords(file, count=folder / "signing.pem.records").close()
-    with sqlite3.connect(file) as db:
-        db.execute("CREATE TRIGGER t AFTER UPDATE ON jobs BEGIN UPDATE jobs SET epsilon = 0; END")
-
-
-def test_books_that_do_more_than_keep_books_are_refused(tmp_path):
-    books_that_forget(tmp_path)
-    refused("unexpected triggers or views", SiteRecords, tmp_path / "state" / "records.sqlite")
 
 
 def test_wrong_rows_leave_nothing_behind(there, capsys):
@@ -237,10 +191,6 @@ def test_the_page_at_home_has_the_exact_numbers_and_is_its_users_alone(there):
     assert own["score minus outcome"] == pytest.approx(gap, abs=1e-7)
     assert {p.stat().st_mode & 0o777 for p in (home, *home.iterdir())} == {0o700, 0o600}
     page = (home / "report.html").read_text("utf-8")
-    assert "alder evaluates one on these rows" in page
-    assert "patients with a known outcome" in page
-    assert "subjects" not in page
-    assert "points (95 %)" in page
     assert "Nothing has left this machine" in page
 
 
@@ -264,10 +214,8 @@ def test_a_site_accepts_what_it_was_shown(there, capsys, monkeypatch):
     for word in ("alder (this one), birch and cedar", "epsilon 1 a release, 4 a year", "host:9092"):
         assert word in shown
     assert in_words(sealed.digest) in shown
-    policy = Policy.read(there.kit() / "site.toml")
-    assert policy.federation == sealed.roster.digest
+    assert sealed.roster.digest in (there.kit() / "site.toml").read_text("utf-8")
     assert Kit.read(there.kit()).accepted == sealed
-    assert "changed since" not in "".join(there.offer().lines())
 
 
 def test_a_study_of_other_keys_or_another_authority_is_not_accepted(there):
@@ -285,17 +233,11 @@ def test_a_study_of_other_keys_or_another_authority_is_not_accepted(there):
 
     swapped = {m.name: m.key for m in sealed.roster.sites} | {"alder": stranger.public}
     others = sealed.connections | {"alder": connection("alder")}
-    fewer = study("birch,cedar")
-    without = {name: key for name, key in sealed.connections.items() if name != "alder"}
     wrong = [
         ({"roster": sealed.study.roster(swapped)}, "another key for alder"),
         ({"connections": others}, "another key for alder"),
         ({"authority": sealed.authority.replace("A", "B")}, "server.s authority in"),
         ({"study": study("alder,birch,cedar", epsilon=9.0)}, "roster of .* is another one"),
-        (
-            {"study": fewer, "connections": without, "roster": fewer.roster(swapped)},
-            "unknown site of",
-        ),
     ]
     each_is_refused(wrong, lambda change: offered(**change))
     assert not (there.kit() / "federation.toml").exists()
@@ -303,7 +245,7 @@ def test_a_study_of_other_keys_or_another_authority_is_not_accepted(there):
 
 def test_other_terms_are_shown_and_accepted_anew(there):
     there.joined()
-    there.seal()
+    sealed_before = there.seal()
     there.offer().accept()
     first = (there.kit() / "site.toml").read_text("utf-8")
     before = there.sealed.read_text("utf-8")
@@ -317,21 +259,18 @@ def test_other_terms_are_shown_and_accepted_anew(there):
     lines = there.offer().lines()
     for word in ("epsilon: 4.0 -> 2.0", "model.version: 1 -> 2"):
         assert any(f"changed since what was accepted: {word}" in line for line in lines)
-    assert lines.count("digest") == 1  # the question cannot look like it
-    assert not any("\n" in line for line in lines)
     (there.kit() / "state").mkdir()
-    old = (there.kit() / "federation.toml").read_text("utf-8")
-    (there.kit() / "state" / "federation.toml").write_text(old)
+    pinned = {"roster": sealed_before.roster.to_text()}
+    (there.kit() / "state" / "site.json").write_text(json.dumps(pinned))
     with records_in(there.kit() / "state") as records:
         records.enrol(FACTS, lambda: (b"secret", b"signed"))
     refused("1 jobs at this site are unfinished", there.offer().accept)
     refused("1 jobs at this site", join, there.kit(), "rows.csv", new_keys=True)
     assert (there.kit() / "site.toml").read_text("utf-8") == first
-    assert (there.kit() / "federation.toml").read_text("utf-8") == old
     with records_in(there.kit() / "state") as records:
         records.finish("a" * 64)
     there.offer().accept()
-    assert Policy.read(there.kit() / "site.toml").epsilon_total == 2.0
+    assert "epsilon-total = 2.0" in (there.kit() / "site.toml").read_text("utf-8")
     there.sealed.write_text(before, "utf-8")  # somebody sends what was signed once
     refused("must be a whole number >= 3, got 1", there.offer)
 
@@ -354,17 +293,12 @@ def test_a_site_accepts_the_studys_own_release_and_nothing_else(there):
         ({"epsilon": 1.01}, "epsilon"),
         ({"unit": "example"}, "unit"),
         ({"trust": "central", "colluding": None}, "colluding|trust"),
-        ({"quorum": 0.6}, "quorum"),
         ({"mechanism": "gaussian", "delta": 1e-6}, "delta|mechanism"),
         ({"method": "fedbin", "set": dict.fromkeys(of.settings)}, "method"),
-        ({"set": {"by": "group", "groups": ["a"]}}, "settings"),
         ({"set": {"groups": ["alder", "birch"]}}, "settings"),
         ({"set": {"cuts": [0.1, 0.2]}}, "settings"),
-        ({"set": {"encoding": None}}, "settings"),
         ({"set": {"encoding": "tree"}}, "settings"),
-        ({"set": {"threshold": None}}, "settings"),
         ({"set": {"threshold": 0.310026}}, "settings"),
-        ({"set": {"within": ["f"]}}, "settings"),
     ]
     each_is_refused(wrong, lambda change: ask(**change))
 
@@ -387,26 +321,6 @@ FORGED = {
     "two thirds of the noise": (of_noise(3 / 2), "noise of the plan"),
     "three halves of it": (of_noise(2 / 3), "noise of the plan"),
     "another epsilon": (of_plan(epsilon=lambda e: e / 2), "epsilon of the plan"),
-    "another epsilon of the facts": (
-        of_plan(federation=lambda f: f | {"epsilon": 2 * f["epsilon"]}),
-        "epsilon of the plan, by the job's facts",
-    ),
-    "a larger bound of whole clients": (
-        of_plan(bound=lambda b: b | {"per": "client", "whole": False}),
-        "bound of the plan|diameter of the plan|part that the bound",
-    ),
-    "another order of the bound": (
-        of_plan(bound=lambda b: b | {"order": 2, "whole": False}),
-        "bound of the plan",
-    ),
-    "more rounds": (of_plan(rounds=lambda n: n + 1), "noise of the plan"),
-    "another rate": (
-        of_plan(federation=lambda f: f | {"sampling_rate": 0.5}),
-        "sampling_rate of the plan",
-    ),
-    "another rate of rows": (of_plan(row_rate=lambda r: r / 2), "by chance|noise of the plan"),
-    "another quorum": (of_plan(quorum=lambda q: q + 1), "quorum of the plan"),
-    "another delta": (of_plan(delta=lambda d: d / 2), "delta of the plan"),
 }
 
 
@@ -440,14 +354,8 @@ def test_a_question_of_a_larger_bound_or_none_is_refused_at_accept(there):
     wider = question | {"fixed": question["fixed"] | {"edges": [0.0, 0.3, 1.0]}}
     forge(Terms.from_plain(plain | {"questions": [wider]}))
     refused("0.fixed.edges of the questions that is asked, by the study itself", there.offer)
-    for other in (
-        {"result_bytes": 10**12},
-        {"form": "probs"},
-        {"norms": [1.0]},
-        {"plan": plain["plan"] | {"fine": True}},
-    ):
-        forge(Terms.from_plain(plain | other))
-        refused(f"{min(other)} that is asked, by the study itself", there.offer)
+    forge(Terms.from_plain(plain | {"result_bytes": 10**12}))
+    refused("result_bytes that is asked, by the study itself", there.offer)
     (factor,) = {value for value in parts.values() if value}
     digits = {key: value * (1 + 1e-12) for key, value in parts.items()}
     assert factor * (1 + 1e-12) != factor

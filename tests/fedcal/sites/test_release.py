@@ -42,7 +42,7 @@ def test_a_second_release_in_one_month_is_asked_about(tmp_path, monkeypatch, cal
     assert question_before(there.file, "second") == ""
 
 
-@pytest.mark.parametrize("method", ["fednewton", "conformal", "fedprior"])
+@pytest.mark.parametrize("method", ["fednewton", "conformal"])
 def test_a_rehearsal_of_any_question_is_verified(tmp_path, method):
     there = Hospitals(tmp_path)
     there.kits(question={"method": method})

@@ -30,7 +30,7 @@ from fedcal.sites import server_run as deploy
 from fedcal.strategies.server import checkpoint, participation
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
-from fedcal.strategies.server.transport import ANSWER, RESULT
+from fedcal.strategies.server.transport import ANSWER
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -38,12 +38,12 @@ CLIENTS = 3
 
 
 class Sites(InProcessGrid):
-    """Real sites' apps; all are away when a result comes, if it is so."""
+    """Real sites' apps."""
 
     def __init__(self, folder: Path, fields: dict[str, Any]) -> None:
         rng = np.random.default_rng(3)
         super().__init__(site_app(folder), [70 + k for k in range(CLIENTS)])
-        self._apps, self.leave = {}, False
+        self._apps = {}
         terms = Job.from_fields(fields, CLIENTS, 3).terms()
         for node, context in self._contexts.items():
             labels = rng.integers(0, 3, 60)
@@ -53,12 +53,6 @@ class Sites(InProcessGrid):
             prepare(site, rows, terms=terms)
             self._apps[node] = site_app(site)
             context.run_config = fields
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        messages = list(messages)
-        if self.leave and messages[0].metadata.message_type == RESULT:
-            return ["" for _ in messages]  # as Flower's grid does for nodes that are gone
-        return super().push_messages(messages)
 
     def _deliver(self, message: Message) -> Message:
         self._app = self._apps[message.metadata.dst_node_id]
@@ -118,14 +112,6 @@ def carried_out(folder: Path, out: Path, **options: Any) -> Outcome:
 
 def values(outcome: Outcome) -> list[Any]:
     return [one["values"] for one in outcome.records]
-
-
-def test_an_outcome_that_is_there_is_taken(link, tmp_path):
-    link.before = lambda sites: setattr(sites, "leave", True)
-    with pytest.warns(UserWarning, match="0 of 3 sites have the calibrator"):
-        first = carried_out(tmp_path, tmp_path / "out")
-    assert values(carried_out(tmp_path, tmp_path / "out")) == values(first)
-    assert link.runs == 1
 
 
 NAMES = ("Aachen", "Basel", "Celle")

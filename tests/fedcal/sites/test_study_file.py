@@ -1,9 +1,7 @@
 """The file of a study: read as written, refused in one line, and what follows from it."""
 
 import datetime
-import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ from studies import TODAY, study
 
 from fedcal.metrics.binning import BELOW_HALF, bucket_of
 from fedcal.run.jobs import job_of
-from fedcal.sites.kits import forecast
 from fedcal.sites.study_file import Study, StudyQuestion
 
 
@@ -33,8 +30,6 @@ def test_a_file_reads_as_it_was_written():
     assert again.year(TODAY) == 1
     assert again.year(again.until) == 2
     refused("not on", again.year, TODAY - datetime.timedelta(1))
-    assert again.year(again.since + datetime.timedelta(366)) == 2
-    assert again.year(again.since + datetime.timedelta(365)) == 1
 
 
 def test_what_binds_changes_the_digest_and_what_does_not_does_not():
@@ -63,28 +58,14 @@ def test_what_binds_changes_the_digest_and_what_does_not_does_not():
     [
         ('study = "a b"', "letters, digits"),
         ('server = "host"', "HOST:PORT"),
-        ('server = "a\\u0000b:9092"', "HOST:PORT"),
-        ('server = "a\\tb:9092"', "HOST:PORT"),
         ('server = "h\\u202eost:9092"', "HOST:PORT"),
         ('server = "--x:9092"', "HOST:PORT"),
-        ("epsilon = 0.0", "epsilon"),
         ("since = 2026-10-01T00:00:00Z", "since must be a day"),
         ("since = 9999-12-31", "year of since"),
         ("epsilon = 400.0", r"in \(0, 20\], got"),
-        ('protect = "ward"', "patient"),
-        ("per-year = true", "per-year must be a whole number"),
-        ("missing = 1.0", r"missing must be in \[0, 1\)"),
-        ("away = 4", "away"),
         ("colluding = 3", "colluding"),
-        ('rate = "x"', "rate must be a number"),
-        ("thresholds = [1.5]", r"in \(0, 1\)"),
-        ('thresholds = ["x"]', "thresholds number 1 must be"),
-        ('positive = "x"', r"positive of \[model\]"),
         ("points = [0.2, 0.1]", "distance of points"),
-        ("points = [0.2, 1.0]", r"in \(0, 1\)"),
         (f"points = {[k / 50 for k in range(1, 41)]}", "number of points"),
-        ('classes = ["a"]', "classes"),
-        ('aldr = "x"', "aldr must be a whole number"),
         ('quorum = "x"', "unknown key of a study"),
     ],
 )
@@ -92,10 +73,10 @@ def test_what_cannot_be_is_one_line(change, word):
     name = change.partition(" ")[0]
     lines = study().to_toml().splitlines()
     place = next((k for k, line in enumerate(lines) if line.startswith(f"{name} =")), None)
-    if place is not None:
-        lines[place] = change
+    if place is None:
+        lines.insert(0, change)
     else:
-        lines.insert(len(lines) if name == "aldr" else 0, change)
+        lines[place] = change
     refused(word, Study.from_text, "\n".join(lines))
 
 
@@ -120,7 +101,7 @@ def test_each_point_of_a_model_has_a_bucket_of_its_own():
         job_of(of.config(), None)
 
 
-@pytest.mark.parametrize("sites", ["a,b", "a,b,c", "a,b,c,d,e", ",".join(map(str, range(20)))])
+@pytest.mark.parametrize("sites", ["a,b", "a,b,c", ",".join(map(str, range(20)))])
 @pytest.mark.parametrize("classes", [("no", "yes"), ("x", "y", "z")])
 def test_the_release_that_follows_can_be_planned(sites, classes):
     one = study(sites, classes, groups=("f",) if len(classes) == 2 else ())
@@ -129,15 +110,3 @@ def test_the_release_that_follows_can_be_planned(sites, classes):
     assert job.plan.epsilon == one.epsilon_release
     (asked,) = job.strategy().questions()
     np.testing.assert_allclose(asked.fixed["edges"], [0.0, *one.cuts, 1.0])
-
-
-def test_the_forecast_says_what_each_number_of_patients_shows():
-    def gaps(**changed: Any) -> list[float]:
-        text = "\n".join(forecast(study("alder=300,birch=300,elm=3000", **changed)))
-        assert "alder, birch (about 300 patients)" in text
-        return [float(points) for points in re.findall(r"gaps above ([\d.]+) points", text)]
-
-    small, large = gaps()
-    assert 1 < large < small < 50
-    assert gaps(model={"rate": 0.1})[0] < small
-    assert "approximate numbers under [sites]" in " ".join(forecast(study("a,b,c")))

@@ -32,13 +32,11 @@ def town(tmp_path_factory):
 
 
 def test_from_an_empty_folder_to_the_first_table_as_the_guide_says(town):
-    began = time.monotonic()
     (town.folder / "rows.py").write_text(lines_of("Rows", "python")[0])
     town.follow("python rows.py")
     for line in [*lines_of("Before any site is contacted"), *lines_of("Three files")]:
         town.follow(line)
     assert town.typed <= 12
-    print(f"{town.typed} commands, {time.monotonic() - began:.0f} s")
     told = town.told("2026Q4")
     assert told["absent"] == []
     words = {site: one["words"] for site, one in told["sites"].items()}
@@ -74,7 +72,6 @@ def test_a_quarter_with_a_site_away_and_a_server_that_dies_is_charged_once(town)
     town.call(line)
     told = town.told("2027Q1")
     assert told["absent"] == ["elm"]
-    assert "elm" in (town.folder / "2027Q1" / "report.html").read_text("utf-8")
     with Ledger(town.folder / "sepsis-server" / "ledger-1.sqlite") as book:
         assert [entry.epsilon for entry in book.entries()] == [1.0, 1.0]
     assert [job["epsilon"] for job in town.spent("alder")] == [1.0, 1.0]

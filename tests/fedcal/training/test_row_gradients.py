@@ -12,7 +12,7 @@ from torch import nn
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers
 from fedcal.training.networks import Clipping, enlist, network_named, row_gradients
-from fedcal.training.row_gradients import CHUNK, one_thread, set_weights, weights_of
+from fedcal.training.row_gradients import CHUNK, one_thread, set_weights
 
 CLASSES, GRID = 4, 2.0**-36
 
@@ -264,17 +264,3 @@ def test_a_kernel_that_mixes_rows_by_a_bit_is_refused(monkeypatch):
     monkeypatch.setattr(torch.nn.functional, "linear", mixed)
     with pytest.raises(InputError, match="depends on other rows on this machine"):
         row_gradients(network, X.shape[1:], 3).check(X)
-
-
-@pytest.mark.parametrize("network", SHAPES)
-def test_weights_and_logits(network):
-    one = network_named(network)
-    w = one.initial(SHAPES[network], CLASSES, 7)
-    assert w.size == one.size(SHAPES[network], CLASSES)
-    x, _, w = rows_of(network, 3)
-    model = one.module(SHAPES[network], CLASSES, 7).eval()
-    set_weights(model, w)
-    np.testing.assert_allclose(weights_of(model), w, rtol=1e-6, atol=1e-8)
-    with torch.no_grad():
-        wanted = model(one.tensor(x)).numpy()
-    np.testing.assert_allclose(one.logits(w, x, CLASSES), wanted, atol=1e-5)

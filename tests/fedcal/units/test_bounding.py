@@ -1,4 +1,4 @@
-"""What leaves a client is within its bound: exactly, in integers, for any floats."""
+"""Contributions of a client are within their bound: exactly, in integers, for any floats."""
 
 import math
 from dataclasses import dataclass
@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import each_is_refused
 
-from fedcal.core.checks import ContributionRefused, InputError
+from fedcal.core.checks import ContributionRefused
 from fedcal.secure_aggregation import Ring
 from fedcal.units import SLACK, Bound, Rule, bounded, encode_bounded
 
 RULES: tuple[Rule, ...] = ("joint", "per_block", "per_value")
 rules = pytest.mark.parametrize("rule", RULES)
 orders = pytest.mark.parametrize("order", [1, 2])
-steady = settings(deadline=None, derandomize=True, max_examples=300)
+steady = settings(deadline=None, derandomize=True, max_examples=150)
 
 LENGTHS = (3, 1, 4)
 NORMS = (2.0, 0.1, 30.0)
@@ -98,44 +99,13 @@ def test_the_encoded_norm_is_exactly_within_the_bound(case):
         assert float(sum(parts)) <= case.bound.l1_sensitivity * (1 + 1e-12)
 
 
-@rules
-@orders
-@pytest.mark.parametrize("ulps", [-2, -1, 0, 1, 2, 1000])
-def test_vectors_around_the_bound_end_inside_of_it_and_close(rule, order, ulps):
-    bound = Bound(LENGTHS, NORMS, rule, order)
-    rng = np.random.default_rng(1)
-    x = on_the_bound(rng.normal(size=(200, bound.length)), bound)
-    x *= 1 + ulps * 2.0**-52
-    for row in encode_bounded(x, bound, FINE):
-        for square in exact_squares(row, bound, FINE.grid):
-            assert 1 - 1e-9 < square <= 1
-
-
-@pytest.mark.parametrize(("rule", "order"), [("joint", 1), ("joint", 2), ("per_block", 2)])
+@pytest.mark.parametrize(("rule", "order"), [("joint", 1), ("per_block", 2)])
 def test_a_long_vector_of_equal_numbers_on_the_bound(rule, order):
     """2**16 rounded squares: the longest sum that the slack covers."""
     bound = Bound((2**15, 2**15), (3.0, 0.7), rule, order)
     x = on_the_bound(np.full((1, bound.length), 0.1), bound)
     row = encode_bounded(x, bound, Ring(1, 2.0**-45))[0]
     assert 1 - 1e-6 < max(exact_squares(row, bound, 2.0**-45)) <= 1
-
-
-@rules
-def test_the_declared_sensitivity_is_reached_and_not_passed(rule):
-    """The worst client fills each group that the rule limits to its norm."""
-    bound = Bound(LENGTHS, NORMS, rule)
-    x = np.zeros((2, bound.length))
-    if rule == "per_value":
-        x[0] = bound.scale
-    else:
-        firsts = np.cumsum((0, *LENGTHS[:-1]))
-        x[0, firsts if rule == "per_block" else firsts[:1]] = bound.scale[firsts][
-            slice(None) if rule == "per_block" else slice(1)
-        ]
-    words = encode_bounded(10 * x, bound, FINE)
-    assert not words[1].any()  # the neighbour: the same client, without rows
-    change = (words[0] - words[1]).view(np.int64) * FINE.grid / bound.scale
-    assert bound.sensitivity * (1 - 1e-9) < np.linalg.norm(change) <= bound.sensitivity
 
 
 @pytest.mark.parametrize(("rule", "want"), list(zip(RULES, [1.0, 3**0.5, 8**0.5], strict=True)))
@@ -146,21 +116,17 @@ def test_sensitivity_by_rule(rule, want, order):
 
 @rules
 @orders
-def test_the_declared_l1_sensitivity_is_reached_and_not_passed(rule, order):
-    """Under an L1 bound the worst client fills one number of a group, under an L2 bound all."""
+def test_the_declared_sensitivities_are_reached_and_not_passed(rule, order):
+    """The worst client fills one number of each group; of an L1 norm under an L2 bound, all."""
     bound = Bound(LENGTHS, NORMS, rule, order)
-    x = np.tile(bound.scale, (2, 1))
-    if rule != "per_value" and order == 1:
-        firsts = np.cumsum((0, *LENGTHS[:-1]))
-        x[:] = 0
-        x[:, firsts if rule == "per_block" else firsts[:1]] = 1e3
-    words = encode_bounded(10 * x, bound, FINE)
-    change = words[0].view(np.int64) * FINE.grid / bound.scale
-    assert bound.l1_sensitivity * (1 - 1e-9) < np.abs(change).sum() <= bound.l1_sensitivity
-    # ... and at random no client passes it
-    random = np.random.default_rng(9).normal(scale=50, size=(500, bound.length))
-    changes = encode_bounded(random, bound, FINE).view(np.int64) * FINE.grid / bound.scale
-    assert np.abs(changes).sum(axis=1).max() <= bound.l1_sensitivity
+    firsts = {"joint": [0], "per_block": [0, 3, 4], "per_value": range(8)}[rule]
+    one, every = np.zeros((2, bound.length))
+    one[firsts], every[:] = bound.scale[firsts], bound.scale
+    words = encode_bounded(10 * np.stack([one, every]), bound, FINE)
+    changes = words.view(np.int64) * FINE.grid / bound.scale
+    norm, total = np.linalg.norm(changes[0]), np.abs(changes).sum(axis=1).max()
+    assert bound.sensitivity * (1 - 1e-9) < norm <= bound.sensitivity
+    assert bound.l1_sensitivity * (1 - 1e-9) < total <= bound.l1_sensitivity
 
 
 @steady
@@ -172,38 +138,6 @@ def test_a_vector_inside_the_bound_keeps_every_bit(case):
     on_grid = np.trunc(inside / case.ring.grid) * case.ring.grid
     words = encode_bounded(on_grid, case.bound, case.ring)
     np.testing.assert_array_equal(case.ring.decode(words), on_grid)
-
-
-@rules
-@pytest.mark.parametrize("lengths", [LENGTHS, (4, 4)])
-def test_clipping_keeps_the_direction_of_each_group(rule, lengths):
-    bound = Bound(lengths, NORMS[: len(lengths)], rule)
-    x = np.random.default_rng(2).normal(scale=40, size=(50, bound.length))
-    clipped = bounded(x, bound)
-    ratio = clipped / x
-    assert ((ratio > 0) & (ratio <= 1)).all()
-    groups = {
-        "joint": [slice(None)],
-        "per_block": [slice(b - n, b) for n, b in zip(lengths, np.cumsum(lengths), strict=True)],
-        "per_value": [slice(i, i + 1) for i in range(bound.length)],
-    }[rule]
-    for group in groups:
-        np.testing.assert_allclose(ratio[:, group] / ratio[:, group][:, :1], 1, rtol=1e-15)
-    over = bound.norms_of(x) > 1
-    assert over.mean() > 0.5
-    np.testing.assert_allclose(bound.norms_of(clipped)[over], 1, rtol=1e-10)
-
-
-@rules
-@orders
-def test_a_row_is_clipped_alike_alone_and_among_others(rule, order):
-    bound = Bound(LENGTHS, NORMS, rule, order)
-    x = np.random.default_rng(3).normal(scale=3, size=(130, bound.length))
-    x[::5] = 0
-    together = encode_bounded(x, bound, FINE)
-    for block in (1, 7, 64):
-        parts = [encode_bounded(x[i : i + block], bound, FINE) for i in range(0, 130, block)]
-        np.testing.assert_array_equal(np.concatenate(parts), together)
 
 
 @pytest.mark.parametrize(("order", "part"), [(2, math.hypot), (1, lambda *x: sum(map(abs, x)))])
@@ -222,7 +156,7 @@ def test_only_the_group_that_is_too_long_is_clipped(order, part):
 @rules
 def test_no_number_is_refused_where_a_refusal_would_tell_it(rule):
     bound = Bound(LENGTHS, NORMS, rule)
-    for place, bad in product((0, 3, 7), (math.nan, math.inf, -math.inf, 1e300, -1e200)):
+    for place, bad in product((0, 7), (math.nan, -math.inf, 1e300)):
         x = np.linspace(-1, 1, 24).reshape(3, 8)
         x[1, place] = bad
         clipped = bounded(x, bound)
@@ -232,25 +166,18 @@ def test_no_number_is_refused_where_a_refusal_would_tell_it(rule):
         encode_bounded(x, bound, FINE)
 
 
-def test_without_a_bound_nan_and_infinity_are_refused_and_wrong_shapes_always():
-    for bad in (math.nan, math.inf, -math.inf):
-        with pytest.raises(ContributionRefused):
-            encode_bounded(np.array([[0.0] * 7 + [bad]]), Bound(LENGTHS), FINE)
-    for shape in ((8,), (2, 7), (2, 9), (2, 4, 2), (0, 7)):
-        for bound in (Bound(LENGTHS, NORMS), Bound(LENGTHS)):
-            with pytest.raises(ContributionRefused, match=r"the query asks for \(clients, 8\)"):
-                encode_bounded(np.zeros(shape), bound, FINE)
-
-
-def test_without_privacy_nothing_is_clipped_but_the_ring_has_a_limit():
+def test_without_privacy_only_what_the_ring_cannot_hold_is_refused():
     ring, bound = Ring(100, 2.0**-24), Bound((2,))
     most = ring.limit * ring.grid * (1 - 1e-9)
     np.testing.assert_array_equal(bounded(np.array([[most, -3.25]]), bound), [[most, -3.25]])
     sent = ring.decode(encode_bounded(np.array([[most, -3.25]]), bound, ring))
     np.testing.assert_allclose(sent, [[most, -3.25]], rtol=1e-12)
-    for beyond in (most * 1.01, -most * 1.01, 1e300):
-        with pytest.raises(ContributionRefused, match="leaves the ring's range"):
+    for beyond in (most * 1.01, -most * 1.01, math.nan, math.inf):
+        with pytest.raises(ContributionRefused, match=r"leaves the ring's range|finite"):
             encode_bounded(np.array([[0.0, beyond]]), bound, ring)
+    for shape in ((8,), (2, 7), (2, 4, 2), (0, 7)):
+        with pytest.raises(ContributionRefused, match=r"the query asks for \(clients, 8\)"):
+            encode_bounded(np.zeros(shape), Bound(LENGTHS, NORMS), FINE)
 
 
 def test_an_encoding_beyond_the_bound_does_not_leave(monkeypatch):
@@ -268,8 +195,7 @@ def test_the_guarantee_at_the_smallest_and_the_largest_norm(norm):
 
 
 def test_a_bound_that_does_not_fit_together_is_refused():
-    bad: tuple[tuple[tuple[Any, ...], str], ...] = (
-        (((),), "blocks of length >= 1"),
+    bad: list[tuple[tuple[Any, ...], str]] = [
         (((3, 0),), "blocks of length >= 1"),
         (((3, 2), (1.0,)), "one for each of 2 blocks"),
         (((3,), (1.0,), "per-block"), "unknown rule"),
@@ -277,10 +203,8 @@ def test_a_bound_that_does_not_fit_together_is_refused():
         (((3,), (1.0,), "joint", 2, "site"), "unknown per 'site'"),
         # at 1e-161 each of 100 numbers of 1.5e-162 has a square of 0, together they are too long
         *(
-            (((100,), (norm,)), "clip norms must be finite and > 0")
-            for norm in (0.0, -1.0, math.nan, math.inf, 1e-161, 1e161)
+            (((9,), (c,)), "clip norms must be finite and > 0")
+            for c in (0.0, math.nan, 1e-161, 1e161)
         ),
-    )
-    for fields, message in bad:
-        with pytest.raises(InputError, match=message):
-            Bound(*fields)
+    ]
+    each_is_refused(bad, lambda fields: Bound(*fields))

@@ -1,4 +1,4 @@
-"""FedBin and FedBBQ on histograms small enough to weigh by hand."""
+"""FedBin, FedBBQ and DP-Histogram on histograms small enough to weigh by hand."""
 
 import math
 from functools import partial
@@ -6,77 +6,67 @@ from typing import Any
 
 import numpy as np
 import pytest
+from strategy_checks import some_shards
 
 from fedcal.accounting import zcdp_multiplier, zcdp_rho
-from fedcal.calibrators import BBQ, WeightedBinning
-from fedcal.core.numerics import Floats
+from fedcal.calibrators import TopLabelBinning
+from fedcal.core.numerics import Floats, softmax
 from fedcal.core.shards import Shards
+from fedcal.mechanisms.choice import unary_flip
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import FederatedStrategy
-from fedcal.strategies.methods.histograms import FedBBQ, FedBin
+from fedcal.strategies.methods.histograms import DPHistogram, FedBBQ, FedBin
 
 CLASSES, BINS = 3, 4
 POSITIVE = np.array([[1.0, 2, 0, 5], [0, 0, 3, 1], [2, 2, 2, 2]])
 NEGATIVE = np.array([[9.0, 1, 1, 0], [4, 4, 0, 0], [1, 1, 1, 1]])
-PRIVATE = {"epsilon": 1.0}
-PER_CLASS: Any = {"tables": "per_class", "bins_exponent": 2}
 federation = partial(Federation, clients=20, classes=CLASSES)
 
 
-def histograms(positive: Floats, negative: Floats, std: float = 0.0, number: int = 1) -> Release:
+def histograms(positive: Floats, negative: Floats, std: float = 0.0) -> Release:
     values = np.concatenate([positive.ravel(), negative.ravel()])
     stds = np.repeat([std, 5 * std], positive.size)
-    return Release(number, "class_histograms", values, stds)
-
-
-def counts(*rows: float) -> Release:
-    return Release(1, "class_counts", np.array(rows), np.zeros(len(rows)))
+    return Release(1, "class_histograms", values, stds)
 
 
 def weights(strategy: FederatedStrategy) -> Floats:
-    result = strategy.result()
-    assert isinstance(result, WeightedBinning)
-    return result.weights
+    found: Any = strategy.result()
+    return np.asarray(found.weights)
 
 
-def some_shards(clients: int = 20, rows: int = 300, classes: int = CLASSES) -> Shards:
-    """Class `classes - 1` is nobody's."""
+def rows_of_two_classes(clients: int = 20, rows: int = 300) -> Shards:
+    """Rows of all classes but the last."""
     rng = np.random.default_rng(2)
-    labels, owner = rng.integers(0, classes - 1, rows), rng.integers(0, clients, rows)
-    return Shards.from_owner(rng.normal(0, 3, (rows, classes)), labels, owner, clients)
+    labels, owner = rng.integers(0, CLASSES - 1, rows), rng.integers(0, clients, rows)
+    return Shards.from_owner(rng.normal(0, 3, (rows, CLASSES)), labels, owner, clients)
 
 
 @pytest.mark.parametrize("weighting", ["all", "changed"])
 def test_without_privacy_a_weight_is_the_share_of_the_class_that_was_counted(weighting):
     method = FedBBQ(federation(sampling_rate=0.5), bins_exponent=2, weighting=weighting)
-    assert (method.plan.rounds, method.plan.counting_rounds) == (2, 1)
     first, second = method.query(1), method.query(2)
     assert (first.kind, first.lengths(), first.everyone) == ("class_counts", (CLASSES,), True)
     assert (second.kind, second.everyone) == ("class_histograms", False)
-    method.update(counts(16.0, 4.0, 80.0))
-    method.update(histograms(POSITIVE, NEGATIVE, number=2))
+    method.update(Release(1, "class_counts", np.array([16.0, 4.0, 80.0]), np.zeros(3)))
+    method.update(histograms(POSITIVE, NEGATIVE))
     assert weights(method).tolist() == [8 / 16, 4 / 4, 8 / 80]
-    result = method.result()
-    assert isinstance(result, WeightedBinning)
-    assert result.rows == weighting
 
 
 def test_the_share_counts_the_rows_of_who_answered_the_histogram_round():
-    shards, gone = some_shards(), np.array([0, 7, 8, 19])
+    shards, gone = rows_of_two_classes(), np.array([0, 7, 8, 19])
     method = FedBBQ(federation(), bins_exponent=2)
     run_inline(method, shards, unavailable=lambda r: gone if r == 2 else np.zeros(0, np.int64))
     there = np.bincount(shards.labels, minlength=CLASSES)
     counted = np.bincount(shards.labels[~np.isin(shards.owner, gone)], minlength=CLASSES)
     assert (counted < there)[:2].all()
-    assert there[2] == 0
     assert weights(method) == pytest.approx([*(counted[:2] / there[:2]), 1.0], rel=1e-15)
 
 
 def test_with_privacy_the_signal_is_the_uncut_sum():
     """Noise of both signs adds up to little; cut at 0 first it would look like rows."""
-    method = FedBBQ(federation(**PRIVATE), **PER_CLASS)
+    method = FedBBQ(federation(epsilon=1.0), tables="per_class", bins_exponent=2)
     std = 6.0
     noisy = np.array([[6.0, -5, 7, -6], [-6, -6, -6, 6], [5, 5, -9, 3]])
     method.update(histograms(noisy, NEGATIVE, std))
@@ -85,39 +75,32 @@ def test_with_privacy_the_signal_is_the_uncut_sum():
 
 
 def test_rounds_of_exact_histograms_count_again_but_weigh_at_most_one():
-    shards = some_shards()
     method = FedBBQ(federation(rounds=2), bins_exponent=2)
     assert (method.plan.rounds, method.plan.counting_rounds) == (3, 1)
-    run_inline(method, shards)
+    run_inline(method, rows_of_two_classes())
     assert [r.kind for r in method.releases] == ["class_counts"] + ["class_histograms"] * 2
     assert np.array_equal(method.releases[1].values, method.releases[2].values)
     assert weights(method).tolist() == [1.0, 1.0, 1.0]
-    once = FedBBQ(federation(), bins_exponent=2, weighting="none")
-    run_inline(once, shards)
-    positive, negative = once.releases[0].values.reshape(2, CLASSES, BINS) * 2
-    result = method.result()
-    assert isinstance(result, WeightedBinning)
-    assert np.array_equal(result.base.table, BBQ.from_histograms(positive, negative, CLASSES).table)
 
 
 def test_pooled_tables_are_the_sum_over_classes_used_by_each():
-    shards = some_shards()
+    shards = rows_of_two_classes()
     options: Any = {"bins_exponent": 4, "weighting": "none"}
     each, pooled = FedBBQ(federation(), **options), FedBBQ(federation(), tables="pooled", **options)
     for method in (each, pooled):
         run_inline(method, shards)
     summed = each.releases[0].values.reshape(2, CLASSES, 16).sum(axis=1)
     assert np.array_equal(pooled.releases[0].values.reshape(2, 16), summed)
-    want = BBQ.from_histograms(summed[:1], summed[1:], 2).table
-    assert np.array_equal(pooled.result().arrays()["table"], np.repeat(want, CLASSES, axis=0))
+    table = pooled.result().arrays()["table"]
+    assert (table == table[:1]).all()
     assert (each.bytes_up, pooled.bytes_up) == (8 * 2 * CLASSES * 16, 8 * 2 * 16)
 
 
-@pytest.mark.parametrize(("c", "rounds"), [(2, 5), (3, 1), (10, 5)])
+@pytest.mark.parametrize(("c", "rounds"), [(2, 5), (10, 5)])
 def test_noise_is_that_of_lemma_b7(c, rounds):
     """P: C+ sqrt(2 c R / (2 rho)), N: C- the same, at the paper's rho; less at the tight one.
 
-    With one clip for all blocks it is C sigma; pooled tables are three blocks of any classes.
+    With one clip for all blocks it is C sigma.
     """
     own = federation(classes=c, rounds=rounds, epsilon=0.7)
     options: Any = {"clip_positive": 3.0, "clip_negative": 7.0}
@@ -131,11 +114,36 @@ def test_noise_is_that_of_lemma_b7(c, rounds):
     for one, std in ((plan, tight), (joint, plan.multiplier)):
         assert one.noise_std == pytest.approx((3 * std,) * m + (7 * std,) * m, rel=1e-12)
     assert 0.8 * lemma < tight < lemma
-    norms = np.array([3.0, 2 * (c - 1) * 3.0, 7.0])
-    if c == 2:  # only P is sent
-        norms = np.array([3.0])
-        del options["clip_negative"]
-    for clipping, times in (("joint", 1.0), ("per_class", math.sqrt(len(norms)))):
-        pooled = FedBBQ(own, tables="pooled", clipping=clipping, **options).plan
-        want = times * pooled.multiplier * norms
-        assert pooled.noise_std == pytest.approx(want, rel=1e-12)
+
+
+# --- DP-Histogram -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("counts", ["correct_wrong", "correct_total"])
+def test_without_privacy_it_is_the_calibrator_of_the_pooled_rows(counts):
+    for c in (2, 20):
+        shards = some_shards(c)
+        own: Any = Federation(12, c)
+        found: Any = run_inline(DPHistogram(own, counts=counts, bins=15), shards)
+        pooled = TopLabelBinning().fit(shards.logits, shards.labels)
+        np.testing.assert_array_equal(found.values, pooled.values)
+
+
+def test_unary_estimates_how_many_clients_are_in_each_cell():
+    clients = 4000
+    shards = some_shards(rows=12_000, clients=clients)
+    own = Federation(clients, 4, trust="local", mechanism="unary", epsilon=2.0)
+    strategy = DPHistogram(own, secure_aggregation="none")
+    run_inline(strategy, shards)
+    release = strategy.releases[0]
+    flip = unary_flip(2.0)
+    std = math.sqrt(clients * flip * (1 - flip)) / (0.5 - flip)
+    assert release.std == pytest.approx(np.full(30, std))
+    # a cell's expected count: its share of the rows of each client
+    correct = softmax(shards.logits).argmax(axis=1) == shards.labels
+    index = np.minimum((softmax(shards.logits).max(axis=1) * 15).astype(int), 14)
+    share = 1.0 / np.maximum(shards.rows, 1)[shards.owner]
+    want = np.bincount(index + 15 * ~correct, share, 30)
+    noise = np.sqrt(std**2 + want)  # and of the draws of rows
+    assert (np.abs(release.values - want) < 5 * noise).all()
+    assert np.abs(want).max() > 10 * std

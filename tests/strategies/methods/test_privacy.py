@@ -1,4 +1,4 @@
-"""What holds for every method under every trust model and unit: bound, noise, limits."""
+"""Laws of every method under every trust model and unit: bound, noise, limits."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from strategy_checks import BUDGETED as NAMED
+from strategy_checks import BUDGETED
+from strategy_checks import nobody as no_rows
 
 from fedcal.accounting import gaussian_multiplier
 from fedcal.calibrators import Calibrator
@@ -24,12 +25,12 @@ from fedcal.privacy.noise_plan import Federation
 from fedcal.privacy.query import Request
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES, FederatedStrategy
+from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.strategies.settings import settings_of
 from fedcal.training.networks import TrainedModel
 from fedcal.trust import NOISY
 from fedcal.units import UNITS
 
-BUDGETED = NAMED
 CLIENTS, CLASSES = 6, 3
 NAMES = numbered(CLIENTS)
 SMALL: dict[str, Any] = {"rows_per_client": 5, "bins_exponent": 3}
@@ -52,13 +53,13 @@ def method(name: str, own: Federation, **options: Any) -> FederatedStrategy:
 
 
 def averages(name: str, unit: str = "user") -> bool:
-    """Whether an answer is no sum over rows: one row may turn it around."""
+    """Return whether an answer is not a sum over rows: one row may turn it around."""
     asked = method(name, federation(unit=unit)).query(1)
     return not asked.row_sums
 
 
 def two_rounds(name: str, unit: str = "user") -> int | None:
-    """So many, or the method's own where it does not ask twice."""
+    """Return 2, or None (the method's own number) where it does not ask twice."""
     try:
         method(name, federation(rounds=2, unit=unit))
     except InputError:
@@ -66,8 +67,8 @@ def two_rounds(name: str, unit: str = "user") -> int | None:
     return 2
 
 
-def summed(name: str, unit: str, trust: str) -> str:
-    """A mechanism whose release is a sum, where the method's own would encode answers."""
+def additive(name: str, unit: str, trust: str) -> str:
+    """Return a mechanism whose release is a sum, where the method's own would encode answers."""
     encodes = name == "evaluate" and (unit, trust) == ("user", "local")
     return "gaussian" if encodes else "auto"
 
@@ -76,8 +77,8 @@ AVERAGED = tuple(name for name in BUDGETED if averages(name))
 FITS = tuple(name for name in AVERAGED if name != "fedtemp")
 
 
-def learnt(strategy: FederatedStrategy, logits: Floats) -> Floats:
-    """What a method found, as numbers: probabilities where it calibrates."""
+def result_of(strategy: FederatedStrategy, logits: Floats) -> Floats:
+    """Return the result of a method as numbers: probabilities where it calibrates."""
     artifact = strategy.result()
     if isinstance(artifact, Calibrator):
         return artifact.predict_proba(logits)
@@ -91,7 +92,7 @@ def learnt(strategy: FederatedStrategy, logits: Floats) -> Floats:
     return np.concatenate(arrays)
 
 
-def dealt(owner: Integers, scale: float, seed: int, subjects: int = 4) -> Shards:
+def some_rows(owner: Integers, scale: float, seed: int, subjects: int = 4) -> Shards:
     """Rows whose logits are as large as `scale`, also for wrong labels."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(0, scale, (len(owner), CLASSES))
@@ -109,23 +110,15 @@ def other_row(shards: Shards, row: Any) -> Shards:
     return replace(shards, logits=logits, labels=labels)
 
 
-def relabelled(shards: Shards, labels: Integers) -> Shards:
-    return replace(shards, labels=labels)
-
-
 def nobody(clients: int = CLIENTS) -> Shards:
-    none = np.zeros(0, np.int64)
-    return Shards.from_owner(
-        np.zeros((0, CLASSES)), none, none, clients, subjects=none, names=numbered(clients)
-    )
+    return no_rows(clients, CLASSES, subjects=np.zeros(0, np.int64), names=numbered(clients))
 
 
-def query(strategy: FederatedStrategy) -> Request:
-    """The first round's question, without the clients' own noise."""
-    ask, plan = strategy.query(1), strategy.plan
-    assert ask is not None
+def request_of(strategy: FederatedStrategy, number: int = 1) -> Request:
+    """Return a round's question, without the clients' own noise."""
+    plan = strategy.plan
     assert plan.bound is not None
-    return Request(ask, plan.bound, plan.ring, 1)
+    return Request(strategy.query(number), plan.bound, plan.ring, number)
 
 
 def moved(strategy: FederatedStrategy, seed: int) -> FederatedStrategy:
@@ -139,18 +132,11 @@ def moved(strategy: FederatedStrategy, seed: int) -> FederatedStrategy:
 
 
 def without(shards: Shards, rows: Any) -> Shards:
-    keep = np.ones(len(shards.labels), bool)
-    keep[rows] = False
-    owner, about = shards.owner[keep], shards.subjects
-    rows = (shards.logits[keep], shards.labels[keep])
-    return Shards.from_owner(
-        *rows, owner, CLIENTS, subjects=None if about is None else about[keep], names=shards.names
-    )
+    return shards.keep(np.delete(np.arange(len(shards.labels)), rows))
 
 
-def change(strategy: FederatedStrategy, one: Shards, other: Shards) -> float:
-    """Norm of the difference of the encoded sums, in units of the bound."""
-    asked = query(strategy)
+def change(asked: Request, one: Shards, other: Shards) -> float:
+    """Return the norm of the difference of the encoded sums, in units of the bound."""
     words = [answer(shards, asked).sum(axis=0, dtype=np.uint64) for shards in (one, other)]
     difference = asked.ring.decode(words[0] - words[1])
     return float(asked.bound.norms_of(difference[None]).max())
@@ -160,14 +146,14 @@ def change(strategy: FederatedStrategy, one: Shards, other: Shards) -> float:
 @every_unit
 def test_neighbours_differ_by_no_more_than_the_plan_says(name, unit):
     """A client's rows removed (local: replaced), a subject's, or a row; also extreme logits."""
-    trust, noise = trust_of(name, unit), summed(name, unit, trust_of(name, unit))
+    trust, noise = trust_of(name, unit), additive(name, unit, trust_of(name, unit))
     if (BUDGETED.index(name) // len(NOISY) + list(UNITS).index(unit)) % 2:
         noise = "laplace"
     own = federation(unit=unit, trust=trust, mechanism=noise, rounds=two_rounds(name, unit))
     slow, averaged = name in FITS, averages(name, unit)
     strategy = method(name, own) if slow else moved(method(name, own), 3)
     plan = strategy.plan
-    part = UNITS[unit].per
+    part = {"user": "client", "subject": "subject", "example": "row"}[unit]
     assert plan.bound.per == ("client" if averaged else part)
     if plan.mechanism.order == 1:
         assert plan.bound.order == 1
@@ -176,11 +162,11 @@ def test_neighbours_differ_by_no_more_than_the_plan_says(name, unit):
     replaced = plan.adjacency == "replace"
     twice = replaced or (part != "client" and averaged)
     assert plan.diameter == (2 if twice else 1)
-    found = []
+    asked, found = request_of(strategy), []
     for seed, scale in enumerate((8.0,) if slow else (1.0, 8.0, 300.0)):
         rng = np.random.default_rng(seed)
         owner = np.sort(rng.integers(1, CLIENTS, 60))  # the first client has no rows
-        shards = dealt(owner, scale, seed)
+        shards = some_rows(owner, scale, seed)
         if part == "row":
             rows = [int(rng.integers(60)) for _ in range(2 if slow else 4)]
             pairs = [
@@ -193,11 +179,11 @@ def test_neighbours_differ_by_no_more_than_the_plan_says(name, unit):
             pairs = [(shards, without(shards, rows)) for rows in mine]
         elif replaced:
             labels = np.where(owner == 2, shards.logits.argmin(axis=1), shards.labels)
-            other = relabelled(shards, labels)
+            other = replace(shards, labels=labels)
             pairs = [(shards, other), (shards, without(shards, owner == 3))]
         else:
             pairs = [(shards, without(shards, owner == k)) for k in range(3 if slow else CLIENTS)]
-        found += [change(strategy, *pair) for pair in pairs]
+        found += [change(asked, *pair) for pair in pairs]
     assert max(found) <= plan.diameter
     if (name, noise) != ("fedcal", "laplace"):  # thousands of numbers within 0.5 vanish in the grid
         assert max(found) > (0.0 if slow else 0.02)
@@ -208,7 +194,7 @@ def test_one_row_may_move_an_averaged_update_by_twice_the_bound():
     strategy = method("fedtemp", federation(unit="example"))
     logits = np.array([[9.0, 0.0, 0.0], [9.0, 0.0, 0.0]])
     both = Shards.from_owner(logits, np.array([0, 1]), np.array([2, 2]), CLIENTS)
-    assert 1.9 < change(strategy, both, without(both, 1)) <= strategy.plan.diameter == 2
+    assert 1.9 < change(request_of(strategy), both, without(both, 1)) <= strategy.plan.diameter == 2
 
 
 @pytest.mark.parametrize("name", [n for n in BUDGETED if n not in AVERAGED])
@@ -222,13 +208,14 @@ def extreme_rows(name: str, unit: str) -> None:
     options: dict[str, Any] = {"tables": "per_class"} if name == "fedbbq" else {}
     strategy = method(name, federation(unit=unit, mechanism="gaussian"), **options)
     n = {"client": 4000, "subject": 1000, "row": 1}[UNITS[unit].per]
-    shards = dealt(np.full(n, 2), 40.0, 5, subjects=1)
-    wrong = relabelled(shards, shards.logits.argmin(axis=1))
-    found = change(strategy, wrong, nobody())
-    weighed = getattr(query(strategy).query, "subject_rows", 0) > 0
+    shards = some_rows(np.full(n, 2), 40.0, 5, subjects=1)
+    wrong = replace(shards, labels=shards.logits.argmin(axis=1))
+    asked = request_of(strategy)
+    found = change(asked, wrong, nobody())
+    weighed = getattr(asked.query, "subject_rows", 0) > 0
     if weighed:  # rows that differ average out: the most is where all are alike, and as one row
         first = (np.zeros(rows, np.int64) for rows in (n, 1))
-        alike, one = (change(strategy, wrong.keep(rows), nobody()) for rows in first)
+        alike, one = (change(asked, wrong.keep(rows), nobody()) for rows in first)
         assert alike == pytest.approx(one, rel=1e-3)
         found = max(found, alike)
     # the bound of a row is that of its first bucket, and these lie in the last one; or it is that
@@ -238,30 +225,6 @@ def extreme_rows(name: str, unit: str) -> None:
     assert least < found <= 1.0
 
 
-def ones(name: str, classes: int, mechanism: str) -> tuple[float, float]:
-    """Norm that one row is given, and the norm of one row's counts in it."""
-    own = federation(unit="example", classes=classes, mechanism=mechanism)
-    strategy = method(name, own, tables="per_class")
-    bound = strategy.plan.bound
-    assert (bound.rule, bound.per) == ("joint", "row")
-    rng = np.random.default_rng(0)
-    shards = Shards.from_owner(
-        rng.normal(0, 2, (1, classes)), rng.integers(0, classes, 1), np.zeros(1, np.int64), CLIENTS
-    )
-    (norm,) = set(bound.norms)
-    return norm, norm * change(strategy, shards, nobody())
-
-
-@pytest.mark.parametrize("name", ["fedbin", "fedbbq"])
-@pytest.mark.parametrize("classes", [2, 10])
-def test_one_row_changes_histograms_by_c_in_l1_and_its_root_in_l2(name, classes):
-    c = 1 if classes == 2 else classes  # of two classes one table says it all
-    for mechanism, want in (("auto", math.sqrt(c)), ("laplace", c)):
-        norm, found = ones(name, classes, mechanism)
-        assert norm == pytest.approx(want, rel=1e-12)
-        assert found == pytest.approx(want, rel=5e-3)  # nothing is cut
-
-
 @pytest.mark.parametrize(
     ("name", "unit", "trust"),
     list(
@@ -269,7 +232,7 @@ def test_one_row_changes_histograms_by_c_in_l1_and_its_root_in_l2(name, classes)
     ),
 )
 def test_noise_is_what_the_trust_model_needs(name, unit, trust):
-    """Nobody has rows: what is released is noise, of the std that is said. Two clients drop out."""
+    """Nobody has rows: what is released is noise, of the stated std. Two clients drop out."""
     clients, delta, gone = 20, 1e-5, np.array([3, 11])
     draws: list[Floats] = []
     for seed in range(6):
@@ -279,7 +242,7 @@ def test_noise_is_what_the_trust_model_needs(name, unit, trust):
         bound = strategy.plan.bound
         assert bound.rule == "joint"
         std = bound.scale * gaussian_multiplier(1.0, delta, 4) * strategy.plan.diameter
-        std *= {"central": 1.0, "distributed": math.sqrt(18 / 18), "local": math.sqrt(18)}[trust]
+        std *= math.sqrt(18) if trust == "local" else 1.0
         for release in strategy.releases:
             assert release.std == pytest.approx(std, rel=1e-9)
             draws.append(release.values / std)
@@ -298,12 +261,66 @@ def test_local_rounds_that_nobody_was_sampled_in_change_nothing(name):
         unit=unit,
         sampling_rate=1e-9,
         rounds=two_rounds(name, unit),
-        mechanism=summed(name, unit, "local"),
+        mechanism=additive(name, unit, "local"),
     )
     strategy = method(name, own, **({"weighting": "all"} if name == "fedbin" else {}))
-    shards = dealt(np.arange(60) % CLIENTS, 3.0, 1)
+    shards = some_rows(np.arange(60) % CLIENTS, 3.0, 1)
     run_inline(strategy, shards)
     assert not any(release.values.any() for release in strategy.releases)
-    found = learnt(strategy, shards.logits)
+    found = result_of(strategy, shards.logits)
     nothing = softmax(shards.logits) if found.ndim == 2 else np.zeros_like(found)
     np.testing.assert_allclose(found, nothing, atol=1e-12)
+
+
+def row_sums(name: str) -> bool:
+    return bool(method(name, federation(unit="subject")).plan.bound.per == "subject")
+
+
+@pytest.mark.parametrize("name", [name for name in BUDGETED if row_sums(name)])
+def test_a_client_sends_the_sum_of_its_subjects_parts(name):
+    """And where each row is a subject's own, the same bits as for unit example."""
+    owner = np.random.default_rng(0).integers(1, CLIENTS, 80)
+    shards = some_rows(owner, 3.0, 0)
+    asked = request_of(method(name, federation(unit="subject")))
+    alone = replace(asked, bound=replace(asked.bound, per="client"))
+    want = np.zeros((CLIENTS, asked.bound.length), np.uint64)
+    for subject in range(4):
+        want += answer(shards.keep(np.flatnonzero(shards.subjects == subject)), alone)
+    np.testing.assert_array_equal(answer(shards, asked), want)
+    own = some_rows(owner, 3.0, 0, subjects=80)
+    by_row = replace(asked, bound=replace(asked.bound, per="row"))
+    np.testing.assert_array_equal(answer(own, asked), answer(own, by_row))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"encoding": "flat"},
+        {"encoding": "tree", "height": 2},
+        {"encoding": "prefix"},
+        {"score": "classes"},
+    ],
+)
+def test_rows_of_a_subject_count_as_so_many_at_most(settings):
+    """Each question of an evaluation moves by that many rows' bound, and noise is for it."""
+    limit, own = 3, federation(unit="subject", seed=1)
+    strategy = FedEvaluate(own, bins=12, rows_per_subject=limit, **settings)
+    many = some_rows(np.random.default_rng(0).integers(1, CLIENTS, 80), 3.0, 0, subjects=2)
+    run_inline(strategy, many)
+    alone = (many.owner == 1) & (many.subjects == 1)
+    assert alone.sum() > limit
+    first = int(np.flatnonzero(alone)[0])
+    same = replace(  # all in one bucket: the most there is
+        many,
+        logits=np.where(alone[:, None], many.logits[first], many.logits),
+        labels=np.where(alone, many.labels[first], many.labels),
+    )
+    for number in range(1, strategy.plan.rounds + 1):
+        asked = request_of(strategy, number)
+        wide = replace(asked.bound, norms=tuple(1e3 * norm for norm in asked.bound.norms))
+        for shards in (many, same):
+            assert 0 < change(asked, shards, without(shards, alone)) <= 1.0
+            uncut = answer(shards, replace(asked, bound=wide))
+            np.testing.assert_array_equal(answer(shards, asked), uncut)
+    plain = FedEvaluate(own, bins=12, **settings).plan
+    np.testing.assert_allclose(np.divide(strategy.plan.noise_std, plain.noise_std), limit)

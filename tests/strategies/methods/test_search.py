@@ -1,6 +1,7 @@
-"""Acc-T, NLL-T and ECE-T: the paper's algorithm without noise, and bounds and noise with it."""
+"""Acc-T, NLL-T, ECE-T and FedOneShot: the paper's search, its noisy twin, and their objectives."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -8,50 +9,37 @@ import numpy as np
 import pytest
 from strategy_checks import algorithm_1, assert_refused, some_shards
 
-from fedcal.calibrators import TemperatureScaling
 from fedcal.core.numerics import Floats, Integers, log_grid, softmax
 from fedcal.core.shards import Shards
 from fedcal.metrics import accuracy
+from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines.inline import run_inline
-from fedcal.strategies import FederatedStrategy
-from fedcal.strategies.methods.search import ECET, NLLT, AccT
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.methods.search import (
+    FedOneShot,
+    GoldenSection,
+    PosteriorBisection,
+    Search,
+    root_posterior,
+)
 
-CLIENTS, CLASSES = 12, 4
-METHODS: dict[str, type[Any]] = {"acct": AccT, "nllt": NLLT, "ecet": ECET}
-methods = pytest.mark.parametrize("name", METHODS)
-drawing = pytest.mark.parametrize("name", ["nllt", "ecet"])
-ROWS = {"acct": 1.0, "nllt": 10.0, "ecet": 1.0}
-"""What one row may change."""
-
-
-federation = partial(Federation, clients=CLIENTS, classes=CLASSES)
-private = partial(federation, epsilon=1.0)
-
-
-def method(name: str, own: Federation | None = None, **options: Any) -> FederatedStrategy:
-    made: FederatedStrategy = METHODS[name](
-        own or federation(), secure_aggregation="none", **options
-    )
-    return made
+LOW, HIGH = 0.5, 3.0
+METHODS = ("acct", "nllt", "ecet")
+federation = partial(Federation, clients=12, classes=4)
 
 
-def temperature(strategy: FederatedStrategy) -> float:
-    result = strategy.result()
-    assert isinstance(result, TemperatureScaling)
-    return result.temperature
-
-
-def run(name: str, shards: Shards, own: Federation | None = None, **options: Any) -> float:
-    own = own or federation(classes=shards.classes)
-    strategy = method(name, own, **options)
+def temperature(name: str, shards: Shards, rounds: int | None = None, **options: Any) -> float:
+    """Return the temperature found after as many releases as were planned."""
+    method: Callable[..., Any] = STRATEGIES[name]
+    strategy = method(federation(classes=shards.classes, rounds=rounds), **options)
     run_inline(strategy, shards)
     assert len(strategy.releases) == strategy.plan.rounds
-    return temperature(strategy)
+    return float(strategy.result().temperature)
 
 
 def objective(name: str, z: Floats, y: Integers, t: float) -> float:
-    """Of pooled rows, from the definitions in C.2."""
+    """Return the objective on pooled rows, from the definitions in C.2."""
     p = softmax(z / t)
     confidence = p.max(axis=1)
     gap = (z.argmax(axis=1) == y) - confidence
@@ -63,7 +51,7 @@ def objective(name: str, z: Floats, y: Integers, t: float) -> float:
     return sum(abs(float(gap[bins == b].sum())) for b in range(15))
 
 
-@methods
+@pytest.mark.parametrize("name", METHODS)
 def test_without_privacy_it_is_algorithm_1_on_the_pooled_rows(name):
     for c, scale in ((2, 0.4), (20, 1.0), (4, 2.0)):
         shards = some_shards(c, rows=300, seed=c, scale=scale)
@@ -71,69 +59,137 @@ def test_without_privacy_it_is_algorithm_1_on_the_pooled_rows(name):
         def f(t: float, s: Shards = shards) -> float:
             return objective(name, s.logits, s.labels, t)
 
-        assert run(name, shards) == algorithm_1(f, 0.5, 3.0, 5)[-1]
+        assert temperature(name, shards) == algorithm_1(f, 0.5, 3.0, 5)[-1]
         for k in (1, 6):
             want, around = algorithm_1(f, 0.25, 8.0, k)[-1], {"low": 0.25, "high": 8.0}
-            assert run(name, shards, iterations=k, **around) == want
-            assert run(name, shards, federation(classes=c, rounds=k + 1), **around) == want
+            assert temperature(name, shards, iterations=k, **around) == want
+            assert temperature(name, shards, k + 1, **around) == want
 
 
-def test_acct_makes_mean_confidence_equal_accuracy():
+def test_posterior_search_makes_mean_confidence_equal_accuracy():
     shards = some_shards(rows=4000)
     z, y = shards.logits, shards.labels
-    for options in ({"iterations": 25}, {"search": "posterior"}):
-        rounds = None if "iterations" in options else 20
-        t = run("acct", shards, federation(rounds=rounds), rows_per_client=330, **options)
-        close = 0.02 if options.get("search") == "posterior" else 1e-4
-        assert softmax(z / t).max(axis=1).mean() == pytest.approx(
-            accuracy(softmax(z), y), abs=close
-        )
+    t = temperature("acct", shards, 20, search="posterior", rows_per_client=330)
+    confidence = softmax(z / t).max(axis=1).mean()
+    assert confidence == pytest.approx(accuracy(softmax(z), y), abs=0.02)
 
 
-@drawing
+@pytest.mark.parametrize("name", ["nllt", "ecet"])
 def test_the_exponential_search_without_privacy_is_the_best_of_the_grid(name):
-    grid = np.exp(log_grid(0.5, 3.0, 31))
-    for c in (2, 4):
-        shards = some_shards(c)
-        each = [objective(name, shards.logits, shards.labels, t) for t in grid.tolist()]
-        best = grid[int(np.argmin(each))]
-        assert run(name, shards, search="exponential", points=31) == best
-
-
-@methods
-def test_the_laplace_scale_is_evaluations_times_sensitivity_over_epsilon(name):
-    epsilon, k = (0.3, 5) if name == "acct" else (4.0, 1)
-    row, nll = ROWS[name], name == "nllt"
-    many = math.sqrt(CLIENTS)
-    for unit, trust, options, sensitivity in (
-        ("example", "central", {}, row),
-        ("user", "central", {"clip": 3.5}, 3.5),
-        ("user", "central", {"rows_per_client": 200.0}, 200.0 if nll else 16.0),
-        ("user", "central", {"rows_per_client": 2.0}, 10.0 if nll else 2.0),
-        ("example", "local", {}, many * row),
-        ("user", "local", {"clip": 1.0}, 2 * many),  # another client in its place
-    ):
-        own = private(unit=unit, trust=trust, epsilon=epsilon)
-        plan = method(name, own, iterations=k, **options).plan
-        assert (plan.mechanism.name, plan.rounds, plan.delta) == ("laplace", k + 1, 0.0)
-        std = math.sqrt(2) * (k + 1) * sensitivity / epsilon
-        assert plan.noise_std == pytest.approx([std], rel=1e-7)
-
-
-def test_a_search_asks_as_often_as_it_plans():
-    for name, search, rounds in (
-        *(("acct", "golden", 6), ("acct", "posterior", 3)),
-        *(("nllt", "golden", 6), ("nllt", "exponential", 1)),
-    ):
-        plan = method(name, private(), search=search, rows_per_client=50.0).plan
-        assert plan.rounds == rounds
-        assert plan.mechanism.name == ("exponential" if rounds == 1 else "laplace")
-        if rounds > 1:
-            own = private(rounds=4)
-            assert method(name, own, search=search, rows_per_client=50.0).plan.rounds == 4
+    grid, shards = np.exp(log_grid(0.5, 3.0, 31)), some_shards()
+    each = [objective(name, shards.logits, shards.labels, t) for t in grid.tolist()]
+    best = grid[int(np.argmin(each))]
+    assert temperature(name, shards, search="exponential", points=31) == best
 
 
 def test_the_exponential_search_needs_a_trusted_server():
-    options, why = {"search": "exponential", "clip": 1.0}, "'exponential' needs trust 'central'"
-    table = [(name, trust, why) for name in ("nllt", "ecet") for trust in ("distributed", "local")]
-    assert_refused(table, lambda name, trust: method(name, private(trust=trust), **options))
+    def make(name: str, trust: str) -> object:
+        method: Callable[..., Any] = STRATEGIES[name]
+        return method(federation(epsilon=1.0, trust=trust), search="exponential", clip=1.0)
+
+    why = "'exponential' needs trust 'central'"
+    assert_refused([("nllt", "distributed", why), ("ecet", "local", why)], make)
+
+
+# --- searches by themselves -----------------------------------------------------------------------
+
+
+def run(search: Search, f: Callable[[float], float], std: float = 0.0) -> list[float]:
+    """Return the points where the one search evaluated f."""
+    asked = []
+    while (t := search.next()) is not None:
+        assert search.next() == t  # asking twice changes nothing
+        search.tell(t, f(float(t[0])), std)
+        asked.append(float(t[0]))
+    return asked
+
+
+def test_equal_values_move_right_as_line_5_says():
+    search = GoldenSection(LOW, HIGH, 30)
+    run(search, lambda t: 0.0)
+    assert search.answer() == pytest.approx([HIGH], abs=1e-5)
+
+
+def errors_of(make: Callable[[], Search], scale: float) -> float:
+    """Return the root mean square error in log t over 100 noisy searches."""
+    off = []
+    for seed in range(100):
+        search, rng = make(), np.random.default_rng(seed)
+
+        def f(t: float, rng: Any = rng) -> float:
+            return float(700.0 * math.log(t / 1.2) + rng.laplace(0, scale))
+
+        falls = not isinstance(search, GoldenSection)
+        run(search, f if falls else lambda t, f=f: abs(f(t)), 2**0.5 * scale)
+        off.append(math.log(float(search.answer()[0]) / 1.2))
+    return float(np.sqrt(np.mean(np.square(off))))
+
+
+def test_with_noise_posterior_beats_golden_section():
+    scale, slope = 60.0, (100.0, 2500.0)
+    golden = errors_of(partial(GoldenSection, LOW, HIGH, 5), scale)
+    assert errors_of(partial(PosteriorBisection, LOW, HIGH, 6, slope), scale) < 0.6 * golden
+    fewer = scale / 2  # three evaluations of the same budget
+    assert errors_of(partial(PosteriorBisection, LOW, HIGH, 3, slope), fewer) < 0.5 * golden
+
+
+MAKES = [
+    (partial(GoldenSection, LOW, HIGH, 5), 6),
+    (partial(PosteriorBisection, LOW, HIGH, 3, (100.0, 2500.0)), 3),
+    (partial(PosteriorBisection, LOW, HIGH, 3, (100.0, 2500.0), tailed=False), 3),
+]
+
+
+@pytest.mark.parametrize(("make", "evaluations"), MAKES)
+def test_searches_side_by_side_are_each_search_bit_for_bit(make, evaluations):
+    values = np.random.default_rng(0).normal(0.0, 200.0, (evaluations, 50))
+    values[:, 0] = 1.0  # ties
+    together, asked = make(searches=50), []
+    for row in values:
+        t = together.next()
+        assert t is not None
+        asked.append(t)
+        together.tell(t, row, 100.0)
+    assert together.next() is None
+    for k, (own, end) in enumerate(zip(np.transpose(asked), together.answer(), strict=True)):
+        column = iter(values[:, k].tolist())
+        alone = make()
+        assert run(alone, lambda t, column=column: next(column), 100.0) == own.tolist()
+        assert alone.answer() == [end]
+
+
+@pytest.mark.parametrize("laplace", [False, True])
+def test_a_posterior_is_right_as_often_as_it_says(laplace):
+    """With noise of the stated std the truth lies within the central 80 % about as often."""
+    roots, asked = np.linspace(-1.4, 2.1, 141), np.linspace(-1.4, 2.1, 8)
+    rng, inside = np.random.default_rng(0), []
+    for _ in range(100):
+        root = rng.uniform(-1.0, 1.7)
+        noise = rng.laplace(0, 30 / 2**0.5, 8) if laplace else rng.normal(0, 30, 8)
+        values = 100 * np.tanh((root - asked) / 0.8) + noise
+        cumulative = np.cumsum(root_posterior(asked, values, 30.0, roots, laplace))
+        inside.append(0.1 < float(np.interp(root, roots, cumulative)) < 0.9)
+    assert 0.7 < np.mean(inside) < 0.97
+
+
+# --- one question for all temperatures ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        # T = 1/2, 1, 2, 4; the score crosses zero three quarters of the way from 1 to 2
+        ([9.0, 3.0, -1.0, -2.0], 2**0.75),
+        ([0.0, 0.0, 0.0, 0.0], 1.0),  # no rows: the model is left alone
+        ([4.0, 3.0, 2.0, 1.0], 4.0),  # the root lies beyond the grid
+        ([-1.0, -2.0, -3.0, -4.0], 0.5),
+        ([4.0, 0.0, -3.0, -4.0], 1.0),
+        ([3.0], 4.0),  # with privacy: the index of the drawn point
+        ([0.0], 0.5),
+    ],
+)
+def test_one_shot_interpolates_the_root_or_takes_the_drawn_point(values, expected):
+    own = federation(epsilon=1.0 if len(values) == 1 else math.inf)
+    strategy = FedOneShot(own, low=0.5, high=4.0, points=4, rows_per_client=50)
+    strategy.update(Release(1, "any", np.array(values), np.zeros(len(values))))
+    assert strategy.result().temperature == pytest.approx(expected, rel=1e-14)

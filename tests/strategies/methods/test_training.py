@@ -1,4 +1,4 @@
-"""Training by fedsgd: noise for the sampled rows, the same steps however rows are dealt."""
+"""FedSGD, DP-SGD recalibration, FedAvg and DP-FedAvg: noise, steps by hand, bounded updates."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,28 +8,32 @@ import pytest
 from strategy_checks import assert_std_is_one, nobody
 
 from fedcal.accounting import gaussian_multiplier, poisson_gaussian_epsilon
+from fedcal.calibrators import TemperatureScaling, VectorScaling
 from fedcal.clients.answers import answer, contribute
-from fedcal.clients.questions.training import Gradients
+from fedcal.clients.questions.training import Gradients, LocalUpdate
 from fedcal.core.checks import ContributionRefused
+from fedcal.core.numerics import Floats, Purpose, softmax, stream
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
 from fedcal.privacy.curator import OpenRound, Release
 from fedcal.privacy.query import Request
 from fedcal.run.engines.inline import run_inline
 from fedcal.secure_aggregation import Ring
-from fedcal.strategies.methods.training import FedSGD
-from fedcal.training.networks import NETWORKS
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.methods.training import DPFedAvg, FedAvg, FedSGD
+from fedcal.training.networks import NETWORKS, LocalSGD
 from fedcal.training.optimisers import scheduled
 from fedcal.units import Bound
 
-ROWS, WIDTH, CLASSES = 600, 5, 3
+ROWS, WIDTH, CLASSES, CLIENTS = 600, 5, 3, 20
 
 
 def rows(clients: int, n: int = ROWS) -> Shards:
+    """Each class has a mean of its own; the last of several clients has no rows."""
     rng = np.random.default_rng(4)
     x = rng.normal(0, 0.5, (n, WIDTH))
     y = (x[:, :CLASSES] + rng.gumbel(0, 0.2, (n, CLASSES))).argmax(axis=1)
-    owner = rng.integers(0, clients, n)
+    owner = rng.integers(0, max(1, clients - 1), n)
     return Shards.from_owner(np.zeros((n, CLASSES)), y, owner, clients, inputs=x)
 
 
@@ -38,16 +42,21 @@ def federation(clients: int = 1, **change: Any) -> Federation:
     return Federation(**known | change)
 
 
-def method(clients: int = 1, federate: dict[str, Any] | None = None, **settings: Any) -> FedSGD:
+def fedsgd(clients: int = 1, federate: dict[str, Any] | None = None, **settings: Any) -> FedSGD:
     known: dict[str, Any] = {"shape": str(WIDTH), "batch": 60.0, "rows_per_client": ROWS / clients}
     return FedSGD(federation(clients, **(federate or {})), **known | settings)
 
 
+def decoded(words: Any) -> Floats:
+    return np.asarray(words).view(np.int64) * 2.0**-24
+
+
+# --- FedSGD ---------------------------------------------------------------------------------------
+
+
 def test_the_noise_is_that_of_sampled_rows():
-    plan = method(3, {"epsilon": 2.0}, epochs=4.0, clip=0.7).plan
-    assert plan.rounds == 40
-    assert plan.row_rate == pytest.approx(0.1)
-    assert plan.multiplier == gaussian_multiplier(2.0, 1e-5, 40, plan.row_rate)
+    plan = fedsgd(3, {"epsilon": 2.0}, epochs=4.0, clip=0.7).plan
+    assert (plan.rounds, plan.row_rate) == (40, pytest.approx(0.1))
     assert plan.noise_std == (pytest.approx(0.7 * plan.multiplier),)
     spent = [
         poisson_gaussian_epsilon(1e-5, plan.multiplier * f, 40, plan.row_rate)
@@ -56,20 +65,19 @@ def test_the_noise_is_that_of_sampled_rows():
     assert spent[0] > 2.0 * 1.2
     assert 2.0 * 0.999 < spent[1] <= 2.0
     assert spent[2] < 2.0 / 1.2
-    whole = method(3, {"epsilon": 2.0, "unit": "user"}, epochs=4.0, batch=None).plan
-    assert (whole.row_rate, whole.rounds) == (1.0, 4)  # of whole clients all rows take part
-    assert whole.multiplier == gaussian_multiplier(2.0, 1e-5, 4)
+    clients = fedsgd(3, {"epsilon": 2.0, "unit": "user"}, epochs=4.0, batch=None).plan
+    assert (clients.row_rate, clients.rounds) == (1.0, 4)  # of clients all rows take part
+    assert clients.multiplier == gaussian_multiplier(2.0, 1e-5, 4)
 
 
 def test_each_row_takes_part_by_its_own_coin():
-    shards, strategy = rows(7), method(7, {"epsilon": 4.0}, clip=10.0, batch=120.0)
+    shards, strategy = rows(7), fedsgd(7, {"epsilon": 4.0}, clip=10.0, batch=120.0)
     shards = replace(shards, labels=np.zeros(ROWS, np.int64))
     counts = []
     for number in range(1, 30):
         asked = strategy.open_round(number)
         assert isinstance(asked, OpenRound)
-        words = contribute(shards, asked.request, np.arange(7))
-        total = words.sum(axis=0, dtype=np.uint64)
+        total = contribute(shards, asked.request, np.arange(7)).sum(axis=0, dtype=np.uint64)
         # at w = 0 every row adds 1/3 - 1 to the bias of class 0
         bias = float(total.view(np.int64)[WIDTH * CLASSES]) * asked.request.ring.grid
         counts.append(-1.5 * bias)
@@ -89,7 +97,7 @@ def test_a_step_is_by_the_sum_over_the_rows_that_are_expected():
     """
     half = {"unit": "user", "sampling_rate": 0.5, "rounds": 3}
     own = {"lr": 0.3, "schedule": "linear", "momentum": 0.5, "weight_decay": 0.1}
-    strategy = method(4, half, batch=200.0, **own)
+    strategy = fedsgd(4, half, batch=200.0, **own)
     w, v = strategy.w.copy(), np.zeros(strategy.w.size)
     for number, share in enumerate((1, 2 / 3, 1 / 3), 1):
         values = np.linspace(-1.0, 2.0 * number, w.size)
@@ -101,13 +109,13 @@ def test_a_step_is_by_the_sum_over_the_rows_that_are_expected():
 
 def test_the_grid_of_much_noise_is_one_that_can_be_drawn():
     much = {"unit": "user", "epsilon": 0.3, "noise_source": "system"}
-    plan = method(3, much, batch=None, epochs=300.0).plan
+    plan = fedsgd(3, much, batch=None, epochs=300.0).plan
     assert plan.multiplier > 100  # of 2^36 steps in a norm: more than the samplers draw
     assert 2.0**39 < max(plan.noise.scales) <= 2.0**40
 
 
 def test_a_sum_that_nothing_bounds_is_not_cut_in_silence():
-    query = method().query(1)
+    query = fedsgd().query(1)
     exact = Bound(query.lengths())
     assert query.row_words(rows(1), exact, Ring(1, 2.0**-36)) is not None
     with pytest.raises(ContributionRefused, match="does not fit the ring"):
@@ -116,46 +124,141 @@ def test_a_sum_that_nothing_bounds_is_not_cut_in_silence():
 
 def test_the_last_step_of_a_linear_schedule_is_one_part_of_the_first():
     assert [scheduled("linear", k, 4) for k in (1, 2, 3, 4)] == [1.0, 0.75, 0.5, 0.25]
-    assert [scheduled("constant", k, 4) for k in (1, 4)] == [1.0, 1.0]
 
 
 def test_langevin_steps_follow_from_the_noise():
     """The noise of a step has std sqrt(2 h), h the step on the sum of the rows' losses."""
-    strategy = method(1, {"epsilon": 2.0}, optimiser="sgld", clip=0.3)
+    strategy = fedsgd(1, {"epsilon": 2.0}, optimiser="sgld", clip=0.3)
     of_step = strategy.step_size * strategy.plan.noise_std[0] / strategy.batch_rows
     assert of_step == pytest.approx(np.sqrt(2 * strategy.step_size / ROWS))
 
 
 @pytest.mark.parametrize("clipping", ["row", "global"])
-def test_federated_sums_are_the_pooled_ones_and_of_the_multiset_of_rows(clipping):
-    own = rows(7, 90)
-    w = NETWORKS["mlp"].initial((5,), CLASSES, 1)
-    query = Gradients("mlp", "5", w, 0.5, clipping, 2.0, classes=CLASSES)
-    bound = replace(query.bound("row"), per="row")
-    request = Request(query, bound, Ring(7, 2.0**-36), 1)
-    each = answer(own, request)
-    order = np.lexsort((np.random.default_rng(0).random(90), own.owner))
-    other = Shards.from_owner(
-        own.logits, own.labels[order], own.owner, 7, inputs=np.asarray(own.inputs)[order]
-    )
-    np.testing.assert_array_equal(answer(other, request), each)  # permuted at each client
-    np.testing.assert_array_equal(answer(own.take(np.array([5, 2])), request), each[[5, 2]])
+def test_federated_sums_are_the_pooled_ones(clipping):
+    own, w = rows(7, 90), NETWORKS["mlp"].initial((WIDTH,), CLASSES, 1)
+    query = Gradients("mlp", str(WIDTH), w, 0.5, clipping, 2.0, classes=CLASSES)
+    request = Request(query, replace(query.bound("row"), per="row"), Ring(7, 2.0**-24), 1)
+    total = decoded(answer(own, request).sum(axis=0, dtype=np.uint64))
     pooled = Shards.from_owner(own.logits, own.labels, np.zeros(90, int), 1, inputs=own.inputs)
-    total = each.sum(axis=0, dtype=np.uint64).view(np.int64) * 2.0**-36
-    np.testing.assert_allclose(
-        total, answer(pooled, request)[0].view(np.int64) * 2.0**-36, atol=1e-5
-    )
-    by_row = answer(pooled.each_row(), request)
-    norms = np.linalg.norm(by_row.view(np.int64) * 2.0**-36, axis=1)
+    np.testing.assert_allclose(total, decoded(answer(pooled, request)[0]), atol=1e-4)
+    norms = np.linalg.norm(decoded(answer(pooled.each_row(), request)), axis=1)
     assert norms.max() <= 0.5
 
 
 def test_rounds_without_rows_release_noise_of_the_plan_s_size():
     """Empty Poisson batches are steps like all others (Opacus #161, #631)."""
     own: Any = {"network": "mlp", "rows_per_client": 500.0, "batch": 64.0}
-    train = method(2, {"epsilon": 8.0}, epochs=0.5, **own)
+    train = fedsgd(2, {"epsilon": 8.0}, epochs=0.5, **own)
     seen = []
     train.on_release = lambda release: seen.append(release.values)
-    run_inline(train, nobody(2, inputs=np.zeros((0, 5))))
+    run_inline(train, nobody(2, inputs=np.zeros((0, WIDTH))))
     assert len(seen) == train.plan.rounds == 8
     assert_std_is_one([values / train.plan.multiplier for values in seen])  # the clip is 1
+
+
+# --- recalibration by DP-SGD (Zhang et al.) -------------------------------------------------------
+
+
+def overconfident(seed: int = 0) -> Shards:
+    """Rows whose right temperature is 2.5."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(0, 1.5, (3000, 4))
+    y = (softmax(z).cumsum(axis=1) < rng.random((3000, 1))).sum(axis=1).clip(0, 3)
+    return Shards.from_owner(2.5 * z, y, np.arange(3000) % 6, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "near", "noisy"),
+    [("dp-ts", TemperatureScaling, 1e-3, 0.02), ("dp-platt", VectorScaling, 0.03, 0.08)],
+)
+def test_the_pooled_fit_is_reached_or_with_privacy_nearly(name, form, near, noisy):
+    """Gradient descent of 100 steps comes near."""
+    shards, others = overconfident(), overconfident(1).logits
+    make: Any = STRATEGIES[name]
+    pooled = form().fit(shards.logits, shards.labels).predict_proba(others)
+    for epsilon, most in ((np.inf, near), (8.0, noisy)):
+        own = Federation(6, 4, epsilon=epsilon, unit="example")
+        found: Any = run_inline(make(own, rows_per_client=500), shards)
+        assert type(found) is form
+        assert np.abs(found.predict_proba(others) - pooled).max() < most
+
+
+# --- updates of whole clients ---------------------------------------------------------------------
+
+
+def query_of(network: str, w: Floats, **changed: Any) -> LocalUpdate:
+    usual = {"epochs": 2, "batch": 8, "lr": 0.2, "clip": 0.5, "count": True, "seed": 1}
+    return LocalUpdate(network, str(WIDTH), w, **(usual | changed), classes=CLASSES)
+
+
+def request_of(query: LocalUpdate) -> Request:
+    return Request(query, Bound(query.lengths()), Ring(CLIENTS, 2.0**-24), 1)
+
+
+def test_the_update_is_that_of_plain_sgd():
+    """One batch of all rows, by hand: their order does not matter."""
+    own, w = rows(2), NETWORKS["softmax"].initial((WIDTH,), CLASSES, 0)
+    x, n = np.asarray(own.inputs), len(own.labels)
+    query = query_of("softmax", w, epochs=1, batch=10**6, clip=100.0)
+    (sent, nothing) = contribute(own, request_of(query), np.arange(2))
+    found = decoded(sent)[:-1] * 100.0
+    p = np.exp(x @ w[: CLASSES * WIDTH].reshape(CLASSES, WIDTH).T)
+    p /= p.sum(axis=1, keepdims=True)
+    p[np.arange(n), own.labels] -= 1
+    step = -0.2 / n * p.T @ np.hstack([x, np.ones((n, 1))])
+    np.testing.assert_allclose(found, np.append(step[:, :-1], step[:, -1]), atol=1e-4)
+    assert not nothing.any()
+
+
+@pytest.mark.parametrize("network", ["softmax", "mlp"])
+def test_an_update_lies_within_the_bound_and_says_whether_it_was_cut(network):
+    own, w = rows(CLIENTS), NETWORKS[network].initial((WIDTH,), CLASSES, 0)
+    for clip, within in ((1e-3, -0.5), (1e3, 0.5)):
+        values = decoded(answer(own, request_of(query_of(network, w, clip=clip))))
+        norms = np.linalg.norm(values[:, :-1], axis=1)
+        assert norms.max() <= 1.0
+        np.testing.assert_array_equal(values[:-1, -1], within)
+        assert within > 0 or norms[:-1].min() > 0.999
+    values = decoded(answer(own, request_of(query_of(network, w, lr=1e30))))  # diverges
+    assert np.isfinite(values).all()
+    assert np.linalg.norm(values[:, :-1], axis=1).max() <= 1.0
+
+
+def test_a_step_is_by_the_mean_over_the_clients_that_are_expected():
+    """Of a quarter of 20 clients: 5, whoever answers; the clip's logarithm falls by 0.2 a share."""
+    own: Any = {"server_lr": 0.7, "momentum": 0.5, "clip": 2.0, "unclipped": 0.4}
+    quarter = Federation(CLIENTS, CLASSES, rounds=2, sampling_rate=0.25)
+    method = DPFedAvg(quarter, shape=str(WIDTH), **own)
+    w, v, clip = method.w.copy(), np.zeros(method.w.size), 2.0
+    for number, within in enumerate((1.5, -1.0), 1):  # 1/2 and -1/2 of each client
+        values = np.append(np.linspace(-1.0, number, w.size), within)
+        v = 0.5 * v + clip * values[:-1] / 5
+        w, clip = w + 0.7 * v, clip * np.exp(-0.2 * (0.5 + within / 5 - 0.4))
+        method.update(Release(number, "any", values, np.zeros(values.size)))
+        np.testing.assert_allclose(method.w, w, rtol=1e-12)
+        assert method.current_clip == pytest.approx(clip)
+
+
+def test_fedavg_steps_by_the_mean_of_its_cohort_weighted_by_rows():
+    """By hand: half of 4 clients in each round, each with an order of rows of its own."""
+    own, network = rows(4).ordered, NETWORKS["softmax"]
+    half = Federation(clients=4, classes=CLASSES, rounds=2, sampling_rate=0.5)
+    method = FedAvg(half, shape=str(WIDTH), batch=8, server_lr=0.5)
+    w, x = method.w, np.asarray(own.inputs)
+    for number in (1, 2):
+        asked = method.open_round(number)
+        assert asked is not None
+        updates, losses, sizes = [], [], own.rows[asked.clients]
+        for k in asked.clients.tolist():
+            mine, rng = own.owner == k, stream(0, Purpose.SAMPLING, number, f"batches of {k}")
+            sgd = LocalSGD(1, 8, 0.1)
+            update = network.local_update(w, x[mine], own.labels[mine], CLASSES, sgd, rng)
+            updates.append(update[0])
+            losses.append(update[1])
+        w = w + 0.5 * np.average(updates, axis=0, weights=sizes)
+        words = contribute(own.take(asked.clients), asked.request, asked.clients)
+        method.charge_round(asked, 2)
+        method.close_round(asked, words.sum(axis=0, dtype=np.uint64))
+        np.testing.assert_allclose(method.w, w, atol=1e-7)
+        loss = pytest.approx(np.average(losses, weights=sizes), abs=1e-6)
+        assert method.round_record(number) == {"clients": 2, "train_loss": loss}

@@ -37,8 +37,8 @@ def answers(
     world: World, members: Sequence[int] = (0, 1, 2), sites: Sequence[int] = range(SITES)
 ) -> dict[int, bytes]:
     (job,) = world.jobs
-    said = {k: text for k in members if (text := world.enrol(k, job)) is not None}
-    known = list(enrolled(world.roster, job, said).values())
+    replies = {k: text for k in members if (text := world.enrol(k, job)) is not None}
+    known = list(enrolled(world.roster, job, replies).values())
     sent = {k: world.answer(k, job, 1, world.question(job, 1), known) for k in sites}
     return {k: text for k, text in sent.items() if text is not None}
 
@@ -65,8 +65,8 @@ def everybody(world: World) -> Any:
 def openings(world: World, to: Collector, members: tuple[int, ...] = (0, 1, 2)) -> dict[int, bytes]:
     (job,) = world.jobs
     asked = to.to_confirm()
-    said = {m: world.confirm(m, job, 1, asked[m]) for m in members}
-    signed = to.confirmed({m: text for m, text in said.items() if text is not None})
+    replies = {m: world.confirm(m, job, 1, asked[m]) for m in members}
+    signed = to.confirmed({m: text for m, text in replies.items() if text is not None})
     opened = {m: world.open(m, job, 1, to.digest, signed) for m in to.openers}
     return {m: text for m, text in opened.items() if text is not None}
 
@@ -101,10 +101,10 @@ def test_one_bad_member_is_missing_and_stops_nobody(how, world):
         "another job": Enrolment.made(key, zero, 0, ALICES, bytes(16)).to_bytes(),
         "damaged": good[:-1],
     }
-    said = {k: text for k in (1, 2) if (text := world.enrol(k, job)) is not None}
-    said |= {0: bad[how]} if how in bad else {}
-    assert enrolled(world.roster, job, said).keys() == {1, 2}
-    known, question = list(said.values()), world.question(job, 1)
+    replies = {k: text for k in (1, 2) if (text := world.enrol(k, job)) is not None}
+    replies |= {0: bad[how]} if how in bad else {}
+    assert enrolled(world.roster, job, replies).keys() == {1, 2}
+    known, question = list(replies.values()), world.question(job, 1)
     sent = {k: world.answer(k, job, 1, question, known) for k in range(SITES)}
     to = gathered(world, {k: text for k, text in sent.items() if text is not None})
     assert np.array_equal(to.total(openings(world, to, (1, 2))), everybody(world))
@@ -122,9 +122,9 @@ def test_a_contributor_whose_key_is_of_small_order_is_absent(world):
 def test_a_damaged_opening_is_no_opening(world):
     """Of its digest, of a mask or of its signature; any two others do."""
     to = gathered(world, answers(world))
-    said = openings(world, to)
+    replies = openings(world, to)
     for place in (4, 40, -1):
-        spoilt = {**said, 1: damaged(said[1], place)}
+        spoilt = {**replies, 1: damaged(replies[1], place)}
         assert np.array_equal(to.total(spoilt), everybody(world))
         del spoilt[2]
         refused("too few members", to.total, spoilt, error=RoundFailed)

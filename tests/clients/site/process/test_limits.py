@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from loaded import guard, lines, loaded
 
 from fedcal.clients.site.process import limits
 from fedcal.clients.site.process.limits import MESSAGE_BYTES, SHORT_BYTES, Intake
@@ -26,17 +27,6 @@ end = time.process_time() + 1.5
 while time.process_time() < end:  # time to say so: it is stopped once
     pass
 print("said")
-"""
-DEAF = """
-from fedcal.clients.site.process import limits
-limits.GRACE_S = 1
-limits.limit_cpu(1)
-while True:
-    try:
-        while True:
-            pass
-    except limits.OverLimit:
-        pass
 """
 HUNGRY = """
 import numpy as np
@@ -68,11 +58,6 @@ def test_it_is_stopped_once_and_may_say_so():
     assert time.monotonic() - began < 60
 
 
-@pytest.mark.slow
-def test_what_does_not_heed_it_is_killed():
-    assert run(DEAF).returncode == -9
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="others do not limit it")
 def test_memory_ends_and_mapped_rows_are_not_counted(tmp_path):
     done = run(HUNGRY, tmp_path)
@@ -93,3 +78,24 @@ def test_a_message_has_a_size_by_its_kind():
         intake.take(1)  # as much as the smallest part
         with pytest.raises(InputError, match=f"more than {most >> 10} KiB"):
             intake.take(0)
+
+
+MOST_LINES, MOST_OF_THE_GUARD = 10_200, 2_500
+ELSEWHERE = (
+    *("strategies", "evaluation", "conformal", "personal", "training", "calibrators"),
+    *("datasets", "partition", "experiments", "accounting"),
+)
+"""What makes questions, accounts for them and reads what was learned: a site's process never."""
+
+
+def test_a_site_that_has_answered_has_loaded_little(tmp_path):
+    found, heavy = loaded(tmp_path)
+    assert not [name for name in found if name.split(".")[1:2] and name.split(".")[1] in ELSEWHERE]
+    assert heavy == []
+    asked = {name for name in found if name.startswith("fedcal.clients.questions.")}
+    assert asked == {"fedcal.clients.questions.scores"}  # of its kind alone
+    assert sum(map(lines, found.values())) <= MOST_LINES
+
+
+def test_the_guard_is_short():
+    assert sum(guard().values()) <= MOST_OF_THE_GUARD

@@ -1,18 +1,13 @@
 """Figures as data, then drawn: for paper (PNG, SVG), and panel by panel for a page."""
 
-import re
 import struct
 import xml.etree.ElementTree as ET
-from typing import Any
 
 import numpy as np
 import pytest
 from compared import cell
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import LineCollection
-from matplotlib.lines import Line2D
-from matplotlib.patches import PathPatch
 from matplotlib.text import Text
 from scipy import stats
 
@@ -20,8 +15,6 @@ from fedcal.metrics import Reliability
 from fedcal.results.comparison import cells_of
 from fedcal.results.figures import curves, diagrams
 from fedcal.results.figures.drawing import (
-    BOXES,
-    LINES,
     Panel,
     Sheet,
     curve,
@@ -39,80 +32,11 @@ def overconfident(rows: int = 400, seed: int = 0, classes: int = 3) -> Reliabili
     return Reliability.of(probs, (probs.argmax(axis=1) + wrong) % classes)
 
 
-def plotted(panel: Panel) -> Axes:
-    ax = draw(Sheet("t", 1, (panel,))).axes[0]
-    assert isinstance(ax, Axes)
-    return ax
-
-
-def marks(panel: Panel, kind: type, series: str) -> Any:
-    (found,) = (
-        m for m in plotted(panel).get_children() if isinstance(m, kind) and m.get_label() == series
-    )
-    return found
-
-
-def line(panel: Panel, series: str) -> tuple[np.ndarray, np.ndarray]:
-    """x and y of its points."""
-    x, y = marks(panel, Line2D, series).get_data()
-    return np.asarray(x), np.asarray(y)
-
-
-def whiskers(panel: Panel, series: str) -> np.ndarray:
-    """Low and high ends, (2, points)."""
-    return np.array(marks(panel, LineCollection, series).get_segments())[:, :, 1].T
-
-
-def boxes(panel: Panel, series: str) -> tuple[np.ndarray, np.ndarray]:
-    """Left ends, and low and high ends, (boxes, 2)."""
-    corners = marks(panel, PathPatch, series).get_path().vertices.reshape(-1, 5, 2)
-    return corners[:, 0, 0], corners[:, [0, 2], 1]
-
-
-def test_the_bars_are_the_record():
-    record = overconfident()
-    panel = diagrams.diagram("after", record)
-    there = record.count > 0
-    share = record.sum_correct[there] / record.count[there]
-    confidence = record.sum_confidence[there] / record.count[there]
-    left, correct = boxes(panel, "correct")
-    np.testing.assert_allclose(correct[:, 1], share[share > 0])
-    np.testing.assert_array_equal(correct[:, 0], 0)
-    np.testing.assert_allclose(left, np.flatnonzero(there)[share > 0] / 15)
-    # the gaps reach from one to the other, on the side that is meant; empty ones are left out
-    for series, low, high in (("over", share, confidence), ("under", confidence, share)):
-        _, ends = boxes(panel, series)
-        assert (high > low).any()
-        np.testing.assert_allclose(ends, np.stack([low, high], axis=1)[high > low])
-    assert f"top-label ECE {100 * record.ece:.2f} %" == panel.note
-    assert f"{100 * record.ece:.3f} %" in panel.said
-    _, rows = boxes(diagrams.histogram("x", record), "correct")
-    np.testing.assert_allclose(rows[:, 1], 100 * record.count[there] / 400)
-
-
 def test_whiskers_are_wilson_s_intervals():
     low, high = diagrams.wilson(np.array([0, 3, 7, 10]), np.array([10, 10, 10, 10]))
     for k, (a, b) in zip((0, 3, 7, 10), zip(low, high, strict=True), strict=True):
         exact = stats.binomtest(k, 10).proportion_ci(method="wilson")
         assert (a, b) == pytest.approx((exact.low, exact.high), abs=1e-12)
-    record = overconfident(4000)
-    panel = diagrams.diagram("x", record)
-    (low, high), share = whiskers(panel, "whisker"), boxes(panel, "correct")[1][:, 1]
-    assert np.all((low <= share) & (share <= high))
-
-
-def test_a_class_panel_is_the_class_against_the_rest():
-    before, after = overconfident(), overconfident(seed=1)
-    panel = diagrams.classes_sheet(before, after, "t").panels[1]
-    for series, record in (("before", before), ("after", after)):
-        (x, y), (low, high) = line(panel, series), whiskers(panel, series)
-        rows, confidence, correct = diagrams.pooled(record, 1)
-        np.testing.assert_allclose(y, correct / rows)
-        np.testing.assert_allclose(x, confidence / rows)
-        assert np.all((low <= y) & (y <= high))
-        assert f"{correct[0]} of {rows[0]}" in panel.said
-    assert "ECE" in panel.note
-    assert panel.title == f"class 1: {after.class_sum_correct[1].sum()} rows"
 
 
 @pytest.mark.parametrize("rows", [5, 29, 30, 3000])
@@ -125,7 +49,6 @@ def test_bins_of_few_rows_are_pooled(rows):
         assert confidence.sum() == pytest.approx(record.class_sum_confidence[j].sum())
         assert correct.sum() == record.class_sum_correct[j].sum()
         assert np.all(np.diff(confidence / count) > 0)  # neighbours only
-        assert (len(count) == 15) is bool((record.class_count[j] >= diagrams.FEWEST).all())
 
 
 CELLS = cells_of(
@@ -143,10 +66,6 @@ def panel_svg(panel: Panel) -> str:
     return svg
 
 
-def corners(path: ET.Element) -> np.ndarray:
-    return np.array(re.findall(r"[ML] (\S+) (\S+)", str(path.get("d"))), float)
-
-
 def test_untrusted_words_are_escaped():
     evil = '"><script>alert(1)</script>'
     label = "#0072b2 0.1234567 id= $x_1$"
@@ -159,15 +78,6 @@ def test_untrusted_words_are_escaped():
     root = ET.fromstring(svg)
     assert {evil, label} <= {t.text for t in root.iter("text")}
     assert root.get("aria-label") == evil
-
-
-def test_methods_differ_without_any_colour():
-    for group in "mb":
-        names = [name for name in LINES if name[0] == group and name[1:].isdigit()]
-        of = [LINES[name] for name in names]
-        looks = {(s["linestyle"], s["marker"], s["markerfacecolor"] == s["color"]) for s in of}
-        assert len(looks) == len(names) > 1
-    assert len({s.get("hatch") for s in BOXES.values()}) == 3
 
 
 def test_words_of_a_figure_lie_inside_it_and_beside_each_other():

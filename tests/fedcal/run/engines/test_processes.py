@@ -10,9 +10,13 @@ from pathlib import Path
 import pytest
 from procfs import processes, until
 
+import fedcal
+import fedcal.run.engines.ray as engine
+from fedcal.run.engines import superlink
 from fedcal.run.engines.processes import ProcessTree
 from fedcal.run.engines.superlink import FlowerRun
 
+ROOT = Path(fedcal.__file__).resolve().parents[1]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, adopts orphans")
 
 DAEMON = """
@@ -42,6 +46,9 @@ time.sleep(600)
 PARENT = """
 import os, sys, time
 from pathlib import Path
+import fedcal
+import fedcal.run.engines.ray as engine
+from fedcal.run.engines import superlink
 from fedcal.run.engines.processes import ProcessTree
 folder = Path(sys.argv[1])
 tree = ProcessTree([sys.executable, "-c", sys.argv[2], "stay"], folder=folder,
@@ -117,3 +124,33 @@ def test_a_superlink_is_waited_for_until_it_listens(folder):
     with FlowerRun(folder, folder.parent, {}).superlink(list) as address:
         host, _, port = address.partition(":")
         socket.create_connection((host, int(port)), 1.0).close()
+
+
+def environment(tmp_path: Path) -> dict[str, str]:
+    own = superlink.quiet_environment(tmp_path / "home")
+    return own | engine.ray_environment(tmp_path)
+
+
+def test_nothing_of_the_user_s_environment_leads_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    for name, value in {
+        "PYTHONPATH": f"here{os.pathsep}{os.pathsep}/there",
+        "RAY_ADDRESS": "192.0.2.1:6379",
+        "FLWR_HOME": "/home/user/.flwr",
+        "FLWR_TELEMETRY_ENABLED": "1",
+        "NO_PROXY": "intern.example",
+        "PATH": "/usr/bin",
+        "KEPT": "as it is",
+    }.items():
+        monkeypatch.setenv(name, value)
+    env = environment(tmp_path)
+    assert env["PYTHONPATH"].split(os.pathsep) == [str(ROOT), str(tmp_path / "here"), "/there"]
+    assert (env["RAY_ADDRESS"], env["RAY_TMPDIR"]) == ("local", str(tmp_path))
+    assert env["FLWR_HOME"] == str(tmp_path / "home")
+    assert (env["FLWR_TELEMETRY_ENABLED"], env["RAY_USAGE_STATS_ENABLED"]) == ("0", "0")
+    assert env["NO_PROXY"] == env["no_proxy"] == "intern.example,127.0.0.1"
+    assert env["KEPT"] == "as it is"
+    monkeypatch.delenv("PYTHONPATH")
+    monkeypatch.setattr(superlink.sysconfig, "get_path", lambda name: str(ROOT))
+    assert environment(tmp_path)["PYTHONPATH"] == ""  # an installed fedcal is found without help

@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 from ray_cluster import ray_cluster
 
-from fedcal import datasets, partition, simulate
-from fedcal.core.checks import FedcalError, InputError
+from fedcal import datasets, partition
 from fedcal.privacy.noise_plan import Federation
-from fedcal.run.engines import ray as engine
 from fedcal.run.engines import run
 from fedcal.run.engines.ray import cluster, run_ray
 from fedcal.strategies.server.job import Job
@@ -126,24 +124,3 @@ def test_a_worker_that_is_killed_in_a_round_is_replaced_and_no_row_lost_or_count
         assert len(set(held[0])) == 2
         assert sum(len(set(of)) for of in held) == len(held) + 2
         assert {len(of) for of in held} == {4}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_connected")
-def test_a_model_and_rows_that_a_client_refuses(monkeypatch):
-    options: dict[str, Any] = {"clients": 20, "epsilon": 4.0, "seed": 2, "rounds": 2}
-    inline, there = (simulate(engine=e, **options) for e in ("inline", "ray"))
-    assert there.rounds == inline.rounds
-    assert there.test_probs.tobytes() == inline.test_probs.tobytes()
-    shards = partition.deal(datasets.load(DATA), "iid", 20, 0)
-    with pytest.raises(InputError, match="column group"):
-        run_ray(job("evaluate", 20, {"groups": '["a"]'}), shards)
-    monkeypatch.setattr(engine, "RESTARTS", 0)
-    dead: list[list[int]] = []
-
-    def kill(done: int, planned: int) -> None:
-        for of in dead:
-            os.kill(of[0], signal.SIGKILL)
-
-    with pytest.raises(FedcalError, match="a Ray worker died 1 times"):
-        run_ray(job("fedtemp", 20, rounds=3), shards, progress=kill, processes=dead)

@@ -77,8 +77,7 @@ def test_the_right_one_passes_and_each_of_the_others_is_one_line(made):
     with listening(named) as address:
         assert "ca.crt vouches for: " in refusal(address)
     with listening(named) as address:
-        said = refusal(address, named)
-        assert "is not valid for '127.0.0.1'" in said
+        assert "is not valid for '127.0.0.1'" in refusal(address, named)
     with listening(ours, ["http/1.1"]) as address:
         assert "is not a Fleet API, which speaks HTTP/2" in refusal(address)
     with listening(None) as address:
@@ -87,8 +86,8 @@ def test_the_right_one_passes_and_each_of_the_others_is_one_line(made):
 
 
 def test_what_flower_says_of_an_error_is_found_in_its_json():
-    said = json.dumps({"success": False, "error-message": "Stopping.\n\n[code: 18] It is over."})
-    assert complaint(f"INFO : Starting\n{said}\n") == "[code: 18] It is over."
+    printed = json.dumps({"success": False, "error-message": "Stopping.\n\n[code: 18] It is over."})
+    assert complaint(f"INFO : Starting\n{printed}\n") == "[code: 18] It is over."
     assert complaint("INFO : Starting\nERROR : no such run\n") == "no such run"
 
 

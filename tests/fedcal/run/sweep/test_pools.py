@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_up import scored
 
 from fedcal import datasets
 from fedcal.core.checks import FedcalError
@@ -21,9 +22,7 @@ from fedcal.run.sweep import Run, digest_of, here, in_processes, key_of
 
 
 def small(seed: int = 0, **more: Any) -> Dataset:
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, 3, 120)
-    logits = 2 * rng.normal(size=(120, 3)) + 2 * np.eye(3)[labels]
+    logits, labels = scored(3, 120, seed, 2.0, 2.0)
     return datasets.from_arrays(
         logits=logits, labels=labels, test_logits=logits[:40], test_labels=labels[:40], **more
     )
@@ -42,14 +41,12 @@ def bare(rows: Any) -> dict[str, dict[str, Any]]:
 
 def test_the_digest_sees_everything():
     base = small()
+    names = np.array(list("abc") * 40)
     others = [
         small(seed=1),
-        small(client=np.arange(120) % 3),
-        small(client=np.arange(120) % 4),
+        *(small(client=owner) for owner in (np.arange(120) % 3, np.arange(120) % 4, names)),
         small(subject=np.arange(120) % 4),
-        small(client=np.array(list("abc") * 40)),
-        small(group=np.arange(120) % 3),
-        small(group=np.array(list("abc") * 40)),
+        *(small(group=group) for group in (np.arange(120) % 3, names)),
         small(other_logits=base.logits),
         datasets.from_arrays(logits=base.logits, labels=base.labels),
         datasets.from_arrays(probs=base.probs, labels=base.labels),
@@ -58,7 +55,7 @@ def test_the_digest_sees_everything():
     assert digest_of(base) == digest_of(small())
 
 
-def test_processes_end_with_their_rows_and_a_dead_one_is_told():
+def test_processes_end_with_their_rows_and_a_dead_one_is_an_error():
     before = set(active_children())
 
     def ours() -> list[BaseProcess]:
@@ -71,62 +68,45 @@ def test_processes_end_with_their_rows_and_a_dead_one_is_told():
     found += rows
     assert bare(found) == bare(here(runs, sources, run_row, jobs=1))
     assert not ours()
-    for killed in (False, True):  # before all rows are there
-        rows = in_processes(*asked(small(), seeds=50), run_row, 2)
-        next(rows)
-        assert len(ours()) == 2
-        if killed:
-            ours()[0].kill()
-            with pytest.raises(FedcalError, match=r"a worker process died \(killed, perhaps for"):
-                list(rows)
-        else:
-            rows.close()
-        assert not ours()
-    assert "OPENBLAS_NUM_THREADS" in os.environ
+    rows = in_processes(*asked(small(), seeds=50), run_row, 2)
+    next(rows)
+    ours()[0].kill()
+    with pytest.raises(FedcalError, match=r"a worker process died \(killed, perhaps for"):
+        list(rows)
+    assert not ours()
 
 
 SCRIPT = """
+import os, signal
+from multiprocessing import active_children
+
 import numpy as np
 from fedcal import compare
 
-print("begun")
+print("begun", flush=True)
 labels = np.arange(40) % 2
 rows = {"logits": 2.0 * np.eye(2)[labels], "labels": labels}
-options = {"method": "none,fedbin", "clients": 2, "epsilon": "inf", "seeds": 2, "jobs": 2}
-print(len(compare(rows | {f"test_{k}": v for k, v in rows.items()}, **options).rows))
-"""
-
-
-def test_a_script_needs_no_guard_of_its_main_module(tmp_path):
-    path = tmp_path / "script.py"
-    path.write_text(SCRIPT)
-    done = subprocess.run([sys.executable, path], text=True, capture_output=True, timeout=120)
-    assert (done.returncode, done.stdout) == (0, "begun\n3\n"), done.stderr
-
-
-KILLED = (
-    SCRIPT.partition("print(len")[0]
-    + """
-import os, signal
-from multiprocessing import active_children
 
 def end(done, total):
     if done:
         print(*(process.pid for process in active_children()), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 
-compare(rows | {f"test_{k}": v for k, v in rows.items()}, **options | {"seeds": 50}, progress=end)
+options = {"method": "none,fedbin", "clients": 2, "epsilon": "inf", "seeds": 50, "jobs": 2}
+compare(rows | {f"test_{k}": v for k, v in rows.items()}, **options, progress=end)
 """
-)
 
 
 def test_workers_whose_parent_was_killed_remove_the_data_and_end(tmp_path):
+    """And its script needs no guard of its main module: no worker runs it."""
+    (tmp_path / "script.py").write_text(SCRIPT)
     env = os.environ | {"TMPDIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", KILLED], env=env, text=True, capture_output=True, timeout=60
+        [sys.executable, tmp_path / "script.py"], env=env, text=True, capture_output=True
     )
-    workers = list(map(int, done.stdout.split()[1:]))
-    assert len(workers) == 2, done.stderr
+    begun, pids = done.stdout.splitlines()
+    workers = [int(pid) for pid in pids.split()]
+    assert (begun, len(workers)) == ("begun", 2), done.stderr
     deadline = time.monotonic() + 20
     while any(map(runs_still, workers)) or list(tmp_path.glob("fedcal-*")):
         assert time.monotonic() < deadline

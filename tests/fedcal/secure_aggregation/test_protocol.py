@@ -1,0 +1,236 @@
+"""Messages of the secure sum: known answers, bytes that mean one thing, damage that is noticed."""
+
+import hashlib
+import math
+import os
+import random
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from refusals import refused
+
+from fedcal.clients.site import party
+from fedcal.clients.site.party import Party
+from fedcal.clients.site.policy import JobFacts
+from fedcal.clients.site.store import SiteRecords
+from fedcal.secure_aggregation import keys
+from fedcal.secure_aggregation.keys import SigningKey, seal, shared_key, unseal, verified
+from fedcal.secure_aggregation.messages import (
+    Confirmation,
+    Contribution,
+    Damaged,
+    Enrolment,
+    Header,
+    Opening,
+    header_by,
+    sum_digest,
+    unpacked,
+    vector_digest,
+)
+from fedcal.secure_aggregation.roster import Committee, Member, Roster, opened
+
+JOB, QUESTION = bytes(range(32)), bytes(range(32, 64))
+ABOUT = JobFacts(
+    *(JOB.hex(), "fedbin", "user", "secagg", "zero-out", "none", math.inf, 0.0, 1, "claimed"),
+    *("", math.inf),
+)
+
+KEY, WORDS = SigningKey(bytes(range(32))), np.arange(3, dtype=np.uint64)
+HEADER = Header(
+    *(JOB, 2, b"q" * 32, 1, b"x" * 32, 3, vector_digest(WORDS), (0, 2)), (b"c" * 32, b"d" * 32)
+)
+OPENING = Opening.made(KEY, b"s" * 32, b"p" * 48)
+
+# by name: bytes, and whether some bytes are a message that its site has signed
+MESSAGES: dict[str, tuple[bytes, Callable[[bytes], bool]]] = {
+    "enrolment": (
+        Enrolment.made(KEY, JOB, 1, b"x" * 32, b"n" * 16).to_bytes(),
+        lambda text: Enrolment.from_bytes(text).by(KEY.public, JOB),
+    ),
+    "header": (
+        HEADER.signed(KEY),
+        lambda text: Header.read(text) is not None and header_by(KEY.public, text),
+    ),
+    "confirmation": (
+        Confirmation.made(KEY, 1, b"s" * 32).to_bytes(),
+        lambda text: Confirmation.from_bytes(text).by(KEY.public, b"s" * 32),
+    ),
+    "opening": (OPENING.to_bytes(), lambda text: Opening.from_bytes(text).by(KEY.public)),
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_no_changed_message_counts_as_signed(name, data):
+    """Whatever came: it is damaged, or not signed, and nothing else is raised."""
+    text, signed = MESSAGES[name]
+    assert signed(text)
+    place = data.draw(st.integers(0, len(text)))
+    removed = data.draw(st.integers(0, 70))
+    changed = text[:place] + data.draw(st.binary(max_size=70)) + text[place + removed :]
+    if changed != text:
+        try:
+            assert not signed(changed)
+        except Damaged:
+            return
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_or_damaged(text):
+    for read in (Contribution.from_bytes, unpacked, Opening.from_bytes, Header.read):
+        try:
+            read(text)
+        except Damaged:
+            continue
+
+
+def test_a_sum_is_named_by_its_round_and_its_contributions_in_any_order():
+    one, two = HEADER.signed(KEY), Header(**{**vars(HEADER), "site": 2}).signed(KEY)
+    name = sum_digest(JOB, 1, [one, two])
+    assert sum_digest(JOB, 1, [two, one]) == name
+    others = [sum_digest(JOB, 1, sent) for sent in ([one], [one, one], [one, two, two])]
+    others += [sum_digest(JOB, 2, [one, two]), sum_digest(b"k" * 32, 1, [one, two])]
+    assert len({name, *others}) == 6
+
+
+# --- known answers ---
+
+
+def test_sealing_is_the_aead_of_rfc_8439(monkeypatch):
+    """Section 2.8.2."""
+    key = bytes(range(0x80, 0xA0))
+    nonce = bytes.fromhex("070000004041424344454647")
+    about = bytes.fromhex("50515253c0c1c2c3c4c5c6c7")
+    text = (
+        b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the "
+        b"future, sunscreen would be it."
+    )
+    sealed = nonce + bytes.fromhex(
+        "d31a8d34648e60db7b86afbc53ef7ec2a4aded51296e08fea9e2b5a736ee62d6"
+        "3dbea45e8ca9671282fafb69da92728b1a71de0a9e060b2905d6a5b67ecd3b36"
+        "92ddbd7f2d778b8c9803aee328091b58fab324e4fad675945585808b4831d7bc"
+        "3ff4def08e4b7a9de576d26586cec64b6116"
+        "1ae10b594f09e26a7e902ecbd0600691"
+    )
+    assert unseal(key, sealed, about) == text
+    monkeypatch.setattr(os, "urandom", lambda size: nonce[:size])
+    assert seal(key, text, about) == sealed
+    for other in (about + b"\0", b""):
+        refused("damaged, or belongs to another context", unseal, key, sealed, other)
+
+
+# RFC 7748, section 6.1
+ALICE = bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a")
+BOB = bytes.fromhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb")
+ALICES = bytes.fromhex("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a")
+BOBS = bytes.fromhex("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f")
+AGREED = bytes.fromhex("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742")
+
+
+def test_keys_between_sites_are_those_of_rfc_7748_and_rfc_5869():
+    for secret, other in ((ALICE, BOBS), (BOB, ALICES)):
+        for sender, receiver in ((3, 5), (5, 3)):
+            info = b"fedcal/secure-sum/1/seal-2\0" + bytes([sender, 0, 0, 0, receiver, 0, 0, 0])
+            info += min(ALICES, BOBS) + max(ALICES, BOBS)
+            made = shared_key(secret, other, JOB, sender, receiver)
+            assert made == HKDF(hashes.SHA256(), 32, JOB, info).derive(AGREED)
+
+
+ORDER_8 = (
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+)
+
+
+@pytest.mark.parametrize(
+    "point", [0, 1, *ORDER_8, *(2**255 - 19 + k for k in (-1, 0, 1)), 2**255, 2**256 - 19]
+)
+def test_a_key_that_agrees_on_zero_with_everybody_is_refused(point):
+    """RFC 7748, section 6.1: points of small order."""
+    public = point.to_bytes(32, "little")
+    assert not keys.usable_exchange_key(public)
+    assert keys.usable_exchange_key(ALICES)
+    refused("X25519 key is not a valid key", shared_key, ALICE, public, bytes(32), 0, 1)
+
+
+# RFC 8032, section 7.1, test 2
+SECRET = "4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb"
+PUBLIC = "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c"
+SIGNATURE = (
+    "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0"
+    "f11d8c387b2eaeb4302aeeb00d291612bb0c00"
+)
+
+
+def test_signatures_are_those_of_rfc_8032(monkeypatch):
+    secret, text = bytes.fromhex(SECRET), b"\x72"
+    key = SigningKey(secret)
+    assert key.public.hex() == PUBLIC
+    own = key.sign("enrol", text)
+    assert verified(key.public, "enrol", text, own)
+    assert not verified(key.public, "confirm", text, own)
+    assert not verified(key.public, "enrol", text + b"\0", own)
+    monkeypatch.setattr(keys, "domain", lambda purpose: b"")
+    assert key.sign("enrol", text).hex() == SIGNATURE
+
+
+PROTOCOL = [
+    ((0, 1, 2), 2, 3, "6273ad035c25f22148d74666a852645fe751c81c2353144316fbdc80a2afad2c"),
+    ((1, 2, 3, 5), 3, 6, "a2d01b6932bfa66dd17825ddd282a96867417ba854f3b6e3c85c095dbf4f9481"),
+    ((0, 1, 2, 3, 4), 4, 6, "2827b9a5165b6c45b8e72187412b2c62f0756ce3e83365eed8b61941e9a56103"),
+]
+"""Members, threshold, sites, and the digest of all messages, taken when a twin of the protocol in
+plain Python had the same bits. Another digest is another protocol."""
+
+
+@pytest.mark.parametrize(("members", "threshold", "sites", "digest"), PROTOCOL)
+def test_the_bits_of_the_protocol_stay(members, threshold, sites, digest, monkeypatch):
+    """Fixed keys, seeds and nonces; the last member has not enrolled where it may be absent."""
+    rng, all_bytes = random.Random(sites), hashlib.sha256()
+
+    def noted(text: bytes) -> bytes:
+        all_bytes.update(text)
+        return text
+
+    def exchange_key() -> tuple[bytes, bytes]:
+        secret = X25519PrivateKey.from_private_bytes(rng.randbytes(32))
+        return secret.private_bytes_raw(), secret.public_key().public_bytes_raw()
+
+    monkeypatch.setattr(os, "urandom", rng.randbytes)
+    monkeypatch.setattr(party, "new_exchange_key", exchange_key)
+    signing = [SigningKey(rng.randbytes(32)) for _ in range(sites)]
+    committee = Committee(members, threshold)
+    listed = tuple(Member(f"site {k}", key.public) for k, key in enumerate(signing))
+    roster, there = Roster("plain", listed, committee), list(members)[:threshold]
+    vectors = rng.getrandbits(64 * 11 * sites).to_bytes(88 * sites, "little")
+    words = np.frombuffer(vectors, "<u8").reshape(sites, 11)
+    with ExitStack() as stack:
+        parties = [Party(key, roster, stack.enter_context(SiteRecords(None))) for key in signing]
+        enrolled = [noted(parties[k].enrol(ABOUT)) for k in range(sites)]
+        known = [enrolled[k] for k in there]
+        sent = [
+            noted(one.answer(ABOUT, 1, QUESTION.hex(), known, words[k].copy)[0])
+            for k, one in enumerate(parties)
+        ]
+        messages = [Contribution.from_bytes(text) for text in sent]
+        of = sum_digest(JOB, 1, [m.header for m in messages]).hex()
+        given = {member: [(m.header, m.sealed[member]) for m in messages] for member in there}
+        confirmed = [noted(parties[m].confirm(JOB.hex(), 1, sites, given[m])) for m in there]
+        openings = {}
+        for member in there:
+            text = noted(parties[member].open(JOB.hex(), 1, of, confirmed))
+            rows = np.frombuffer(Opening.from_bytes(text).pieces, "<u8").reshape(-1, 11)
+            openings[member] = dict(zip(committee.held_by(member), rows, strict=True))
+    hidden_sum = np.sum([m.words for m in messages], axis=0, dtype=np.uint64)
+    total = opened(hidden_sum, openings, len(committee.pieces))
+    assert (total == words.sum(axis=0, dtype=np.uint64)).all()
+    assert all_bytes.hexdigest() == digest
