@@ -189,10 +189,10 @@ def apart(function: str, arrays: Mapping[str, NDArray[Any]], **options: Any) -> 
         with TemporaryDirectory(prefix="fedcal-peer-") as folder:
             for name, array in arrays.items():
                 np.save(Path(folder, f"{name}.npy"), array)
-            asked = json.dumps({"peer": function, "folder": folder, "options": options})
+            requests = json.dumps({"peer": function, "folder": folder, "options": options})
             process = stack.enter_context(
                 subprocess.Popen(
-                    [str(python), "-P", peers.__file__, asked],
+                    [str(python), "-P", peers.__file__, requests],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     env=os.environ | _SETTINGS,
@@ -206,11 +206,11 @@ def apart(function: str, arrays: Mapping[str, NDArray[Any]], **options: Any) -> 
 
 def _repetition(process: subprocess.Popen[str]) -> Inside:
     """Ask for one repetition: a line to the process, and one back."""
-    asked: Any = process.stdin
-    told: Any = process.stdout
+    requests: Any = process.stdin
+    answers: Any = process.stdout
     with contextlib.suppress(BrokenPipeError):  # it has ended, and so have its answers
-        print("null", file=asked, flush=True)
-    line = told.readline()
+        print("null", file=requests, flush=True)
+    line = answers.readline()
     if not line.endswith("\n"):
         raise ImportError("its process has ended")
     answer = json.loads(line)

@@ -76,12 +76,12 @@ def _numbers(table: Table, name: str) -> Floats:
 
 def shipped(train: Path, test: Path) -> Arrays:
     """Make the arrays of the data file from the two files of UCI's archive."""
-    learnt, judged = read(train), read(test)
+    learnt, held = read(train), read(test)
     weights = logistic(columns(learnt, learnt), labels_of(learnt))
-    names, group = np.unique(groups_of(judged), return_inverse=True)
+    names, group = np.unique(groups_of(held), return_inverse=True)
     return {
-        "log_odds": (columns(judged, learnt) @ weights).astype(np.float16),
-        "labels": labels_of(judged).astype(np.uint8),
+        "log_odds": (columns(held, learnt) @ weights).astype(np.float16),
+        "labels": labels_of(held).astype(np.uint8),
         "group": group.astype(np.uint8),
         "group_names": names,
     }

@@ -28,14 +28,14 @@ from typing import Literal, TypeAlias
 from experiments.studies.spec import (
     EVERYWHERE,
     NO_DIFFERENCE,
-    NOT_TOLD,
+    UNDECIDED,
     Experiment,
+    Outcome,
     Part,
     Printed,
     Record,
     Rows,
     RowsClaim,
-    Told,
 )
 from fedcal.results.comparison import Line
 
@@ -170,7 +170,7 @@ class Verdict:
     text: str
     where: str
     holds: Found
-    said: str
+    evidence: str
     printed: str = ""
     partly: bool = False
     places: Mapping[str, Found] = field(default_factory=dict)
@@ -179,36 +179,36 @@ class Verdict:
     def word(self) -> str:
         """The outcome, in a word or two."""
         if self.holds is None:
-            return NO_DIFFERENCE if self.places else NOT_TOLD
+            return NO_DIFFERENCE if self.places else UNDECIDED
         return "holds" if self.holds else ("holds in part" if self.partly else "does not hold")
 
     def __str__(self) -> str:
         where = f" ({self.where})" if self.where else ""
         own = f"; in the paper's own numbers {self.printed}" if self.printed else ""
-        return f"{self.word.capitalize()}: {self.text}{where} ({self.said}{own})"
+        return f"{self.word.capitalize()}: {self.text}{where} ({self.evidence}{own})"
 
 
-def judged(text: str, told: Told, said: str, printed: str = "") -> Verdict:
+def verdict_of(text: str, outcome: Outcome, evidence: str, printed: str = "") -> Verdict:
     """Return the verdict of a function on its own claim: see `spec.RowsClaim`."""
-    holds = told if isinstance(told, bool) else None
-    places = {} if told is None else {EVERYWHERE: holds}
-    return Verdict(text, text, "", holds, said, printed, places=places)
+    holds = outcome if isinstance(outcome, bool) else None
+    places = {} if outcome is None else {EVERYWHERE: holds}
+    return Verdict(text, text, "", holds, evidence, printed, places=places)
 
 
-def larger(a: float, b: float, margin: float) -> Told:
+def larger(a: float, b: float, margin: float) -> Outcome:
     """Test a > b; no difference if they are within a margin, as noise or too small to matter."""
     return NO_DIFFERENCE if abs(a - b) <= margin else a > b
 
 
-def all_of(found: Iterable[Told]) -> Told:
+def all_of(found: Iterable[Outcome]) -> Outcome:
     """Return True if all hold; otherwise the first of False, None and no difference that occurs.
 
     No verdicts at all give None.
     """
     every = list(found)
-    for told in (False, None, NO_DIFFERENCE):
-        if any(one is told for one in every):
-            return told
+    for outcome in (False, None, NO_DIFFERENCE):
+        if any(one is outcome for one in every):
+            return outcome
     return True if every else None
 
 
@@ -221,7 +221,7 @@ def listed(rows: Iterable[Record], key: str, by: str, form: str = ".4g") -> str:
     return ", ".join(found.values())
 
 
-def above(a: Record, b: Record, key: str, least: float = 0.0, factor: float = 1.0) -> Told:
+def above(a: Record, b: Record, key: str, least: float = 0.0, factor: float = 1.0) -> Outcome:
     """Test whether a number is larger in a than in b, so many times.
 
     No difference: less than `least`, or than a standard deviation (`KEY std`) over seeds.
@@ -242,8 +242,8 @@ def ordered(
     printed: str = "",
 ) -> RowsClaim:
     """Claim that a number is larger in each of some rows than in each of others, see `above`."""
-    told = all_of(above(a, b, key, least, factor) for a in more for b in less)
-    return text, told, listed([*more, *less], key, by), printed
+    outcome = all_of(above(a, b, key, least, factor) for a in more for b in less)
+    return text, outcome, listed([*more, *less], key, by), printed
 
 
 def between(
@@ -280,12 +280,12 @@ def judge(key: str, claim: Claim, rows: Rows, printed: Rows) -> Verdict:
     Rows of which a run failed are left out.
     """
     here, own = _found(claim, without_failures(rows)), _found(claim, printed)
-    holds, said = None, "no cells to tell it by"
+    holds, evidence = None, "no cells to tell it by"
     if here:
         holds = any(here.values()) if claim.over == "some" else all(here.values())
-        said = "on average over all networks" if claim.over == "all" else where(here)
+        evidence = "on average over all networks" if claim.over == "all" else where(here)
     beside, partly = where(own) if own else "", any(here.values())
-    return Verdict(key, claim.text, claim.where, holds, said, beside, partly, here)
+    return Verdict(key, claim.text, claim.where, holds, evidence, beside, partly, here)
 
 
 def _found(claim: Claim, rows: Rows) -> dict[str, bool]:
@@ -300,5 +300,5 @@ def _found(claim: Claim, rows: Rows) -> dict[str, bool]:
 def where(found: Mapping[str, bool]) -> str:
     """On how many lines or data a claim holds, and on which not."""
     bad = [name for name, holds in found.items() if not holds]
-    said = f"on {len(found) - len(bad)} of {len(found)}"
-    return said + (f"; not on {', '.join(bad)}" if bad else "")
+    evidence = f"on {len(found) - len(bad)} of {len(found)}"
+    return evidence + (f"; not on {', '.join(bad)}" if bad else "")

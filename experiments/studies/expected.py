@@ -26,8 +26,8 @@ from experiments.studies.run import Reproduction
 from experiments.studies.spec import (
     EVERYWHERE,
     NO_DIFFERENCE,
-    NOT_TOLD,
     SEEDS,
+    UNDECIDED,
     WORDS,
     Experiment,
     Record,
@@ -185,7 +185,7 @@ def wrong_verdicts(result: Reproduction) -> list[str]:
             holds, word = verdict.places.get(place), words.get(place, words.get(EVERYWHERE))
             everywhere = place in verdict.places or not of.parts
             known = everywhere if place == EVERYWHERE else place.partition(",")[0] in networks
-            none = NO_DIFFERENCE if place in verdict.places else NOT_TOLD
+            none = NO_DIFFERENCE if place in verdict.places else UNDECIDED
             allowed = (none if holds is None else WORDS[holds], SEEDS)
             if known and word not in allowed:
                 lines.append(f"{place}: {allowed[0]}, expected: {word}. {verdict.text}")

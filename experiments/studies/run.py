@@ -18,9 +18,9 @@ from experiments.studies.claims import (
     Verdict,
     completed,
     judge,
-    judged,
     printed_rows,
     row_of,
+    verdict_of,
 )
 from experiments.studies.maddock.claims import CLAIMS
 from experiments.studies.spec import Experiment, Field, Part, Record, Rows, experiment
@@ -91,7 +91,7 @@ class Reproduction:
         if of.parts:
             beside = printed_rows(of.paper) if of.paper else []
             return [judge(key, CLAIMS[key], self.cells, beside) for key in of.expected]
-        return [judged(*claim) for claim in of.study.claims(self.rows)] if self.rows else []
+        return [verdict_of(*claim) for claim in of.study.claims(self.rows)] if self.rows else []
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -200,9 +200,9 @@ def pivot(
 
 def _block(title: str, cells: Rows) -> Table:
     """Return the classwise ECE of each method; baselines have no settings: a line of their own."""
-    told = [c for c in cells if not c["baseline"]]
-    titles = {c["title"] for c in told}
-    varied = [k for k in VARIED if len({(c["title"], c[k]) for c in told}) > len(titles)]
+    fitted = [c for c in cells if not c["baseline"]]
+    titles = {c["title"] for c in fitted}
+    varied = [k for k in VARIED if len({(c["title"], c[k]) for c in fitted}) > len(titles)]
 
     def line(cell: Record) -> tuple[str, ...]:
         words = (VARIED[k].format(cell[k]) for k in varied if cell[k] not in (None, math.inf))

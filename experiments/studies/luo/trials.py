@@ -222,11 +222,11 @@ def reachable(make: Callable[..., Search]) -> Floats:
     The search decides by comparing a value with 0 or with an earlier one. So of 2**6 searches side
     by side that hear values of growing size and each sequence of signs, one goes each possible way.
     """
-    ways = np.arange(2**EVALUATIONS)
-    search = make(searches=len(ways))
+    paths = np.arange(2**EVALUATIONS)
+    search = make(searches=len(paths))
     asked: list[Floats] = []
     while (t := search.next()) is not None:
-        sign = np.where(ways >> len(asked) & 1, 1.0, -1.0)
+        sign = np.where(paths >> len(asked) & 1, 1.0, -1.0)
         search.tell(t, sign * 2.0 ** len(asked))
         asked.append(t)
     return np.unique([*asked, search.answer()])

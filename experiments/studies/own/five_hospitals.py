@@ -73,7 +73,7 @@ class Truth:
     shifted: bool = False
 
     @property
-    def law(self) -> Floats:
+    def weights(self) -> Floats:
         """Shares of patients by `_BASE`."""
         p = expit(_BASE)
         share = 1 - p + p * math.exp(self.offset) if self.shifted else np.ones_like(p)
@@ -83,7 +83,7 @@ class Truth:
     def gap(self) -> float:
         """Mean score less outcome."""
         x = _BASE[:, None] + _BY_ROW
-        return float(self.law @ (expit(x) - expit(self.offset + self.slope * x)).mean(axis=1))
+        return float(self.weights @ (expit(x) - expit(self.offset + self.slope * x)).mean(axis=1))
 
 
 @cache
@@ -106,7 +106,7 @@ def world(faults: bool) -> list[list[Truth]]:
 def patients(truths: Sequence[Truth], rng: np.random.Generator) -> Shards:
     """Draw the rows of a quarter."""
     n = np.array(list(PATIENTS.values()))
-    base = [_BASE[rng.choice(len(_BASE), m, p=t.law)] for m, t in zip(n, truths, strict=True)]
+    base = [_BASE[rng.choice(len(_BASE), m, p=t.weights)] for m, t in zip(n, truths, strict=True)]
     number = rng.integers(1, MOST_ROWS + 1, n.sum())
     of, luck = np.repeat(np.arange(n.sum()), number), rng.random(n.sum())
     x = np.concatenate(base)[of] + rng.choice(_BY_ROW, len(of))
@@ -199,21 +199,21 @@ def year_rows(faults: bool, years: int) -> Rows:
     steep = np.array([[t.slope != 1 for t in now] for now in truths])[:, None]
     wrong = (joint & ~(off | steep)) | (gap & ~off) | (slope & ~steep)
     right = (off | steep) & (gap | ~off) & (slope | ~steep) & joint
-    false, told = wrong.any(axis=(0, 2)), Rows()
+    false, made = wrong.any(axis=(0, 2)), Rows()
     for name, half in product(SITES, (0, 1)):
         parts = (np.ravel(part[2 * half :][:2, :, SITES.index(name)]) for part in (right, wrong))
         here: Record = {"what": "sites", "site": name, "quarters": ("1, 2", "3, 4")[half]}
-        told.append(here | _shares(*parts))
+        made.append(here | _shares(*parts))
     for (a, b), moved in changes.items():
         same = np.array([x == y for x, y in zip(truths[a], truths[b], strict=True)])
         same = np.append(same, same.all())
         false = false | (moved & same).any(axis=-1)
         for k, name in enumerate((*SITES, ALIKE)):
             here = {"what": "changes", "site": name, "quarters": f"{a + 1}, {b + 1}"}
-            told.append(here | _shares(moved[:, k] & ~same[k], moved[:, k] & same[k]))
+            made.append(here | _shares(moved[:, k] & ~same[k], moved[:, k] & same[k]))
     label: Record = {"world": "faults" if faults else "no faults", "years": years}
     whole: Record = {"what": "years", "false": _five(false.mean()), "limit": _limit(false)}
-    return [label | row for row in (whole, *told)]
+    return [label | row for row in (whole, *made)]
 
 
 def _shares(right: Booleans, wrong: Booleans) -> Record:
@@ -259,21 +259,21 @@ def seen_rows(by: str, sign: float, releases: int) -> Rows:
 def claims(found: Rows) -> Iterator[RowsClaim]:
     """Yield the targets, their verdicts and the measurements."""
     for r in where(found, what="years"):
-        told = f"{100 * r['false']:.1f} %, upper limit {100 * r['limit']:.1f} %"
+        evidence = f"{100 * r['false']:.1f} %, upper limit {100 * r['limit']:.1f} %"
         text = f"{r['world']}: at most 5 % of years have a false name, upper limit at most 7 %"
-        yield text, r["false"] <= FALSE and r["limit"] <= LIMIT, told
+        yield text, r["false"] <= FALSE and r["limit"] <= LIMIT, evidence
     faults = {"cedar": "20 points off, 1,000 patients", "elm": "slope 0.35, 3,000 patients"}
     named = {text: where(found, what="sites", site=name) for name, text in faults.items()}
     moved = [r for r in where(found, what="changes", site="dogwood") if r["quarters"] in CROSSED]
     for text, mine in (named | {"changed by 15 points, 2,000 patients": moved}).items():
         few = min(where(mine, world="faults"), key=lambda r: r["right"])
-        told = f"{100 * few['right']:.1f} % (at least {100 * few['least']:.1f} %)"
-        yield f"{text}: named for it in at least 90 %", few["right"] >= NAMED, told
+        evidence = f"{100 * few['right']:.1f} % (at least {100 * few['least']:.1f} %)"
+        yield f"{text}: named for it in at least 90 %", few["right"] >= NAMED, evidence
     for (by,), mine in shared.grouped(where(found, what="seen"), "promise").items():
         few = min(mine, key=lambda r: r["seen"])
-        told = f"least often {100 * few['seen']:.1f} %: {PATIENTS[few['site']]:,} patients, "
-        told += f"{100 * few['gap']:.1f} points too {'high' if few['sign'] > 0 else 'low'}"
-        yield f"{by}: a gap of that size is named in at least 80 %", few["seen"] >= SEEN, told
+        evidence = f"least often {100 * few['seen']:.1f} %: {PATIENTS[few['site']]:,} patients, "
+        evidence += f"{100 * few['gap']:.1f} points too {'high' if few['sign'] > 0 else 'low'}"
+        yield f"{by}: a gap of that size is named in at least 80 %", few["seen"] >= SEEN, evidence
 
 
 study = Measured(rows, claims)

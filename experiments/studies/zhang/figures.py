@@ -196,13 +196,13 @@ def _noisy(of: Task) -> Iterator[tuple[Record, Training]]:
             yield facts, replace(how, label_noise=share)
 
 
-def _confident(of: Task, facts: Record, told: Sequence[Floats]) -> Record:
+def _confident(of: Task, facts: Record, probs_by_seed: Sequence[Floats]) -> Record:
     """Compare this classifier's confidence with that of the best possible one.
 
     `best`: the most that a classifier which knows the true class may be confident of the noisy one;
     `over`: share of test rows with a confidence above it by `MORE`; `confidence`: mean.
     """
-    tops = [probs.max(axis=1) for probs in told]
+    tops = [probs.max(axis=1) for probs in probs_by_seed]
     best = 1 - facts["noise"] * (1 - 1 / of.classes)
     over = float(np.mean([top > best + MORE for top in tops]))
     return {"best": best, "over": over, "confidence": float(np.mean(tops))}

@@ -22,7 +22,15 @@ from experiments.studies import claims
 from experiments.studies.claims import all_of, larger, listed, ordered
 from experiments.studies.claims import where as on_how_many
 from experiments.studies.rows import counted, grouped, of_each, standard_error, where
-from experiments.studies.spec import NO_DIFFERENCE, Record, Rows, RowsClaim, Study, Told, study_file
+from experiments.studies.spec import (
+    NO_DIFFERENCE,
+    Outcome,
+    Record,
+    Rows,
+    RowsClaim,
+    Study,
+    study_file,
+)
 from experiments.studies.zhang import models
 from experiments.studies.zhang.models import (
     BEYOND,
@@ -122,7 +130,7 @@ def debiased(probs: Floats, y: Integers) -> float:
     return ece.inverted(h, deviations, 0.95).corrected
 
 
-def judged(model: Made, x: NDArray[Any], y: Integers) -> dict[str, float]:
+def scores_of(model: Made, x: NDArray[Any], y: Integers) -> dict[str, float]:
     """Return the `scores` of a model on some rows."""
     return scores(probabilities(model, x), y)
 
@@ -142,8 +150,8 @@ def over_seeds(task: Task, how: Training, seeds: int) -> dict[str, float]:
     runs = []
     for seed in range(seeds):
         model = _alone(task, how, seed)
-        on_rows = judged(model, task.x, task.y)
-        run = judged(model, task.test_x, task.test_y)
+        on_rows = scores_of(model, task.x, task.y)
+        run = scores_of(model, task.test_x, task.test_y)
         runs.append(run | {f"train {key}": value for key, value in on_rows.items()})
     return spread(runs)
 
@@ -158,7 +166,7 @@ Seen = Callable[[Task, Record, Sequence[Floats]], Record]
 def study(
     trainings: Trainings,
     seeds: int,
-    seen: Seen = lambda of, facts, told: {},
+    seen: Seen = lambda of, facts, probs_by_seed: {},
 ) -> Callable[..., Rows]:
     """Return the function `rows` of an experiment: a row for each training, with `over_seeds`.
 
@@ -179,8 +187,10 @@ def study(
         found: Rows = []
         todo = [(of, facts, how) for of in tasks(data) for facts, how in trainings(of)]
         for of, facts, how in counted(todo, progress):
-            told = [probabilities(_alone(of, how, seed), of.test_x) for seed in range(seeds)]
-            more = seen(of, facts, told)
+            probs_by_seed = [
+                probabilities(_alone(of, how, seed), of.test_x) for seed in range(seeds)
+            ]
+            more = seen(of, facts, probs_by_seed)
             found.append({"data": of.name, **facts, **more} | over_seeds(of, how, seeds))
         return found
 
@@ -190,7 +200,7 @@ def study(
 # -- claims --------------------------------------------------------------------------------------
 
 
-def above(a: Record, b: Record, key: str) -> Told:
+def above(a: Record, b: Record, key: str) -> Outcome:
     """Test whether the mean of a score over seeds is larger in a than in b, and matters."""
     return claims.above(a, b, key, MATTERS)
 
@@ -267,7 +277,7 @@ def table(epsilon: float, shipped: str, beside: str) -> Study:
         runs: dict[str, dict[str, list[dict[str, float]]]] = {}
         for task, title in counted(todo, progress):
             models = [made(task, title, epsilon, seed) for seed in range(seeds)]
-            mine = [judged(model, task.test_x, task.test_y) for model in models]
+            mine = [scores_of(model, task.test_x, task.test_y) for model in models]
             runs.setdefault(task.name, {})[title] = mine
             what = {"data": task.name, "what": "method", "epsilon": epsilon, "seeds": seeds}
             found.append({**what, "method": title, **spread(mine)})
@@ -287,11 +297,11 @@ def table(epsilon: float, shipped: str, beside: str) -> Study:
 def _claims(found: Rows, beside: str) -> Iterator[RowsClaim]:
     of = {r["method"]: r for r in where(found, what="method")}
     pairs = {(r["better"], r["worse"]): r for r in where(found, what="pair")}
-    told = [_lower(pairs[both]) for both in _NEIGHBOURS]
+    probs_by_seed = [_lower(pairs[both]) for both in _NEIGHBOURS]
     text = f"ECE in the paper's order, {' < '.join(ORDER)}, where 2 standard errors tell neighbours"
     yield (
         f"{text} apart",
-        False if False in told else True if True in told else NO_DIFFERENCE,
+        False if False in probs_by_seed else True if True in probs_by_seed else NO_DIFFERENCE,
         listed([of[t] for t in ORDER], "ece", "method"),
         in_paper(beside, lambda p: all(p[a][1] <= p[b][1] for a, b in _NEIGHBOURS)),
     )
@@ -331,7 +341,7 @@ def _claims(found: Rows, beside: str) -> Iterator[RowsClaim]:
     )
 
 
-def _lower(pair: Record) -> Told:
+def _lower(pair: Record) -> Outcome:
     """Test whether the first of a pair has the lower value, by two standard errors."""
     return larger(0.0, pair["difference"], max(MATTERS, 2 * (pair["error"] or 0.0)))
 
@@ -389,7 +399,7 @@ def _shifted(
         shifts |= {f"{name}, {severity}": x for (name, severity), x in task.shifted.items()}
         models = [made(task, title, EPSILON, seed) for seed in range(seeds)]
         runs = {
-            shift: [judged(model, x, task.test_y[: len(x)]) for model in models]
+            shift: [scores_of(model, x, task.test_y[: len(x)]) for model in models]
             for shift, x in shifts.items()
         }
         away = [runs[shift] for shift in shifts if shift != HOME]

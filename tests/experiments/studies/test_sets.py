@@ -16,7 +16,7 @@ from fedcal.conformal import Conformity, PredictionSets
 
 def test_judged_as_the_sets_themselves():
     splits = split(scored("resnet110-cifar10"), 100, 300, 2, rng_of("test", 0))
-    found = splits.judged(np.array([0.3, 1.0]))
+    found = splits.evaluate(np.array([0.3, 1.0]))
     shipped = datasets.load("resnet110-cifar10")
     sets = PredictionSets(Conformity("lac"), np.array([0.3]), 10, 0.1)
     chosen = sets.of_logits(shipped.test_logits[splits.tests[0]])
