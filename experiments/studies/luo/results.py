@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -208,7 +208,7 @@ def _order_claims(mine: Averages, beside: Mapping[str, Averages]) -> Iterator[Ro
         )
 
 
-def _lead(lines: Averages, names: Sequence[str]) -> tuple[str, float]:
+def _lead(lines: Averages, names: Iterable[str]) -> tuple[str, float]:
     """Return the best other method, and its median over that of Acc-T."""
     following = min((m for m in names if m != "acc-t"), key=lambda m: lines[m][0])
     return following, lines[following][0] / lines["acc-t"][0]
