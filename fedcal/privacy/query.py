@@ -234,7 +234,7 @@ class OneHotQuery(Query):
 
     def one_of_each(self, shards: Shards, cells: Integers) -> Floats:
         """Return a 1 in the cell of one row of each client, drawn by `seed`."""
-        from fedcal.core.shards import drawn
+        from fedcal.core.row_order import drawn
 
         out, first = np.zeros((shards.clients, sum(self.lengths()))), drawn(shards, self.seed)
         out[shards.owner[first], cells[first]] = 1.0
