@@ -1,7 +1,6 @@
 import itertools
 import math
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -95,31 +94,6 @@ def test_the_operating_systems_noise_never_repeats(mechanism):
     noise = noise_of(mechanism, (50,), (1e6,))
     draws = [noise.draw(None).tolist() for _ in range(3)]
     assert len({tuple(d) for d in draws}) == 3
-
-
-def test_noise_that_is_none_is_refused():
-    table: list[tuple[tuple[Any, ...], str]] = [
-        (("none", (3,), (1.0,)), "unknown noise 'none'"),
-        (("exponential", (3,), (1.0,)), "unknown noise 'exponential'"),
-        (("laplace", (3,), ()), "noise needs a finite scale"),
-        (("laplace", (), ()), "noise needs a finite scale"),
-        (("laplace", (3, 0), (1.0, 1.0)), "noise needs a finite scale"),
-        (("laplace", (3,), (0.0,)), "noise needs a finite scale > 0"),
-        (("laplace", (3,), (-1.0,)), "noise needs a finite scale > 0"),
-        (("gaussian", (3,), (math.inf,)), "noise needs a finite scale > 0"),
-        (("gaussian", (3,), (math.nan,)), "noise needs a finite scale > 0"),
-        (("laplace", (3,), (1.0,), 0), "in 0 shares"),
-        (("unary", (3,), (0.5,)), "probability < 1/2"),
-        (("unary", (3,), (0.1,), 3), "in 3 shares"),
-    ]
-    each_is_refused(table, lambda fields: noise_of(*fields))
-    table = [
-        (words, "at most one 1") for words in ((1, 1, 0), (2, 0, 0), (0, 2**64 - 1), (1, 0, 5))
-    ]
-    each_is_refused(
-        table,
-        lambda words: Unary.client(np.array(words, np.uint64), INTEGERS, coin(0.2, 3), rng_of(1)),
-    )
 
 
 # --- why discrete Gaussian noise has the continuous one's guarantee ----------------------------
@@ -253,6 +227,18 @@ def test_a_one_stays_half_of_the_time_and_a_zero_turns_as_rarely_as_epsilon_says
         assert stats.binomtest(turned, times * (cells - 1), flip * wrong).pvalue < LEVEL
     everybody = encoded(None, cells, epsilon, times, system)
     assert stats.binomtest(int(everybody.sum()), times * cells, flip).pvalue > LEVEL
+
+
+def test_an_answer_of_more_than_one_1_or_a_useless_coin_is_refused():
+    answers = ((1, 1, 0), (2, 0, 0), (0, 2**64 - 1), (1, 0, 5))
+    each_is_refused(
+        [(words, "at most one 1") for words in answers],
+        lambda words: Unary.client(np.array(words, np.uint64), INTEGERS, coin(0.2, 3), rng_of(1)),
+    )
+    each_is_refused(
+        [(("unary", (3,), (0.5,)), "probability < 1/2"), (("unary", (3,), (0.1,), 3), "3 shares")],
+        lambda fields: noise_of(*fields),
+    )
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 5.0, 30.0, 700.0])

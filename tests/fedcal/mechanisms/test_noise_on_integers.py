@@ -151,16 +151,6 @@ def test_quantiles_are_those_of_the_law(epsilon, norm, draws):
         assert reach == 0 or distribution[k <= reach - 1].sum() < level
 
 
-def test_a_normal_interval_of_one_noise_on_integers_is_widened():
-    std = std_of(3.0, 1.0)
-    assert 1.96 * std < 1  # so that it holds nothing but 0
-    noise = NoiseLaw(True, 1, 1 / std)
-    assert noise.widening(np.ones(1), 0.95) * 1.96 * std == pytest.approx(1, rel=1e-4)
-    assert noise.widening(np.ones(400), 0.95) == pytest.approx(1.0, abs=0.06)
-    assert NoiseLaw(True).widening(np.ones(1), 0.95) == pytest.approx(2.118 / 1.96, rel=1e-3)
-    assert NoiseLaw().widening(np.ones(1), 0.95) == 1.0
-
-
 @every_case
 @pytest.mark.parametrize("number", [1, 20])
 def test_intervals_of_a_release_of_few_counts_cover(epsilon, norm, number):

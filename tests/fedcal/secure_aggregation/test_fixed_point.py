@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from refusals import each_is_refused, refused
 
 from fedcal.core.checks import ContributionRefused
@@ -103,15 +102,6 @@ def test_what_is_no_ring_and_no_contribution_is_refused():
     big = (np.array([2**62]), np.array([2**64 - 1], np.uint64), np.array([-(2**63)]))
     table += [(x, r"2\*\*53") for x in big]
     each_is_refused(table, Ring(1, 1.0).encode)
-
-
-@steady
-@given(x=hnp.arrays(np.float64, (4, 5), elements=st.floats(-1e6, 1e6)), seed=st.integers(0, 9))
-def test_order_of_clients_changes_no_bit(x, seed):
-    ring = Ring(4, GRID)
-    order = np.random.default_rng(seed).permutation(4)
-    forward = ring.encode(x).sum(axis=0, dtype=np.uint64)
-    assert (ring.encode(x[order]).sum(axis=0, dtype=np.uint64) == forward).all()
 
 
 # --- a client's rows are added in wide integers and clamped; the oracle is Python's integers ------

@@ -11,6 +11,7 @@ from fedcal.secure_aggregation.masking import (
     neighbours,
     unmask,
 )
+from fedcal.secure_aggregation.roster import stream
 
 RUN, ROUND = 11, 3
 
@@ -52,6 +53,13 @@ def test_masks_cancel_in_any_order(n):
     if n > 1:
         assert (hidden != 0).any(axis=1).all()
         assert (total((x + hidden)[1:]) != total(x[1:])).any()
+
+
+def test_stream_is_chacha20():
+    """RFC 8439, appendix A.1, test vector 1: key, nonce and counter zero."""
+    start = bytes.fromhex("76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7")
+    words = stream(bytes(32), 4)
+    assert words.tolist() == [int.from_bytes(start[k : k + 8], "little") for k in (0, 8, 16, 24)]
 
 
 @pytest.mark.parametrize("n", [1, 2, 65, COMPLETE_UP_TO, COMPLETE_UP_TO + 1, 600])
