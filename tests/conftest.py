@@ -56,7 +56,7 @@ def quick_figures():
     ) -> list[str]:
         written = [f"{name}{suffix}" for name in sheets for suffix in suffixes]
         for name in written:
-            said = [panel.said for panel in sheets[name.partition(".")[0]].panels]
+            said = [panel.description for panel in sheets[name.partition(".")[0]].panels]
             (folder / name).write_text("\n".join(said), "utf-8")
         return written
 
@@ -66,7 +66,7 @@ def quick_figures():
             drawing,
             "svgs",
             lambda sheet, *_: (
-                [f"<svg>{html.escape(panel.said)}</svg>" for panel in sheet.panels],
+                [f"<svg>{html.escape(panel.description)}</svg>" for panel in sheet.panels],
                 [f"<svg>{series}</svg>" for series, _ in sheet.legend],
             ),
         )
