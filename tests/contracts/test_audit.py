@@ -46,7 +46,7 @@ def test_no_mechanism_spends_more_than_it_claims(cell):
     finding = attacked(cell, trials_of(cell), ERROR)
     assert not finding.refuted
     assert (finding.claimed, finding.error) == (1.0, ERROR / len(benchmark.attacks()))
-    if cell.law.pure and cell.noise_source == "seeded":  # others draw anew each time
+    if cell.kind.pure and cell.noise_source == "seeded":  # others draw anew each time
         assert finding.lower_bound >= (0.4 if cell.mechanism == "exponential" else 0.6)
 
 

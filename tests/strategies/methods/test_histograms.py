@@ -53,7 +53,7 @@ def test_without_privacy_a_weight_is_the_share_of_the_class_that_was_counted(wei
     assert weights(method).tolist() == [8 / 16, 4 / 4, 8 / 80]
 
 
-def test_the_share_counts_the_rows_of_who_answered_the_histogram_round():
+def test_the_share_counts_the_rows_of_clients_that_answered_the_histogram_round():
     shards, gone = rows_of_two_classes(), np.array([0, 7, 8, 19])
     method = FedBBQ(federation(), bins_exponent=2)
     run_inline(method, shards, unavailable=lambda r: gone if r == 2 else np.zeros(0, np.int64))
