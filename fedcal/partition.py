@@ -325,8 +325,9 @@ class Partition:
             what = f"clients, the natural ones of {data.name},"
             owner, there = natural_clients(data), len(data.client_names or ())
         else:
-            what = f"clients, the partitions of flwr:{self.value[0]},"
-            owner, there = owners_by(*self.value, data=data, clients=there, seed=seed)
+            partitioner, options = self.value
+            what = f"clients, the partitions of flwr:{partitioner},"
+            owner, there = owners_by(partitioner, options, data, there, seed)
         same(what, clients or there, there)
         return owner, there
 

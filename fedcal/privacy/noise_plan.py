@@ -50,13 +50,6 @@ class Plan(AgreedPlan):
         """The sampling rate that the epsilon counts on; 1 = on none."""
         return self.row_rate if self.row_rate < 1 else amplifying_rate(self.federation)
 
-    @property
-    def rows_that_fit(self) -> int | None:
-        """Rows (subjects) of a client, each at its bound, that are never saturated; None = any."""
-        if self.bound is None or self.bound.per == "client":
-            return None
-        return self.ring.limit // math.ceil(max(self.bound.norms) / self.grid)
-
     def std_of_sum(self, repliers: int) -> Floats:
         """Noise std of each coordinate of the sum of so many answers, shape (length,)."""
         if self.bound is None:
