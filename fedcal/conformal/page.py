@@ -93,9 +93,9 @@ class SetRelease:
             return None
         plain = json.loads(str(arrays["release"]))
         noise = Noise(float(plain["std"]), NoiseLaw.of_json(plain))
-        numbers = (np.array(arrays[f"release_{name}"], np.float64) for name in _ARRAYS)
+        numbers: Any = {name: np.array(arrays[f"release_{name}"], np.float64) for name in _ARRAYS}
         rows = None if plain["rows"] is None else int(plain["rows"])
-        return cls(*numbers, noise, rows, str(plain["whose"]))
+        return cls(**numbers, noise=noise, rows=rows, whose=str(plain["whose"]))
 
     @cached_property
     def below(self) -> Floats:

@@ -109,13 +109,13 @@ class ScoreRelease(Artifact):
         facts = {"classes": asked.pop("classes")}
         taken = json.loads(str(arrays["taken"]))
         plain = {name: kind(arrays[name]) for name, kind in _PLAIN.items()}
+        plain |= {name: tuple(map(str, json.loads(str(arrays[name])))) for name in _TEXTS}
         one_of("input", plain["input"], KINDS)
         one_of("counted", plain["counted"], get_args(Counted))
         return cls(
             ScoreTable.read({**asked, "edges": arrays["edges"]}, facts),
             np.array(arrays["counts"], np.float64),
             law=NoiseLaw.read(str(arrays["law"])),
-            **{name: tuple(map(str, json.loads(str(arrays[name])))) for name in _TEXTS},
             unit=str(taken["unit"]),
             data=None if taken["data"] is None else str(taken["data"]),
             **plain,
