@@ -1,4 +1,4 @@
-"""What every test needs: one thread, a cache of plans of its own, and a quiet Flower."""
+"""Surroundings of every test: one thread, a cache of plans of its own, and a quiet Flower."""
 
 import html
 import logging
@@ -56,8 +56,8 @@ def quick_figures():
     ) -> list[str]:
         written = [f"{name}{suffix}" for name in sheets for suffix in suffixes]
         for name in written:
-            said = [panel.said for panel in sheets[name.partition(".")[0]].panels]
-            (folder / name).write_text("\n".join(said), "utf-8")
+            texts = [panel.description for panel in sheets[name.partition(".")[0]].panels]
+            (folder / name).write_text("\n".join(texts), "utf-8")
         return written
 
     with pytest.MonkeyPatch.context() as patch:
@@ -66,7 +66,7 @@ def quick_figures():
             drawing,
             "svgs",
             lambda sheet, *_: (
-                [f"<svg>{html.escape(panel.said)}</svg>" for panel in sheet.panels],
+                [f"<svg>{html.escape(panel.description)}</svg>" for panel in sheet.panels],
                 [f"<svg>{series}</svg>" for series, _ in sheet.legend],
             ),
         )

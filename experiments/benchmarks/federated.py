@@ -34,7 +34,7 @@ from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.strategies.methods.histograms import FedBin
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.strategies.server.job import Job
-from fedcal.training.networks import enlist, network_named, text_of
+from fedcal.training.networks import network_named, register_network, text_of
 from fedcal.units import Example
 
 ROUNDS = 12
@@ -156,7 +156,7 @@ def _network() -> str:
     """Name the CNN that made the shipped logits of MNIST."""
     from experiments.shipped.mnist_cnn import MnistCNN
 
-    return enlist(MnistCNN)
+    return register_network(MnistCNN)
 
 
 def our_method(rows: int) -> FedSGD:

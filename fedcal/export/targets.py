@@ -1,7 +1,9 @@
-"""What may be asked for: which calibrator, which target, which scores, which file."""
+"""Exports of a calibrator or of prediction sets: a PyTorch module, an ONNX model."""
 
 from __future__ import annotations
 
+import io
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "float64")
 INPUT_NAMES = {"logits": "logits", "probs": "model_probs"}
-"""What an ONNX model takes -> name of its input; `probs` is the name of the output."""
+"""Kind of scores -> name of an ONNX model's input; `probs` is the name of the output."""
+
+OPSET = 17
+"""Old on purpose: it has every operator used here, and any ONNX Runtime >= 1.12 runs it."""
 
 
 def to_torch(calibrator: Calibrator | PredictionSets) -> CalibrationModule:
@@ -119,16 +124,35 @@ def to_onnx(
         one_of("suffix of a file to export to", path.suffix, (".onnx",))
     one_of("dtype", dtype, DTYPES)
     module = to_torch(calibrator)
-    from fedcal.export.torch_modules import onnx_of
+    need("onnx", "export", "export to ONNX")
+    import onnx
+    import torch
 
-    kind, output = calibrator.form, "sets"
-    if not isinstance(calibrator, PredictionSets):
-        kind, output = calibrator.kind, "probs"
-    about = {"fedcal": fedcal.__version__, "kind": kind, "classes": str(module.classes)}
-    about["input"] = module.input
+    about = {"fedcal": fedcal.__version__, "classes": str(module.classes), "input": module.input}
     if isinstance(calibrator, PredictionSets):
+        output, about["kind"] = "sets", calibrator.form
         about |= {"alpha": f"{calibrator.alpha:g}", "score": calibrator.conformity.name}
-    model = onnx_of(module, dtype, (INPUT_NAMES[module.input], output), about)
+    else:
+        output, about["kind"] = "probs", calibrator.kind
+    scores, buffer = INPUT_NAMES[module.input], io.BytesIO()
+    example = torch.full((2, module.classes), 1 / module.classes, dtype=getattr(torch, dtype))
+    with warnings.catch_warnings():
+        # the newer exporter takes seconds, two more packages, and refuses a stable sort
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module,
+            (example,),
+            buffer,  # type: ignore[arg-type]
+            input_names=[scores],
+            output_names=[output],
+            dynamic_axes={scores: {0: "rows"}, output: {0: "rows"}},
+            opset_version=OPSET,
+            dynamo=False,
+        )
+    model = onnx.load_from_string(buffer.getvalue())
+    model.producer_name, model.producer_version = "fedcal", fedcal.__version__
+    onnx.helper.set_model_props(model, about)
+    onnx.checker.check_model(model, full_check=True)
     if path is not None:
         write_whole(path, model.SerializeToString(deterministic=True))
     return model

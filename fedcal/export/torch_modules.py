@@ -5,24 +5,19 @@ Imported only when one is asked for, because torch is slow. Everything a module 
 model around it changes it by mistake. Gradients flow through to the scores: fully for the identity
 and all scaling, while a table is piecewise constant, so that only a weighted table's share of the
 model's own probabilities has one.
-
-As files modules are ONNX models of plain operators.
 """
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-import fedcal
 from fedcal import calibrators
 from fedcal.calibrators import Calibrator
 from fedcal.calibrators.conformity import SPLIT
@@ -31,58 +26,8 @@ from fedcal.calibrators.order_preserving import LOWEST, layers, moderate
 from fedcal.calibrators.scaling import MIDDLE
 from fedcal.conformal import PredictionSets
 from fedcal.core.checks import same
-from fedcal.core.imports import need
 from fedcal.core.numerics import FLOOR, LOG_A_LIMIT, Kind
 from fedcal.metrics.binning import BELOW_HALF, DIGITS
-
-if TYPE_CHECKING:
-    import onnx
-
-
-OPSET = 17
-"""Old on purpose: it has every operator used here, and any ONNX Runtime >= 1.12 runs it."""
-
-
-def onnx_of(
-    module: CalibrationModule, dtype: str, names: tuple[str, str], header: Mapping[str, str]
-) -> onnx.ModelProto:
-    """Return a checked ONNX model of the module.
-
-    Parameters
-    ----------
-    module
-        in evaluation mode
-    dtype
-        of its input
-    names
-        of input and output
-    header
-        kept as the model's metadata
-    """
-    need("onnx", "export", "export to ONNX")
-    import onnx
-
-    given, made = names
-    example = torch.full((2, module.classes), 1 / module.classes, dtype=getattr(torch, dtype))
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        # the newer exporter takes seconds, two more packages, and refuses a stable sort
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            module,
-            (example,),
-            buffer,  # type: ignore[arg-type]
-            input_names=[given],
-            output_names=[made],
-            dynamic_axes={given: {0: "rows"}, made: {0: "rows"}},
-            opset_version=OPSET,
-            dynamo=False,
-        )
-    model = onnx.load_from_string(buffer.getvalue())
-    model.producer_name, model.producer_version = "fedcal", fedcal.__version__
-    onnx.helper.set_model_props(model, dict(header))
-    onnx.checker.check_model(model, full_check=True)
-    return model
 
 
 class CalibrationModule(nn.Module):

@@ -138,9 +138,9 @@ class Plan(AgreedPlan):
         and whether a client's rows take part is its own coin (`Query.rate`), which nobody sees.
         """
         facts = self.federation
-        if self.parts > 1:  # dealt by chance, which need not be secret
-            dealt = stream(facts.seed, Purpose.SAMPLING, 0, "parts").permutation(self.clients)
-            return np.flatnonzero(dealt % self.parts == round_number - 1)
+        if self.parts > 1:  # a permutation by chance, which need not be secret
+            order = stream(facts.seed, Purpose.SAMPLING, 0, "parts").permutation(self.clients)
+            return np.flatnonzero(order % self.parts == round_number - 1)
         if facts.sampling_rate == 1.0 or self.asks_everyone:
             return np.arange(self.clients)
         if self.cohort:  # no secret: a seed draws it, wherever noise would come from

@@ -449,7 +449,7 @@ RUN = re.compile(r"[\w.:-]{1,64}")
 
 @dataclass(frozen=True)
 class Asked:
-    """What a server asks a site that has a guard: the site takes all else from its own terms.
+    """Question from a server to a site with a guard, which takes all else from its own terms.
 
     Attributes
     ----------

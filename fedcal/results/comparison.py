@@ -1,7 +1,4 @@
-"""The table of a comparison: its lines, the best of them, and those that deserve a mark.
-
-The report of a comparison: methods side by side, from `compare.json`.
-"""
+"""A comparison of methods: its lines over seeds, table, verdict, figures and page."""
 
 import math
 import statistics
@@ -23,7 +20,7 @@ from fedcal.results.simulation import meanings, more, run_again
 from fedcal.strategies.settings import settings_of
 
 Row = Mapping[str, Any]
-"""What a run of a comparison gave (`fedcal.run.sweep.Row`)."""
+"""One run of a comparison (`fedcal.run.sweep.Row`)."""
 
 Line = dict[str, Any]
 """An entry of `cells` in `compare.json`."""
@@ -32,7 +29,7 @@ _SETTING = ("data", "partition", "clients", "unit", "trust", "alpha")
 """Lines that differ in these are not ranked: other data, or another promise."""
 
 _MOST = 3
-"""Settings whose winners are named."""
+"""Number of settings whose winners are named."""
 
 
 def summarise(cell: Any, rows: Sequence[Row]) -> Line:
@@ -419,16 +416,16 @@ def comparison_page(comparison: Mapping[str, Any], *where: Path) -> page.Page:
     every = cells_of(comparison["cells"])
     cells, sets = finished(every), names_of(every)
     best = family_in(cells).best
-    told = page.said(
+    counts = page.said(
         "comparison",
         "lines",
         methods=len({c["label"] for c in cells if not c["baseline"]}),
         lines=len(cells),
         ranked=best and named(best).title,
     )
-    lines: list[page.Shown] = [Text("", tuple(told), "plain"), replace(as_table(cells), title="")]
+    lines: list[page.Shown] = [Text("", tuple(counts), "plain"), replace(as_table(cells), title="")]
     failures = tuple(
-        f"{c['label']} on {curves.told({k: c[k] for k in ('data', 'partition', 'epsilon')})}, "
+        f"{c['label']} on {curves.in_words({k: c[k] for k in ('data', 'partition', 'epsilon')})}, "
         f"seed {failure['seed']}: {failure['error']}"
         for c in every
         for failure in c.get("failures", ())

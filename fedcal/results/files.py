@@ -11,7 +11,7 @@ from typing import Any
 from fedcal.core.checks import FedcalError, InputError, reason, system_errors
 
 _SUMMARIES = ("result.json", "compare.json", "study.json")
-"""What says that a folder is complete."""
+"""Files that are written last: with one of them a folder is complete."""
 
 PAGE = "page.json"
 """An artifact's part of the report, as data; a folder without it is of one that rescores rows."""

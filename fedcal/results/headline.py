@@ -39,7 +39,7 @@ def headline(result: Result) -> str:
     harmed = [name for name, one in sites.items() if one.get("harmed") and "nll_after" in one]
     harmed.sort(key=lambda name: sites[name]["nll_before"] - sites[name]["nll_after"])
     warnings = result.get("coverage_warnings", ())
-    told = page.words(
+    texts = page.words(
         "headline",
         result=result,
         of=about(result),
@@ -53,7 +53,7 @@ def headline(result: Result) -> str:
         **{"hides": HIDES, "next_site": next_site_sentence, "measured": measured},
         **{"moved": _moved, "off": _off, "points": _points},
     )
-    return " ".join(told["lines"]) or f"{result['method']} has run; nothing of it was measured."
+    return " ".join(texts["lines"]) or f"{result['method']} has run; nothing of it was measured."
 
 
 def measured(metric: str, estimate: Mapping[str, Any], of: str = "") -> str:
@@ -91,7 +91,7 @@ def _unseen(result: Result) -> str:
 
 
 def _change(result: Result) -> dict[str, Any]:
-    """Sort metrics by the intervals of their differences, each told with its numbers.
+    """Sort metrics by the intervals of their differences, each with its numbers.
 
     The second view is a calibrator's or another model's; {} if there is none, or no interval.
     Metrics whose interval holds 0 decide nothing.
@@ -114,7 +114,7 @@ def _change(result: Result) -> dict[str, Any]:
     titles = {m: named(m, *of).title for m in ends}
     known = {m: e for m, e in ends.items() if None not in e}
     rose = {m: low > 0 for m, (low, high) in known.items() if low > 0 or high < 0}
-    told = {
+    texts = {
         m: f"{titles[m]} {_moved(m, *values[m], known.get(m))}"
         for m in ends
         if None not in values[m]
@@ -126,9 +126,9 @@ def _change(result: Result) -> dict[str, Any]:
         "better": [titles[m] for m in rose if rose[m] == named(m).higher],
         "worse": [titles[m] for m in rose if rose[m] != named(m).higher],
         "decided": [
-            told.get(m, f"{titles[m]} {'rose' if up else 'fell'}") for m, up in rose.items()
+            texts.get(m, f"{titles[m]} {'rose' if up else 'fell'}") for m, up in rose.items()
         ],
-        "moved": [text for m, text in told.items() if m not in rose],
+        "moved": [text for m, text in texts.items() if m not in rose],
     }
 
 

@@ -1,7 +1,4 @@
-"""What numbers are called and mean, in plain words.
-
-What the table of a comparison tells of methods of one family, and which of them did best.
-"""
+"""Tables of a result's metrics, and the columns of a comparison by family of methods."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +13,8 @@ from fedcal.metrics.names import TEST_ROWS, WIDTH, about, decimals, heading, nam
 from fedcal.strategies import STRATEGIES
 
 APP, STUDY = "app", "study"
-"""Engines of runs with real sites: in a Flower app of somebody else's, which only that app can
-start, and over the sites of a study (`fedcal study run`)."""
+"""Engines of runs with real sites: in a user's own Flower app, which only that app can start,
+and over the sites of a study (`fedcal study run`)."""
 
 SIMULATED = (
     *("engine", "ray_address", "partition", "dropout", "noise_source"),
@@ -97,7 +94,7 @@ class Family:
         metrics of the table; those that no line has are left out
     what
         the smallest of `best`, in words; or why lines are not ranked
-    told
+    metrics_of
         a result -> metrics before and after
     best
         the metric that ranks lines, the smallest first: a proper score; "" = they are not ranked
@@ -112,7 +109,7 @@ class Family:
     name: str
     columns: tuple[str, ...]
     what: str
-    told: Callable[[Any], tuple[Numbers, Numbers]]
+    metrics_of: Callable[[Any], tuple[Numbers, Numbers]]
     best: str = ""
     covers: bool = False
     complete: tuple[str, ...] = ()
@@ -200,8 +197,8 @@ def family_of(methods: Iterable[str]) -> Family:
             )
         found.setdefault(family, method)
     if len(found) > 1:
-        told = ", ".join(f"{method} belongs to '{family}'" for family, method in found.items())
-        raise InputError(f"compare takes methods of one family: {told}")
+        each = ", ".join(f"{method} belongs to '{family}'" for family, method in found.items())
+        raise InputError(f"compare takes methods of one family: {each}")
     return FAMILIES[next(iter(found), "calibrate")]
 
 

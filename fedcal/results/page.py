@@ -40,7 +40,7 @@ FILE = "report.html"
 MAX_BYTES = 2**28
 
 MOST_SENTENCES = 3
-"""Of a verdict in bold type; what it says more stands below."""
+"""Number of sentences of a verdict in bold type; the others stand below."""
 
 
 @dataclass(frozen=True)
@@ -336,17 +336,17 @@ class Displayable(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """What it is of."""
+        """Return the title of its page."""
 
     @property
     @abstractmethod
     def verdict(self) -> str:
-        """What it says, in words first."""
+        """Return the result in sentences."""
 
     @property
     @abstractmethod
     def parts(self) -> Sequence[Section | Shown]:
-        """Parts of its page, from top to bottom."""
+        """Return the parts of its page, from top to bottom."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -403,13 +403,13 @@ class Displayable(ABC):
         return axes[0] if len(axes) == 1 else np.array(axes)
 
 
-def lines_of(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+def lines_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the numbers of a `result.json`: a line for each metric of all rows, a group, a class.
 
     An interval is that of the value, or of the number after calibration.
     """
-    if "after" not in told:
-        parts = {"all rows": told, **told.get("groups", {})}
+    if "after" not in result:
+        parts = {"all rows": result, **result.get("groups", {})}
         return [
             {"rows": part, "of": key[8:] or "model", "metric": metric}
             | {name: one[name] for name in ("value", "low", "high")}
@@ -418,14 +418,19 @@ def lines_of(told: Mapping[str, Any]) -> list[dict[str, Any]]:
             if key.startswith("metrics")
             for metric, one in metrics.items()
         ]
-    covered, names = told.get("coverage_by", {}), told.get("class_names")
-    ends = dict((told.get("intervals") or {}).get("after", {}))
+    covered, names = result.get("coverage_by", {}), result.get("class_names")
+    ends = dict((result.get("intervals") or {}).get("after", {}))
     for one in covered.get("whole", {}).values():  # of all rows
         ends["coverage"] = (one["low"], one["high"])
     lines = [
-        {"rows": "all rows", "metric": metric, "before": told["before"].get(metric), "after": value}
+        {
+            "rows": "all rows",
+            "metric": metric,
+            "before": result["before"].get(metric),
+            "after": value,
+        }
         | dict(zip(("low", "high"), ends.get(metric, (None, None)), strict=True))
-        for metric, value in told["after"].items()
+        for metric, value in result["after"].items()
     ]
     for by, parts in covered.items():
         for part, one in parts.items() if by != "whole" else ():

@@ -47,7 +47,7 @@ def result_page(result: dict[str, Any], folder: Path, home: Path) -> page.Page:
     with page.reading(folder, "rounds.jsonl"):
         rounds = page.read_json_lines(folder / "rounds.jsonl")
         sections = calibrator_sections(result, reliability, rounds)
-    return run_page(result, sections, home, judged=True)
+    return run_page(result, sections, home, tested=True)
 
 
 def run_page(
@@ -56,13 +56,13 @@ def run_page(
     home: Path,
     tool: str = "fedcal simulate",
     *,
-    judged: bool = False,
+    tested: bool = False,
 ) -> page.Page:
     """Return the page of any run: its own parts, then privacy, cost, and how `tool` runs it again.
 
     Parameters
     ----------
-    judged
+    tested
         the parts are a calibrator's, of test rows
     """
     privacy, config, took_part = result["privacy"], result["config"], ""
@@ -70,24 +70,26 @@ def run_page(
         took_part = participation.in_short(result["sites"], labels.of_clients(config["engine"]))
     facts = page.words(
         "run",
-        **{"result": result, "privacy": privacy, "took_part": took_part, "judged": judged},
+        **{"result": result, "privacy": privacy, "took_part": took_part, "tested": tested},
         **{"meaning": meaning, "adjacency": adjacency, "bytes": _bytes, "entry": labels.entry},
         **{"estimate": _estimate, "app": APP, "common": COMMON, "few_classes": FEW_CLASSES},
     )
-    told: list[page.Shown] = [
+    guarantee: list[page.Shown] = [
         Text("", tuple(privacy["statement"])),
         Table("", (), _split(facts["privacy"])),
     ]
     if privacy.get("sees"):
-        told.append(Table("Who sees what", (), [(o["who"], o["what"]) for o in privacy["sees"]]))
-    told.append(more(privacy.get("more", privacy.get("not_protected", ()))))  # of 0.2
+        guarantee.append(
+            Table("Who sees what", (), [(o["who"], o["what"]) for o in privacy["sees"]])
+        )
+    guarantee.append(more(privacy.get("more", privacy.get("not_protected", ()))))  # of 0.2
     again = run_again(config["data"], tool=tool, config=config)
     return page.Page(
         f"{result['method']} on {_data_of(config)}",
         headline(result),
         [
             *parts,
-            page.Section("Privacy", told),
+            page.Section("Privacy", guarantee),
             page.Section("Communication and time", [Table("", (), _split(facts["costs"]))]),
             page.Section("Run it again", [*again, _settings(config, home)]),
         ],
@@ -101,7 +103,7 @@ def run_page(
 def calibrator_sections(
     result: dict[str, Any], of: Mapping[str, Reliability], rounds: Sequence[dict[str, Any]]
 ) -> list[page.Section]:
-    """Return what test rows tell of a calibrator: metrics, reliability, classes, clients, rounds.
+    """Return what test rows show of a calibrator: metrics, reliability, classes, clients, rounds.
 
     Parameters
     ----------
@@ -114,7 +116,7 @@ def calibrator_sections(
     title, classes_named = title_of(result), result.get("class_names")
     classes = diagrams.classes_sheet(before, after, f"{title}: class by class", classes_named)
     by_round = rounds_sheet(result["before"], rounds, f"{title}: by round", *names.about(result))
-    told = page.words(
+    texts = page.words(
         "simulation",
         rows=before.rows,
         result=result,
@@ -124,7 +126,7 @@ def calibrator_sections(
         named=bool(classes_named),
         fewest=diagrams.FEWEST,
     )
-    text = {name: Text("", lines, "plain") for name, lines in told.items()}
+    text = {name: Text("", lines, "plain") for name, lines in texts.items()}
     overall = meanings(names.TEST_ROWS, *names.about(result))
     reliability = diagrams.reliability_sheet(of, f"{title}: test rows")
     sections = [
@@ -194,8 +196,8 @@ def run_again(*names: str, tool: str, config: Mapping[str, Any]) -> list[Text]:
     """Return how a run is repeated; data sets that were passed in Python no command can load."""
     given = (name for name in dict.fromkeys(names) if name and not is_shipped(name))
     lost = [name for name in given if not Path(name).is_absolute()]
-    told = page.words("again", lost=lost, tool=tool, config=config, app=APP, simulated=SIMULATED)
-    return [Text("", lines, "code" if k == "short" else "plain") for k, lines in told.items()]
+    texts = page.words("again", lost=lost, tool=tool, config=config, app=APP, simulated=SIMULATED)
+    return [Text("", lines, "code" if k == "short" else "plain") for k, lines in texts.items()]
 
 
 def _bytes(count: int) -> str:

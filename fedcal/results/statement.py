@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedcal import mechanisms, units
-from fedcal.accounting import zcdp_multiplier
 from fedcal.mechanisms.choice import unary_flip
 from fedcal.privacy.noise_plan import Plan
 from fedcal.results.page import render
@@ -24,7 +23,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "pooled": "pooled: all rows lie in one place; no party must be trusted",
         "one-source": "one source: a client uses its own rows alone; no party must be trusted",
     },
-    "mechanism": {name: law.meaning for name, law in mechanisms.MECHANISMS.items()},
+    "mechanism": {name: mechanism.meaning for name, mechanism in mechanisms.MECHANISMS.items()},
     "noise_source": {
         "seeded": "seeded generator: a simulation, no protection against anyone who knows the seed",
         "system": "the operating system's generator",
@@ -70,7 +69,7 @@ def sets_noise(plan: Plan) -> bool:
     return clients and plan.mechanism.answers != "onehot"
 
 
-def told(**facts: Any) -> dict[str, list[str]]:
+def sentences(**facts: Any) -> dict[str, list[str]]:
     """Return the template's lists of sentences, "statement" and "more" and of a run "sees"."""
     lists: dict[str, list[str]] = {}
     for paragraph in re.split(r"\n\s*\n", render("statement.txt.j2", **facts)):
@@ -84,29 +83,29 @@ def told(**facts: Any) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Facts:
-    """What sentences about a run depend on beside its plan.
+    """Facts beside its plan that sentences about a run depend on.
 
     Attributes
     ----------
     noun
         what the run yields
     tested, held_out
-        whether there are test rows, of which exact numbers are told, and whether these were drawn
-        from the same rows
+        whether there are test rows, of which exact numbers are published, and whether these were
+        drawn from the same rows
     guarded, in_app
         whether the clients were real sites, or those of somebody else's Flower app, not those of a
         simulation
     counted
         whether a simulation counted what secure aggregation sends, and computed none of it
     rows
-        the nominal number of a client's rows, None = there is none or it is not told
+        the nominal number of a client's rows, None = there is none or it is not published
     untold, unused
         whether it was taken from the data and is kept secret, or was given and sets nothing
     rows_per_subject
         how often a subject counts at most
     at_home
-        whether exact results of a recalibration at home are told
-    dealt
+        whether exact results of a recalibration at home are published
+    partition
         the partition, if it does not keep clients' rows together; "" = it does
     """
 
@@ -121,13 +120,13 @@ class Facts:
     unused: bool = False
     rows_per_subject: int = 1
     at_home: bool = False
-    dealt: str = ""
+    partition: str = ""
 
 
 def _with_sentences(record: dict[str, Any], facts: Facts, **plan: Any) -> dict[str, Any]:
     """Return the record with `statement`, `more` and `sees`."""
     real = {"real": facts.guarded or facts.in_app, "private": record["epsilon"] is not None}
-    lists = told(kind="run", **vars(facts), **real, **record, **plan)
+    lists = sentences(kind="run", **vars(facts), **real, **record, **plan)
     sees = (line.split(": ", 1) for line in lists["sees"])
     return record | lists | {"sees": [{"who": who, "what": what} for who, what in sees]}
 
@@ -135,7 +134,7 @@ def _with_sentences(record: dict[str, Any], facts: Facts, **plan: Any) -> dict[s
 def without_privacy(
     trust: str,
     unit: str,
-    said: str,
+    released: str,
     facts: Facts,
     releases: int = 0,
     sums: Mapping[str, Any] | None = None,
@@ -147,7 +146,7 @@ def without_privacy(
     trust, unit
         as in `Plan`; trust "pooled" where all rows lay in one place,
         "one-source" where a client used its own alone
-    said
+    released
         what was released, in a sentence
     releases
         how many releases there were
@@ -167,7 +166,7 @@ def without_privacy(
         "releases": releases,
         **(sums or none),
     }
-    return _with_sentences(record, facts, said=said)
+    return _with_sentences(record, facts, released=released)
 
 
 def of_plan(
@@ -205,8 +204,6 @@ def of_plan(
     if not plan.private:
         exact = "No differential privacy: the exact sums are released."
         return without_privacy(plan.trust, plan.unit, exact, facts, releases, sums)
-    each = plan.epsilon, plan.delta, plan.rounds // plan.parts
-    zcdp = zcdp_multiplier(*each) if plan.multiplier else None
     record = {
         **{name: getattr(plan, name) for name in ("unit", "adjacency", "trust", "epsilon")},
         "delta": plan.delta,
@@ -217,11 +214,13 @@ def of_plan(
         **sums,
         "diameter": plan.diameter,
         "noise_multiplier": plan.multiplier or None,
-        "zcdp_noise_multiplier": zcdp,
         "event": plan.event,
     }
+    bound, most_rows = plan.bound, math.inf
+    if bound is not None and bound.per != "client":
+        most_rows = plan.ring.limit // math.ceil(max(bound.norms) / plan.grid)
     words = {
-        **{"plan": plan, "model": plan.model, "protected": plan.protected, "law": plan.mechanism},
+        **{"plan": plan, "model": plan.model, "protected": plan.protected},
         **{"clients": plan.clients, "rounds": plan.rounds},
         "odds": math.exp(plan.epsilon) if plan.epsilon < 700 else math.inf,
         "more_delta": " and more delta" if plan.delta else "",
@@ -230,5 +229,6 @@ def of_plan(
         "std_of_all": math.sqrt(plan.noise_copies(plan.clients)),
         "sampled": federation.sampling_rate < 1 or plan.row_rate < 1,
         "sets_noise": sets_noise(plan),
+        "most_rows": most_rows,
     }
     return _with_sentences(record, facts, **words)

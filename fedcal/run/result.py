@@ -81,7 +81,7 @@ def recorded(
         unused=given and not strategy.needs_rows(job.federation, job.settings),
         rows_per_subject=int(str(job.settings.get("rows_per_subject", 1))),
         at_home=strategy.family == "personal" and tested and not real,
-        dealt="" if partition == "natural" else partition,
+        partition="" if partition == "natural" else partition,
     )
     privacy = statement.of_plan(plan, len(outcome.records), job.secure_aggregation, facts)
     privacy["more"] += [*outcome.at_limits, *(sentences(outcome.sites) if real else ())]

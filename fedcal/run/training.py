@@ -202,7 +202,7 @@ def train(
     config
         what to train, or the path of its `config.toml`; `options` are its fields. Of these `data`
         may also be rows in memory (`rows_in_memory`), and `model` a `torch.nn.Module` of your own,
-        its class or what makes it (`fedcal.training.networks.enlist`)
+        its class or what makes it (`fedcal.training.networks.register_network`)
     out
         folder for the files and, on the way, the checkpoint; None = nothing is written
     resume
@@ -235,7 +235,7 @@ def train(
     if not isinstance(given.get("data", ""), (str, Path)):
         rows, given["data"] = given["data"], IN_MEMORY
     if "model" in given:  # before any file of this training names it
-        given["model"] = networks.enlist(given["model"])
+        given["model"] = networks.register_network(given["model"])
     if out is None:
         if resume:
             checks.needed("--out DIR", out, "--resume continues the training there")

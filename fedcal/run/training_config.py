@@ -11,7 +11,7 @@ from fedcal.privacy import privacy
 from fedcal.run.config import Config, RunOptions, check_partition, layered
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import check_settings
-from fedcal.training.networks import NETWORKS, OWN, enlist, network_named, text_of
+from fedcal.training.networks import NETWORKS, OWN, network_named, register_network, text_of
 from fedcal.units import UNITS, Example
 
 TRAINERS = tuple(name for name, method in STRATEGIES.items() if method.family == "train")
@@ -24,7 +24,7 @@ FOLLOWING = {"network": "--model", "shape": "the shape of the rows"}
 
 
 def _network(_: str, value: Any) -> str:
-    name = enlist(value)
+    name = register_network(value)
     network_named(name, "model")
     return name
 

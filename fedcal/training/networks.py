@@ -1,6 +1,6 @@
 """Networks by name, dense layers or a `torch.nn.Module` of the user's own, and trained models.
 
-What is trained: a torch module whose weights are one flat vector.
+A network is a torch module whose weights are one flat vector.
 
 Clients, server and tests share it. Torch and Opacus (extra `train`) are imported where rows are
 read; a question, a plan and a model's file need neither.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 Rule = Literal["row", "global", "none"]
-"""How a row's gradient g is bounded by the clip norm C; see `factors`."""
+"""Rule that bounds a row's gradient by the clip norm C; see `Clipping.factors`."""
 
 ROOM = 2.0**-24
 """Share of the clip norm that is left to a row, so that no rounding on the way leads above it."""
@@ -99,7 +99,7 @@ class Network(ABC):
     name
         on the command line and in files
     reads_features
-        whether it reads rows of numbers, (n, d), as floats; else whatever the rows are
+        True if it reads rows of numbers, (n, d), as floats; else it takes rows of any kind
     lr
         learning rate of gradient descent that suits a clip norm of 1
     """
@@ -118,9 +118,7 @@ class Network(ABC):
 
     def initial(self, shape: tuple[int, ...], classes: int, seed: int) -> Floats:
         """Weights to begin with, (size,), as PyTorch draws them."""
-        need_torch()
-        from fedcal.training import row_gradients as on_torch
-
+        on_torch = torch_functions()
         return on_torch.weights_of(self.module(shape, classes, seed))
 
     def tensor(self, inputs: NDArray[Any]) -> Tensor:
@@ -132,9 +130,7 @@ class Network(ABC):
 
     def logits(self, w: Floats, inputs: NDArray[Any], classes: int) -> Floats:
         """(n, ...) inputs -> (n, classes) float64; on one thread, so that machines agree."""
-        need_torch()
-        from fedcal.training import row_gradients as on_torch
-
+        on_torch = torch_functions()
         model = reused(self, inputs.shape[1:], classes)
         if not len(inputs):
             return np.zeros((0, classes))
@@ -162,9 +158,7 @@ class Network(ABC):
             float
                 Mean cross-entropy in nats of all rows seen on the way, before each step.
         """
-        need_torch()
-        from fedcal.training import row_gradients as on_torch
-
+        on_torch = torch_functions()
         with on_torch.one_thread():
             model = reused(self, inputs.shape[1:], classes)
             on_torch.set_weights(model, w)
@@ -180,10 +174,7 @@ def reused(network: Network, shape: tuple[int, ...], classes: int) -> nn.Module:
 @lru_cache(maxsize=4)
 def row_gradients(network: Network, shape: tuple[int, ...], classes: int) -> RowGradients:
     """Return the gradients of rows of this shape; weights come with each call."""
-    need_torch()
-    from fedcal.training.row_gradients import RowGradients
-
-    return RowGradients(network, shape, classes)
+    return torch_functions().RowGradients(network, shape, classes)
 
 
 def need_torch() -> None:
@@ -191,6 +182,14 @@ def need_torch() -> None:
     for package in ("torch", "opacus"):
         if find_spec(package) is None:
             raise absent(package, "train", "training a model")
+
+
+def torch_functions() -> Any:
+    """Return the module `row_gradients`, which imports torch and Opacus."""
+    need_torch()
+    from fedcal.training import row_gradients
+
+    return row_gradients
 
 
 def shape_of(text: str) -> tuple[int, ...]:
@@ -238,9 +237,7 @@ class DenseLayers(Network):
     def module(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
         from torch import nn
 
-        from fedcal.training import row_gradients as on_torch
-
-        with on_torch.drawn_by(seed):
+        with torch_functions().drawn_by(seed):
             first, *others = (nn.Linear(*of) for of in self._widths(shape, classes))
         return nn.Sequential(first, *(part for one in others for part in (nn.ReLU(), one)))
 
@@ -257,10 +254,8 @@ class OwnModule(Network):
         InputError if the user's code fails, does not give (n, classes) logits, has frozen
         parameters, or state beside its parameters that changes with the rows.
         """
-        need_torch()
+        on_torch = torch_functions()
         import torch
-
-        from fedcal.training import row_gradients as on_torch
 
         rows = f"the model {self.name}, on rows of shape {text_of(shape)},"
         with on_torch.drawn_by(seed), blamed(rows), torch.no_grad():
@@ -293,10 +288,10 @@ NETWORKS: dict[str, Network] = {
 """Name on the command line -> network."""
 
 OWN: dict[str, Network] = {}
-"""Name, "module:Class", -> a module of the user's own that this process was given (`enlist`)."""
+"""Name, "module:Class", -> a module of the user's own, as `register_network` was given it."""
 
 
-def enlist(model: Any) -> str:
+def register_network(model: Any) -> str:
     """Let a module of the user's own be named wherever a network is.
 
     Raises InputError if it cannot be imported, or called.
@@ -409,10 +404,8 @@ class TrainedModel(artifact.Artifact):
         """Write the weights as the state dict of the module, in float32, for `torch.load`."""
         import torch
 
-        from fedcal.training.row_gradients import set_weights
-
         module = self.architecture.module(self.shape, self.classes, 0)
-        set_weights(module, self.w)
+        torch_functions().set_weights(module, self.w)
         torch.save(module.state_dict(), path)
 
     @override
@@ -459,5 +452,5 @@ def load_model(path: str | Path, model: Any = None) -> TrainedModel:
         If the file cannot be read, holds something else, is of a later version, or holds arrays
         that do not fit together.
     """
-    named = {} if model is None else {"network": np.array(enlist(model))}
+    named = {} if model is None else {"network": np.array(register_network(model))}
     return TrainedModel.load(atomic.path_of(path), **named)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedcal.core.checks import fraction
 from fedcal.core.imports import registry
-from fedcal.core.numerics import Floats, override
+from fedcal.core.numerics import Floats
 
 Schedule = Literal["constant", "linear"]
 
@@ -26,48 +26,45 @@ class Optimiser(ABC):
 
     Attributes
     ----------
-    kept
-        names of the attributes that later steps depend on
+    memory
+        what later steps depend on, by name
     """
 
     name: ClassVar[str]
-    kept: ClassVar[tuple[str, ...]]
     has_momentum: ClassVar[bool] = False
     by_noise: ClassVar[bool] = False
-    """Whether the learning rate follows from the noise (`langevin_lr`)."""
+    """The learning rate follows from the noise (`langevin_lr`)."""
 
     def __init__(self, size: int, momentum: float = 0.0) -> None:
-        self.momentum = fraction("momentum", momentum, "[)")
+        self.momentum, self.memory = fraction("momentum", momentum, "[)"), self._begin(size)
+
+    @abstractmethod
+    def _begin(self, size: int) -> dict[str, Floats]:
+        """Return the memory before the first step."""
 
     @abstractmethod
     def step(self, gradient: Floats, lr: float) -> Floats:
         """Return the change of the weights, (size,)."""
 
-    def state(self) -> dict[str, Floats]:
-        """Return its state, by name."""
-        return {name: getattr(self, name) for name in self.kept}
-
     def restore(self, state: Mapping[str, Floats]) -> None:
-        """Take up what `state` told."""
-        for name in self.kept:
-            setattr(self, name, np.array(state[name], np.float64))
+        """Take up an earlier `memory`."""
+        self.memory = {name: np.array(state[name], np.float64) for name in self.memory}
 
 
 class SGD(Optimiser):
     """Gradient descent with heavy-ball momentum: v = momentum v + g, step -lr v."""
 
     name = "sgd"
-    kept = ("velocity",)
     has_momentum = True
 
-    def __init__(self, size: int, momentum: float = 0.0) -> None:
-        super().__init__(size, momentum)
-        self.velocity = np.zeros(size)
+    def _begin(self, size: int) -> dict[str, Floats]:
+        return {"velocity": np.zeros(size)}
 
-    @override
     def step(self, gradient: Floats, lr: float) -> Floats:
-        self.velocity = self.momentum * self.velocity + gradient
-        return np.asarray(-lr * self.velocity)
+        """Add the gradient to the velocity; -lr times that."""
+        velocity = self.momentum * self.memory["velocity"] + gradient
+        self.memory = {"velocity": velocity}
+        return np.asarray(-lr * velocity)
 
 
 class SGLD(SGD):
@@ -85,22 +82,21 @@ class Adam(Optimiser):
     """Adam (Kingma & Ba 2015) with its usual constants; with noisy gradients DP-Adam."""
 
     name = "adam"
-    kept = ("moments", "steps")
     betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
     least: ClassVar[float] = 1e-8
 
-    def __init__(self, size: int, momentum: float = 0.0) -> None:
-        super().__init__(size, momentum)
-        self.moments, self.steps = np.zeros((2, size)), np.zeros(1)
+    def _begin(self, size: int) -> dict[str, Floats]:
+        return {"moments": np.zeros((2, size)), "steps": np.zeros(1)}
 
     def step(self, gradient: Floats, lr: float) -> Floats:
         """-lr m / (sqrt(v) + 1e-8), both without their bias."""
-        self.steps = self.steps + 1  # anew: `state` may still be written elsewhere
-        moments, unbiased = [], []
-        for old, beta, value in zip(self.moments, self.betas, (gradient, gradient**2), strict=True):
+        steps, moments, unbiased = self.memory["steps"] + 1, [], []
+        for old, beta, value in zip(
+            self.memory["moments"], self.betas, (gradient, gradient**2), strict=True
+        ):
             moments.append(beta * old + (1 - beta) * value)
-            unbiased.append(moments[-1] / (1 - beta ** float(self.steps[0])))
-        self.moments = np.stack(moments)
+            unbiased.append(moments[-1] / (1 - beta ** float(steps[0])))
+        self.memory = {"moments": np.stack(moments), "steps": steps}
         return np.asarray(-lr * unbiased[0] / (np.sqrt(unbiased[1]) + self.least))
 
 

@@ -1,6 +1,6 @@
 """Torch modules as one flat vector of weights, SGD on a client's own rows, and row gradients.
 
-Imported only by who trains: it needs torch and Opacus at once.
+Imported only where a model is trained: it needs torch and Opacus.
 
 Sums of bounded gradients of single rows are in whole numbers: DP-SGD (Abadi et al. 2016). Opacus
 gives the gradient of each row; here it is clipped, truncated toward zero onto a grid, checked, and
@@ -42,7 +42,7 @@ CHUNK = 64
 """Slots for rows that are computed together."""
 
 LEAST_STEPS, MOST_STEPS = 2.0**20, 2.0**47
-"""Of the grid in a clip norm: fewer lose too much of a gradient, and more leave no exact sums."""
+"""Steps of the grid in a clip norm: fewer lose too much, and more leave no exact sums."""
 
 _TRIED = (0, CHUNK // 2 + 1, CHUNK - 1)
 _WEIGHTS = 2**31  # below which the random weights of a digest are
@@ -79,7 +79,7 @@ def weights_of(model: nn.Module) -> Floats:
 
 
 def set_weights(model: nn.Module, w: Floats) -> None:
-    """Give a model the parameters that `weights_of` told, rounded to its own precision."""
+    """Give a model the parameters that `weights_of` returned, rounded to its own precision."""
     vector_to_parameters(torch.from_numpy(w.astype(np.float32)), model.parameters())
 
 

@@ -41,7 +41,7 @@ class Training(base.FederatedStrategy):
         """All that later rounds depend on, by name; noisy with privacy, as the releases are."""
         if self.keeps_releases:
             return None
-        return {"w": self.w, "done": np.array([float(self.done)]), **self.steps.state()}
+        return {"w": self.w, "done": np.array([float(self.done)]), **self.steps.memory}
 
     def restore(self, run: str, state: Mapping[str, Floats]) -> None:
         """Go on with a run that another process began, after the releases that `state` has seen."""

@@ -62,8 +62,8 @@ def settled(kind: str) -> Iterator[Query]:
 def table(seed: int = 0) -> dict[str, Any]:
     """Rows of which many are equal in scores, labels and groups, of few subjects at each client.
 
-    A third have one of two scores, 0 and -0 among them; the others are from a normal law, and half
-    of these stand twice, so that sums in another order have other last bits.
+    A third have one of two scores, 0 and -0 among them; the others are normal, and half of these
+    stand twice, so that sums in another order have other last bits.
     """
     rng = np.random.default_rng(seed)
     n = 180

@@ -15,7 +15,6 @@ from flwr.app import Message
 from protocol_sums import SecureSums
 
 from experiments.benchmarks.in_process import run_in_process
-from fedcal import simulate
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.core.checks import InputError
@@ -321,24 +320,9 @@ def test_a_coin_leaves_out_rows_and_no_noise(shards):
     assert alone.tolist() == sent[5].tolist()
 
 
-engines = pytest.mark.parametrize("engine", ["ray", "flower", "grpc"])
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # Ray leaves its processes to our end
-@engines
-def test_sets_of_other_engines_are_those_of_inline(engine):
-    for asked in ({}, {"unit": "example", "trust": "distributed"}):
-        options: dict[str, Any] = {"method": "conformal", "clients": 3, "epsilon": 1.0, **asked}
-        inline = simulate("heart-disease", **options)
-        there = simulate("heart-disease", engine=engine, **options)
-        assert (there.rounds, there.judged) == (inline.rounds, inline.judged)
-        assert there.sets.thresholds == inline.sets.thresholds
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-@engines
+@pytest.mark.parametrize("engine", ["ray", "flower", "grpc"])
 def test_a_model_of_other_engines_is_that_of_inline(engine, tmp_path):
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, 300)

@@ -11,12 +11,7 @@ from typing import Any
 
 import pytest
 
-from fedcal import plan
-from fedcal.mechanisms import Gaussian
 from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.making import make_plan
-from fedcal.privacy.privacy import Federation
-from fedcal.units import Bound
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -45,39 +40,6 @@ def test_every_test_that_the_pitfalls_name_exists():
     assert len(named) == text.count("\n- ") >= 25  # one for each
     for file, name in named:
         assert f"\ndef {name}(" in (ROOT / file).read_text("utf-8"), f"{file}::{name}"
-
-
-def table_rows(page: str, width: int) -> list[list[str]]:
-    lines = (DOCS / page).read_text("utf-8").splitlines()
-    cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines if line[:2] == "| "]
-    return [row for row in cells if len(row) == width]
-
-
-def test_a_plan_recommends_what_choosing_a_method_says():
-    rows = [r for r in table_rows("guide/methods.md", 2) if r[0].startswith("`--clients")]
-    assert rows
-    for facts, method in rows:
-        words = facts.strip("`").split()
-        options: dict[str, Any] = {}
-        for name, text in zip(words[::2], words[1::2], strict=True):
-            read = {"--unit": str, "--clients": int, "--classes": int}.get(name, float)
-            options[name[2:].replace("-", "_")] = read(text)
-        assert f"`{plan(**options).recommended}`" == method, facts
-
-
-def test_what_colluding_sites_cost_in_noise():
-    """Of the guide of secure aggregation, whose first row is a header."""
-    bound = Bound((4,), (1.0,), "joint")
-    for sites, share, least, *factors in table_rows("guide/secure-aggregation.md", 6)[1:]:
-        public = {"clients": int(sites), "classes": 2, "epsilon": 1.0, "quorum": float(share)}
-        how: Any = {"rounds": 1, "bound": bound, "prefers": (Gaussian,)}
-        alone = make_plan(Federation(**public, trust="central"), **how)
-        for colluding, factor in enumerate(factors):
-            sums = {"trust": "distributed", "committee": 5, "threshold": 4}
-            plan = make_plan(Federation(**public, **sums, colluding=colluding), **how)
-            assert plan.quorum == int(least)
-            std = plan.std_of_sum(int(sites))[0] / alone.std_of_sum(int(sites))[0]
-            assert f"{std:.2f}" == factor
 
 
 @pytest.mark.slow

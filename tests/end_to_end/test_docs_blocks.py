@@ -235,14 +235,3 @@ def test_the_examples_of_the_help_are_taken(name, monkeypatch, capsys):
     assert examples
     for example in examples:
         parse_fedcal(shlex.split(example)[1:])
-
-
-def test_what_is_wrong_in_a_block_that_is_not_run_is_seen():
-    for line in (
-        *("$ fedcal simulate --metod fedtemp", "$ fedcal simulat", "$ fedcal site join"),
-        *("fedcal simulate", "$ python -m experiments --nothing"),
-    ):
-        (block,) = blocks(f"<!-- not run: why -->\n```console\n{line}\n```\n")
-        assert block.marks == {"not run": "why"}
-        with pytest.raises((AssertionError, click.ClickException)):
-            check_without_running(block)

@@ -37,7 +37,7 @@ class Recipe:
 
 
 def recipes() -> list[Recipe]:
-    """All sections with a file in them."""
+    """Return all sections with a file or a row in them."""
     found = []
     for section in PAGE.read_text("utf-8").split("\n## ")[1:]:
         recipe, end = Recipe(), 0
@@ -51,7 +51,7 @@ def recipes() -> list[Recipe]:
                 recipe.rows.append((re.findall(r"`([\w/]+\.py)`", before)[-1], block[2]))
             elif block[1] == "console":
                 recipe.commands += [line[2:] for line in block[2].splitlines() if line[:2] == "$ "]
-        if recipe.files:
+        if recipe.files or recipe.rows:
             found.append(recipe)
     return found
 
@@ -141,28 +141,6 @@ def test_the_page_s_commands_run_and_new_members_go_together_with_all_others(tmp
             assert (privacy["adjacency"], privacy["diameter"]) == ("replace", 2)
 
 
-def test_a_method_of_another_package_needs_no_change(tmp_path, monkeypatch, capsys):
-    (tmp_path / "mine.py").write_text(recipes()[0].files["strategies/methods/fedgap.py"])
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(STRATEGIES, "mine:FedGap", None)  # gone afterwards
-    del STRATEGIES["mine:FedGap"]
-    options = "--epsilon 8 --clients 20 --quiet"
-    assert exit_code_of(f"simulate --method mine:FedGap --out run {options}".split()) == 0
-    result = json.loads((tmp_path / "run/result.json").read_text("utf-8"))
-    assert result["method"] == "mine:FedGap"
-    assert exit_code_of(["simulate", "--config", "run/config.toml", "--quiet"]) == 0
-    capsys.readouterr()
-    refused = {"mine:Nobody": "no attribute", "mine:TemperatureScaling": "is not a method"}
-    for name, said in {**refused, "nowhere:FedGap": "No module named"}.items():
-        assert exit_code_of(f"simulate --method {name} {options}".split()) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert said in line
-    fields = Job("acct", Federation(5, 3, epsilon=1.0)).to_fields() | {"method": "elsewhere:FedGap"}
-    with pytest.raises(InputError, match="unknown method"):  # what a site makes of a message
-        Job.from_fields(fields)
-
-
 @pytest.fixture
 def own_package(tmp_path, monkeypatch):
     """A package of two modules, a query and its method, outside of fedcal."""
@@ -187,10 +165,22 @@ def own_package(tmp_path, monkeypatch):
 )
 def test_a_method_and_its_query_of_another_package_need_no_file_of_fedcal(own_package, engine):
     facts: dict[str, Any] = {"epsilon": 8.0, "clients": 6}
-    result = simulate("heart-disease", method=own_package, engine=engine, **facts)
+    result = simulate("heart-disease", method=own_package, engine=engine, out="run", **facts)
     assert result.artifact.counts.shape == (4,)
+    assert exit_code_of(["simulate", "--config", "run/config.toml", "--quiet"]) == 0
     inline = simulate("heart-disease", method=own_package, **facts)
     np.testing.assert_array_equal(result.artifact.counts, inline.artifact.counts)
+
+
+def test_what_a_name_does_not_lead_to_is_refused(own_package, capsys):
+    refused = {"ownpack.method:Nobody": "no attribute", "nowhere:FedGap": "No module named"}
+    for name, said in {**refused, "ownpack.method:Table": "is not a method"}.items():
+        assert exit_code_of(f"simulate --method {name} --epsilon 8 --quiet".split()) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert said in line
+    fields = Job("acct", Federation(5, 3, epsilon=1.0)).to_fields() | {"method": own_package}
+    with pytest.raises(InputError, match="unknown method"):  # what a site makes of a message
+        Job.from_fields(fields)
 
 
 def test_two_queries_of_one_kind_are_refused(own_package, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import accuracy_score
 
 from fedcal import evaluate, simulate
-from fedcal.calibrators import BBQ, HistogramBinning, TopLabelBinning
+from fedcal.calibrators import TopLabelBinning
 from fedcal.cli import main as cli
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.datasets import from_arrays
@@ -44,35 +44,6 @@ def given(numerators, step, form):
 def learnt(method, probs, labels, **options):
     data = from_arrays(probs=probs, labels=labels, test_probs=probs, test_labels=labels)
     return simulate(data, method=method, clients=7, partition="iid", **options)
-
-
-def by_integers(numerators, labels, step, bins):
-    """Histograms of each class, (c, bins) positives and all, by whole numbers alone."""
-    positive, every = np.zeros((2, numerators.shape[1], bins))
-    for j, column in enumerate(numerators.T):
-        cell = np.minimum(column * bins // step, bins - 1)
-        np.add.at(every[j], cell, 1)
-        np.add.at(positive[j], cell[labels == j], 1)
-    return positive, every
-
-
-@pytest.mark.parametrize("form", FORMS[:2])
-@pytest.mark.parametrize("step", STEPS)
-def test_tables_of_histograms_are_those_of_whole_numbers(step, form):
-    """Clients, the pooled fit and `predict_proba` put k / step into the bin that [a, b) says."""
-    numerators, labels = drawn(step)
-    probs = given(numerators, step, form)
-    positive, every = by_integers(numerators, labels, step, 128)
-    middles = np.broadcast_to((np.arange(128) + 0.5) / 128, every.shape)
-    table = np.divide(positive, every, out=middles.copy(), where=every > 0)
-    federated = learnt("fedbin", probs, labels, set={"weighting": "none"}).calibrator
-    pooled = HistogramBinning().fit(probs, labels, input="probs")
-    entries = table[np.arange(4), np.minimum(numerators * 128 // step, 127)]
-    for calibrator in (federated, pooled):
-        after = calibrator.predict_proba(probs)
-        assert after == pytest.approx(entries / entries.sum(axis=1, keepdims=True), abs=1e-12)
-    bbq = learnt("fedbbq", probs, labels, set={"weighting": "none"}).calibrator
-    np.testing.assert_array_equal(bbq.table, BBQ().fit(probs, labels, input="probs").table)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -22,10 +22,6 @@ from fedcal.strategies.methods.newton import FedNewton
 from fedcal.strategies.settings import calibrating, settings_of
 
 CLASSES = 10
-KEEP_PREDICTIONS = (
-    *("fedtemp", "fednewton", "fedoneshot"),
-    *("fedopvector", "fedcal", "fednewton-entropy"),
-)
 
 
 @cache
@@ -83,8 +79,6 @@ def test_every_strategy_runs_on_a_shipped_set(name, method):
     assert found.test_probs.sum(axis=1) == pytest.approx(1.0, abs=1e-12)
     if "partition" in options:
         assert found.config.clients == SHIPPED[name].clients > 0
-    if method in KEEP_PREDICTIONS:
-        assert found.after["accuracy"] == found.before["accuracy"]
 
 
 def peak_bytes(strategy: FederatedStrategy, shards: Shards) -> int:

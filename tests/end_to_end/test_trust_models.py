@@ -1,6 +1,5 @@
 """Every strategy under every trust model, for every unit: it runs, and says what it promises."""
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,10 +9,8 @@ from strategy_checks import BUDGETED
 
 from fedcal import datasets, simulate
 from fedcal.cli.main import exit_code_of
-from fedcal.core.checks import RoundFailed
 from fedcal.core.shards import Shards
 from fedcal.partition import deal
-from fedcal.run.config import merge
 from fedcal.run.jobs import job_of
 from fedcal.run.result import SimulationResult
 from fedcal.strategies.settings import calibrating, settings_of
@@ -109,16 +106,3 @@ def test_a_round_below_the_quorum_fails_and_writes_nothing(data_file, tmp_path, 
     assert code == 1
     assert "of 10 clients answered, the noise was planned for at least 9" in line
     assert not out.exists()
-
-
-def test_dropouts_above_the_quorum_leave_all_the_noise_that_was_planned():
-    common = {"trust": "distributed", "quorum": 0.5}
-    full = run("fedtemp", **common)
-    fewer = run("fedtemp", dropout=0.2, **common)
-    assert fewer.privacy["noise_std"] == full.privacy["noise_std"]  # of all ten answers
-    plan = job_of(merge(options("fedtemp", **common)), shards()).plan
-    least, most = (plan.std_of_sum(n)[0] for n in (plan.quorum, CLIENTS))
-    assert least == pytest.approx(most / math.sqrt(2))
-    assert least >= plan.multiplier * (1 - 1e-12) * 0.5  # clip 0.5: what central noise would be
-    with pytest.raises(RoundFailed, match="clients answered"):
-        run("fedtemp", trust="distributed", dropout=0.5)

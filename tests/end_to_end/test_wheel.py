@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from email.parser import Parser
 from pathlib import Path
 
 import pytest
@@ -47,21 +46,10 @@ def wheel(tmp_path_factory):
     for package in (*PACKAGES, "tests"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / package, source / package, ignore=ignored)
-    stale = source / "build" / "lib" / "strategies"  # of a build when the rooms were packages
-    stale.mkdir(parents=True)
-    (stale / "__init__.py").touch()
     out = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", out, source, cwd=out)
     (built,) = out.glob("*.whl")
     return built
-
-
-@pytest.fixture(scope="module")
-def installed(wheel, tmp_path_factory):
-    target = tmp_path_factory.mktemp("installed") / "site"
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(target)
-    return target
 
 
 def test_the_wheel_holds_one_package_and_nothing_else(wheel):
@@ -77,32 +65,21 @@ def test_the_wheel_holds_one_package_and_nothing_else(wheel):
 
     modules = {stored(p) for k in PACKAGES for p in (ROOT / k).rglob("*.py")}
     data = {str(p.relative_to(ROOT)) for p in (ROOT / "fedcal/datasets").glob("*.npz")}
-    assert len(data) == 12
     read = {stored(p) for p in (ROOT / "fedcal/results/templates").glob("*.j2")}
-    assert read
-    assert read <= set(names)
-    beside = {"fedcal/core/removed.toml", "fedcal/secure_aggregation/words.txt"}
-    beside |= {"fedcal/results/figures/fedcal.mplstyle"}
-    assert {"fedcal/py.typed", *beside} <= set(names)
+    read |= {"fedcal/core/removed.toml", "fedcal/secure_aggregation/words.txt", "fedcal/py.typed"}
+    assert {"fedcal/results/figures/fedcal.mplstyle", *read} <= set(names)
     assert {n for n in names if n.endswith(".py")} == modules
     assert {n for n in names if n.endswith(".npz")} == data
     assert "fedcal/datasets/README.md" in names  # attribution travels with the data
     assert {f"{info}/licenses/LICENSE", f"{info}/licenses/NOTICE"} <= set(names)
 
 
-def test_the_wheel_s_metadata(wheel):
-    assert wheel.name == f"fedcal-{fedcal.__version__}-py3-none-any.whl"
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = (n for n in archive.namelist() if n.endswith("dist-info/METADATA"))
-        metadata = Parser().parsestr(archive.read(name).decode())
-    required = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
-    names = {re.split(r"[^A-Za-z0-9_.-]", line)[0] for line in required}
-    assert {"flwr", "numpy", "scipy", "dp-accounting"} <= names
-    assert names & {"torch", "ray", "opacus", "pyarrow", "scikit-learn", "torchmetrics"} == set()
-
-
-def test_the_commands_run_from_the_wheel(installed, tmp_path):
+def test_the_commands_run_from_the_wheel(wheel, tmp_path):
     """In one process, of which -P has only the wheel and its dependencies searched."""
+    installed, here = tmp_path / "site", tmp_path / "here"
+    here.mkdir()
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(installed)
     data = "--data game-forecasts"
     commands = (
         f"simulate {data} --partition natural --epsilon 4 --out run --json",
@@ -115,17 +92,17 @@ def test_the_commands_run_from_the_wheel(installed, tmp_path):
         "from fedcal.cli.main import exit_code_of\n"
         f"for line in {commands}: print(exit_code_of(line.split()), end='@')"
     )
-    done = run(sys.executable, "-P", "-c", code, cwd=tmp_path, PYTHONPATH=str(installed))
+    done = run(sys.executable, "-P", "-c", code, cwd=here, PYTHONPATH=str(installed))
     assert (done.returncode, without_progress(done.stderr)) == (0, "")
     *files, said = done.stdout.split("\n", 3)
     names = [f"fedcal/{name}__init__.py" for name in ("", "clients/", "strategies/")]
     assert [str(Path(file).relative_to(installed)) for file in files] == names
     simulated, applied, listed, _ = said.split("0@")
     assert json.loads(simulated)["schema"] == 1
-    assert (tmp_path / "run" / "result.json").read_text("utf-8") == simulated
+    assert (here / "run" / "result.json").read_text("utf-8") == simulated
     assert json.loads(applied)["rows"] == 28932
     assert len(json.loads(listed)) == 11
-    assert sorted(os.listdir(tmp_path)) == ["probs.npy", "run"]
+    assert sorted(os.listdir(here)) == ["probs.npy", "run"]
 
 
 def test_the_command_runs_where_warnings_are_errors(tmp_path):

@@ -110,7 +110,7 @@ def figures_of(lines: list[str]) -> Iterator[None]:
     def described(sheet: drawing.Sheet, *arguments: Any) -> Any:
         figure = drawing_of(sheet, *arguments)
         lines.extend([f"figure {sheet.title!r}", *axes_in_words(figure)])
-        lines.extend(f"said {panel.said}" for panel in sheet.panels)
+        lines.extend(f"said {panel.description}" for panel in sheet.panels)
         return figure
 
     drawing_of = drawing.draw

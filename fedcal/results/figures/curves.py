@@ -38,13 +38,13 @@ def rounds_sheet(
     score, positive
         as `fedcal.metrics.names.heading` takes them
     """
-    judged = [r for r in rounds if "test" in r]
-    if not judged:
+    tested = [r for r in rounds if "test" in r]
+    if not tested:
         return None
-    at = [0, *(int(r["round"]) for r in judged)]
-    values = {k: [before[k], *(r["test"][k] for r in judged)] for k in BY_ROUND}
-    if all("temperature" in r for r in judged):
-        values["temperature"] = [1.0, *(float(r["temperature"]) for r in judged)]
+    at = [0, *(int(r["round"]) for r in tested)]
+    values = {k: [before[k], *(r["test"][k] for r in tested)] for k in BY_ROUND}
+    if all("temperature" in r for r in tested):
+        values["temperature"] = [1.0, *(float(r["temperature"]) for r in tested)]
     ticks = range(0, at[-1] + 1, max(-(-at[-1] // 5), 1))
     axes = {"xlabel": "round", "xlim": (0, at[-1]), "xticks": ticks}
     panels = []
@@ -53,8 +53,8 @@ def rounds_sheet(
         lines = [("reference", (0, at[-1]), (y[0], y[0])), ("after", at, y)]
         plot = plotter(lines, **axes, ylabel="%" if name.percent else name.title)
         text = "; ".join(f"round {t}: {v:.4g}" for t, v in zip(at, y, strict=True))
-        said = f"{name.title}{', %' * name.percent} by round. {text}."
-        panels.append(Panel(name.title, plot, said, aspect=0.75))
+        description = f"{name.title}{', %' * name.percent} by round. {text}."
+        panels.append(Panel(name.title, plot, description, aspect=0.75))
     legend = (("reference", "before"), ("after", "after each round"))
     return Sheet(title, len(panels), tuple(panels), legend, "rounds")
 
@@ -63,7 +63,7 @@ def rounds_sheet(
 
 _ALIKE = ("clients", "partition", "sampling_rate", "unit")
 _IF_CHOSEN = ("delta", "trust", "mechanism", "rounds")
-"""These follow from method and epsilon unless they are given: told only where several were."""
+"""These follow from method and epsilon unless they are given: named only where several were."""
 
 
 def differing(cells: Iterable[Cell]) -> dict[str, set[Any]]:
@@ -96,7 +96,7 @@ def facets(cells: Sequence[Cell], keys: Mapping[str, set[Any]]) -> dict[str, lis
 
     places = {tuple(facts(c).items()): facts(c) for c in cells}.values()
     whole = [p for p in places if not any(p.items() < other.items() for other in places)]
-    return {told(p): [c for c in cells if facts(c).items() <= p.items()] for p in whole}
+    return {in_words(p): [c for c in cells if facts(c).items() <= p.items()] for p in whole}
 
 
 _WORDS = {
@@ -110,7 +110,7 @@ _WORDS = {
 }
 
 
-def told(facts: Mapping[str, Any]) -> str:
+def in_words(facts: Mapping[str, Any]) -> str:
     """Describe facts; those without a value are left out."""
     words = []
     for key, value in facts.items():
@@ -164,55 +164,14 @@ def spaced_axis(
     return scale | {"xticklabels": list(ticks.values())}, places
 
 
-Means = tuple[Sequence[float], Sequence[float], Sequence[float]]
-"""x, means over seeds and their standard deviations."""
-
-
-def quality_panel(
-    titles: tuple[str, str],
-    axes: Scale,
-    looks: Mapping[str, str],
-    curves: Mapping[str, Means],
-    levels: Mapping[str, float],
-    places: Mapping[float, float] | None = None,
-) -> Panel:
-    """Curves with whiskers of one standard deviation, on a spaced axis a little beside each other.
-
-    Parameters
-    ----------
-    titles
-        title and note
-    looks
-        style of each curve and level, by its name
-    levels
-        means of what does not depend on x
-    places
-        positions of x on a spaced axis; None = the values themselves
-    """
-    title, note = titles
-    lines: list[tuple[Any, ...]] = [
-        (looks[name], axes["xlim"], (mean, mean)) for name, mean in levels.items()
-    ]
-    for k, (name, (x, means, stds)) in enumerate(curves.items()):
-        aside = _ASIDE * float(np.ptp(axes["xlim"])) * (k - (len(curves) - 1) / 2)
-        at = x if places is None else np.array([places[v] for v in x]) + aside
-        mean, std = np.array(means), np.array(stds)
-        lines.append((looks[name], at, mean, np.maximum(mean - std, 0), mean + std))
-    words = "; ".join(
-        f"{name}: " + ", ".join(f"{m:.4g} at {v:,g}" for v, m in zip(x, means, strict=True))
-        for name, (x, means, _) in curves.items()
-    )
-    said = f"{note}: {axes['ylabel']} against {axes['xlabel']}. {words}."
-    return Panel(title, plotter(lines, **axes), said, aspect=0.8, note=note)
-
-
 def quality_sheet(
     cells: Sequence[Cell], metrics: Sequence[str], title: str, by: str = "epsilon"
 ) -> Sheet:
     """Quality against the budget, or against bytes sent by a client, which grow with rounds.
 
     Each group of cells has a row of panels, of as many metrics as there is room for; against
-    bytes a group is of one budget.
+    bytes a group is of one budget. Curves have whiskers of one standard deviation and stand a
+    little beside each other.
 
     Parameters
     ----------
@@ -244,15 +203,25 @@ def quality_sheet(
     y = {m: quality_axis(m, of(m, cells, "mean"), of(m, cells, "std")) for m in metrics}
     panels = []
     for (group, some), metric in product([*groups.items()][:MOST_PANELS], metrics):
-        note = group or str(some[0]["partition"])
-        levels = dict(zip(baselines, of(metric, baselines.values(), "mean"), strict=True))
-        curves = {}
-        for label in dict.fromkeys(c["label"] for c in some):
-            mine = sorted((c for c in some if c["label"] == label), key=lambda c: float(c[by]))
-            at = [float(c[by]) for c in mine]
-            curves[label] = (at, of(metric, mine, "mean"), of(metric, mine, "std"))
-        titles = (named(metric).title, note)
-        panels.append(quality_panel(titles, {**x, **y[metric]}, looks, curves, levels, places))
+        means = of(metric, baselines.values(), "mean")
+        lines: list[tuple[Any, ...]] = [
+            (looks[name], x["xlim"], (mean, mean))
+            for name, mean in zip(baselines, means, strict=True)
+        ]
+        labels, words = dict.fromkeys(c["label"] for c in some), []
+        for k, label in enumerate(labels):
+            points = sorted((c for c in some if c["label"] == label), key=lambda c: float(c[by]))
+            at = [float(c[by]) for c in points]
+            mean, std = (np.array(of(metric, points, key)) for key in ("mean", "std"))
+            aside = _ASIDE * float(np.ptp(x["xlim"])) * (k - (len(labels) - 1) / 2)
+            place = at if places is None else np.array([places[v] for v in at]) + aside
+            lines.append((looks[label], place, mean, np.maximum(mean - std, 0), mean + std))
+            pairs = zip(mean, at, strict=True)
+            words.append(f"{label}: " + ", ".join(f"{m:.4g} at {v:,g}" for m, v in pairs))
+        axes, note = {**x, **y[metric]}, group or str(some[0]["partition"])
+        description = f"{note}: {axes['ylabel']} against {axes['xlabel']}. {'; '.join(words)}."
+        plot = plotter(lines, **axes)
+        panels.append(Panel(named(metric).title, plot, description, aspect=0.8, note=note))
     legend = [(looks[name], f"{name} (baseline)") for name in baselines]
     legend += [(looks[name], name) for name in methods]
     wide = len(metrics) if budget or len(panels) <= 4 else 2 * len(metrics)

@@ -84,8 +84,8 @@ def diagram(heading: str, data: Reliability) -> Panel:
         curve(ax, "perfect", (0, 1), (0, 1))
         whiskers(ax, "whisker", (left + right) / 2, low, high)
 
-    said = f"Reliability diagram, {heading}: ECE {100 * data.ece:.3f} %. {text}."
-    return Panel(heading, plot, said, note=f"top-label ECE {100 * data.ece:.2f} %")
+    description = f"Reliability diagram, {heading}: ECE {100 * data.ece:.3f} %. {text}."
+    return Panel(heading, plot, description, note=f"top-label ECE {100 * data.ece:.2f} %")
 
 
 def histogram(heading: str, data: Reliability) -> Panel:
@@ -102,8 +102,8 @@ def histogram(heading: str, data: Reliability) -> Panel:
         ax.set(**_unit_axes("confidence of the top label", "% of rows", top=100))
         bars(ax, "correct", edges[:-1], edges[1:], 0 * share, share)
 
-    said = f"Confidence histogram, {heading}, per cent of {data.rows:,} rows: {text}."
-    return Panel("", plot, said, aspect=0.34)
+    description = f"Confidence histogram, {heading}, per cent of {data.rows:,} rows: {text}."
+    return Panel("", plot, description, aspect=0.34)
 
 
 def reliability_sheet(panels: Mapping[str, Reliability], title: str) -> Sheet:

@@ -1,9 +1,7 @@
-"""Colours and looks of series, as keywords of Matplotlib's artists, and the settings of a figure.
+"""Panels on Matplotlib's axes, laid out on one figure; its files; colours and styles of series.
 
 Colours are "C0", "C1" and so on: places in the colour cycle, which `settings` fills for white
 paper or for a dark screen.
-
-Panels on Matplotlib's axes, laid out on one figure, and its files.
 
 Nothing is laid out by a solver: sizes are in inches and the same for every panel of a figure.
 Matplotlib is imported only when something is drawn.
@@ -47,7 +45,7 @@ No colour stands twice among those for paper: a page finds them and puts its own
 """
 
 FONT_SIZE = 8
-"""That of `fedcal.mplstyle`."""
+"""Font size of `fedcal.mplstyle`."""
 
 _INKED = ("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color")
 
@@ -97,7 +95,7 @@ _MARKERS = "os^DvPX*os^DvPX*<>phdH8."
 _BASELINES = {"grey": (2, 2), "ink": (8, 3), "green": (1, 2), "purple": (6, 2, 1, 2)}
 
 METHOD_STYLES = [f"m{k}" for k in range(len(_MARKERS))]
-"""Of the methods of a comparison: all hues with filled, with open and with other markers."""
+"""Styles of a comparison's methods: all hues with filled, with open and with other markers."""
 
 BASELINE_STYLES = [f"b{k}" for k in range(len(_BASELINES))]
 
@@ -108,7 +106,7 @@ LINES = {
     "after": _line("blue", marker="s"),
     "reference": _line("grey", dash=(2, 2)),
 }
-"""Series -> look of its line. Colours are told apart with the common colour blindnesses; looks
+"""Series -> look of its line. Colours differ for the common colour blindnesses, too; looks
 besides.
 """
 
@@ -151,7 +149,7 @@ class Panel:
         short; shown above, one below the other
     plot
         puts marks, limits and labels on the axes
-    said
+    description
         the content in words and numbers, for who cannot see it
     aspect
         height / width of the plotted area
@@ -159,7 +157,7 @@ class Panel:
 
     title: str
     plot: Callable[[Axes], object]
-    said: str
+    description: str
     aspect: float = 1.0
     note: str = ""
 
@@ -358,7 +356,7 @@ _CHANGES = (
     (r"(\.\d\d)\d+", r"\1"),
     (r' fill="([^"]*)"', r' style="fill: \1"'),  # an attribute cannot hold a variable
 )
-"""What is changed in each tag."""
+"""Pattern -> replacement, in each tag of an SVG."""
 
 
 def svgs(sheet: Sheet, name: str, card: bool = False) -> tuple[list[str], list[str]]:
@@ -384,7 +382,9 @@ def svgs(sheet: Sheet, name: str, card: bool = False) -> tuple[list[str], list[s
         size = (sheet.cell, TOP + sheet.width * panel.aspect + BOTTOM)
         shared = root.findall("defs") if k == 1 else []
         content = [*shared, *root.findall(f".//g[@id='{name}-axes_{k}']")]
-        panels.append(_svg((*corner, *size), content, {"role": "img", "aria-label": panel.said}))
+        panels.append(
+            _svg((*corner, *size), content, {"role": "img", "aria-label": panel.description})
+        )
     for element in root.findall(f".//g[@id='{name}-legend_1']/g"):
         if (text := element.find("text")) is None:
             sample.append(element)

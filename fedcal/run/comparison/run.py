@@ -18,7 +18,7 @@ from fedcal.results import comparison, files, page, terminal
 from fedcal.results import comparison as table
 from fedcal.results.labels import family_of
 from fedcal.results.page import Page
-from fedcal.results.statement import sets_noise, told
+from fedcal.results.statement import sentences, sets_noise
 from fedcal.run import folders, load, simulation, sweep
 from fedcal.run.comparison.grid import Cell, Grid, LeftOut, read_grid, resolve
 from fedcal.run.config import merge, read_options, takes_options
@@ -97,7 +97,7 @@ def statement(
     there = [
         unit for name, unit in units.UNITS.items() if any(c.config.unit == name for c in private)
     ]
-    found = told(
+    found = sentences(
         kind="comparison",
         noun={"evaluate": "", "conformal": "thresholds"}.get(family, "calibrator"),
         held_out=held_out,
@@ -172,7 +172,7 @@ def run_row(run: Run, data: Dataset) -> Row:
         warnings.simplefilter("ignore")  # said once for all runs, before they begin
         try:
             result = simulation.simulate(data, config=config)
-            before, after = family_of([config.method]).told(result)
+            before, after = family_of([config.method]).metrics_of(result)
         except checks.FedcalError as e:
             return row | {"error": " ".join(str(e).split())}
     return row | {

@@ -125,18 +125,6 @@ def test_an_order_preserving_export_changes_no_prediction(target, cls, scale, dt
 
 
 @every_target
-@pytest.mark.parametrize("rows_mixed", ["all", "changed"])
-def test_a_row_that_the_table_empties_keeps_the_models_probabilities(target, rows_mixed):
-    table = np.zeros((3, 4))
-    table[:, 1] = 0.3  # only rows with a probability in [1/4, 1/2) have a score at all
-    base = calibrators.HistogramBinning(table, 3)
-    logits = np.array([[9.0, 0.0, 0.0], [0.3, 0.2, 0.1], [1.0, 0.9, -5.0]])
-    for calibrator in (base, calibrators.WeightedBinning(base, np.ones(3), rows_mixed)):
-        np.testing.assert_array_equal(calibrator.predict_proba(logits)[0], softmax(logits)[0])
-        same(exported(target, calibrator), calibrator, logits, rows_mixed)
-
-
-@every_target
 @every_kind
 def test_a_calibrator_of_probabilities_takes_probabilities(target, make):
     calibrator = make(3)

@@ -60,18 +60,6 @@ def test_what_calibration_did(ece, nll, said):
     assert "top-label" not in of_two
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "said"),
-    [(0.21, 0.19, "the model is"), (0.21, 0.2, "the calibrated model is"), (0.19, 0.19, "")],
-)
-def test_who_says_no_more_than_the_rates_of_the_classes_is_told_so(before, after, said):
-    found = calibrated([-0.05, -0.03], [-0.06, -0.04], brier_of_rates=0.2)
-    found["intervals"]["before"] = {"brier": [before, 0.3]}
-    found["intervals"]["after"]["brier"] = [after, 0.3]
-    assert ("no better than always saying" in plain(found)) is bool(said)
-    assert f"By its Brier score {said}" * bool(said) in plain(found)
-
-
 RNG = np.random.default_rng(0)
 SURE, CHANCE = RNG.integers(0, 3, (2, 1500))
 LOGITS = 2 * np.eye(3)[SURE] + 0.1 * RNG.normal(size=(1500, 3))

@@ -7,15 +7,8 @@ from rich.progress import Progress
 
 import fedcal
 from fedcal.core.pages import Marked, Table
-from fedcal.results import page, terminal
+from fedcal.results import terminal
 from fedcal.results.terminal import Steps, console
-
-ROWS = (
-    (Marked("a|b", small="1 of 5 runs"), Marked("1.5", best=True)),
-    ("<c>", Marked("2.0", mark="†")),
-    ("d", Marked("0.1", mark="better", small="0 to 1")),
-)
-TABLE = Table("T", ("method", "ECE, %"), ROWS, left=(0,), sections={2: "<rest>"})
 
 
 def test_no_text_controls_the_terminal(capsys):
@@ -39,17 +32,6 @@ def test_in_a_terminal_words_stand_left_and_numbers_right(capsys):
     shown = capsys.readouterr().out
     assert "│ none      │" in shown
     assert "│    9.5 │" in shown
-
-
-def test_html_escapes_and_marks():
-    text = page.Page("", "", [TABLE]).html()
-    assert '<th scope="col">method</th><th scope="col" class="n">ECE, %</th>' in text
-    assert '<td class="n"><span class="best">1.5</span></td>' in text
-    assert '<th scope="row">&lt;c&gt;</th><td class="n">2.0<span class="word muted">†</sp' in text
-    assert '0.1 <span class="word better">better</span><small>0 to 1</small>' in text
-    assert '<th scope="rowgroup" colspan="2">&lt;rest&gt;</th>' in text
-    facts = page.Page("", "", [Table("T", (), [("unit", "a user")])]).html()
-    assert "<thead>" not in facts
 
 
 HEART: Any = {"partition": "natural", "unit": "example", "epsilon": 8.0}

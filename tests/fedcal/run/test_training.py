@@ -20,7 +20,7 @@ from fedcal.run.training import Training, train
 from fedcal.run.training_config import TrainConfig, merged
 from fedcal.storage.atomic import locked
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
-from fedcal.training.networks import OWN, enlist, load_model
+from fedcal.training.networks import OWN, load_model, register_network
 
 
 def stripes(rows: int, classes: int = 3, size: int = 8, seed: int = 0) -> dict[str, np.ndarray]:
@@ -42,7 +42,7 @@ class Net(torch.nn.Sequential):
         return logits
 
 
-NET = enlist(Net)
+NET = register_network(Net)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from torch import nn
 
 from fedcal.clients.questions.training import Gradients
 from fedcal.core.checks import InputError
-from fedcal.training.networks import OWN, TrainedModel, enlist, load_model, network_named
+from fedcal.training.networks import OWN, TrainedModel, load_model, network_named, register_network
 from fedcal.training.row_gradients import weights_of
 
 X = np.random.default_rng(0).normal(size=(12, 5)).astype(np.float32)
@@ -23,16 +23,16 @@ class Writes(nn.Linear):
 def test_a_module_is_where_training_begins_and_is_left_as_it_is(tmp_path):
     mine = nn.Linear(5, 3)
     own, before = weights_of(mine), X.copy()
-    writes = network_named(enlist(Writes(5, 3)))
+    writes = network_named(register_network(Writes(5, 3)))
     writes.logits(writes.initial((5,), 3, 0), X, 3)
     np.testing.assert_array_equal(X, before)
-    network = network_named(enlist(mine))
+    network = network_named(register_network(mine))
     np.testing.assert_array_equal(network.initial((5,), 3, seed=4), own)
     network.logits(own + 1, X, 3)
-    network_named(enlist(lambda: mine)).logits(own + 1, X, 3)
+    network_named(register_network(lambda: mine)).logits(own + 1, X, 3)
     np.testing.assert_array_equal(weights_of(mine), own)
-    model = TrainedModel(enlist(mine), (5,), 3, own + 1)
-    enlist(nn.Linear(5, 2))  # of the same name
+    model = TrainedModel(register_network(mine), (5,), 3, own + 1)
+    register_network(nn.Linear(5, 2))  # of the same name
     np.testing.assert_allclose(model.predict(X), network.logits(own + 1, X, 3))
     model.write_state_dict(tmp_path / "model.pt")
     mine.load_state_dict(torch.load(tmp_path / "model.pt", weights_only=True))

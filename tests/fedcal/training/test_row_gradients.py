@@ -11,7 +11,7 @@ from torch import nn
 
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers
-from fedcal.training.networks import Clipping, enlist, network_named, row_gradients
+from fedcal.training.networks import Clipping, network_named, register_network, row_gradients
 from fedcal.training.row_gradients import CHUNK, one_thread, set_weights
 
 CLASSES, GRID = 4, 2.0**-36
@@ -58,9 +58,9 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "softmax": (6,),
     "mlp": (6,),
     "mlp:7x65": (6,),
-    enlist(Odd): (6,),
-    enlist(Images): (8, 8),
-    enlist(Tokens): (5,),
+    register_network(Odd): (6,),
+    register_network(Images): (8, 8),
+    register_network(Tokens): (5,),
 }
 WHOLE = list(SHAPES)[-2:]
 
@@ -246,7 +246,7 @@ def test_what_mixes_rows_or_has_no_gradients_of_them_is_refused():
     ]
 
     def tried(model: Any) -> None:
-        row_gradients(network_named(enlist(model)), X.shape[1:], 3).check(X)
+        row_gradients(network_named(register_network(model)), X.shape[1:], 3).check(X)
 
     each_is_refused(table, tried)
     tried(nn.Sequential(nn.GroupNorm(1, 5), nn.Dropout(0.5), nn.Linear(5, 3)))
@@ -254,7 +254,7 @@ def test_what_mixes_rows_or_has_no_gradients_of_them_is_refused():
 
 def test_a_kernel_that_mixes_rows_by_a_bit_is_refused(monkeypatch):
     """As where a matrix product's last bits depend on what is beside a row."""
-    network = network_named(enlist(nn.Sequential(nn.Linear(5, 3))))
+    network = network_named(register_network(nn.Sequential(nn.Linear(5, 3))))
     real = torch.nn.functional.linear
 
     def mixed(x: torch.Tensor, *more: Any) -> torch.Tensor:

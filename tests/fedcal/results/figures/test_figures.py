@@ -39,18 +39,6 @@ def test_whiskers_are_wilson_s_intervals():
         assert (a, b) == pytest.approx((exact.low, exact.high), abs=1e-12)
 
 
-@pytest.mark.parametrize("rows", [5, 29, 30, 3000])
-def test_bins_of_few_rows_are_pooled(rows):
-    record = overconfident(rows)
-    for j in range(3):
-        count, confidence, correct = diagrams.pooled(record, j)
-        assert count.sum() == rows
-        assert len(count) == 1 or count.min() >= diagrams.FEWEST
-        assert confidence.sum() == pytest.approx(record.class_sum_confidence[j].sum())
-        assert correct.sum() == record.class_sum_correct[j].sum()
-        assert np.all(np.diff(confidence / count) > 0)  # neighbours only
-
-
 CELLS = cells_of(
     [
         cell("none", "inf", 0.05, baseline=True, partition=None, clients=None, bytes_up=0),
