@@ -32,6 +32,9 @@ def test_faults_are_named_and_what_to_do_is_said(told):
         "cedar": ["gap"],
         "elm": ["gap", "slope"],
     }
+    first, *rest = told["next"]
+    assert "`fedcal site recalibrate --release 2026Q4/release.npz rows.csv --site cedar`" in first
+    assert f"{told['enough']} patients there" in rest[-1]
     assert 300 < told["enough"] <= 600  # birch, with 600, sees it
     assert json.loads(json.dumps(told, allow_nan=False)) == told
 
