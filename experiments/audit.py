@@ -196,8 +196,8 @@ def worst_pair(plan: Plan) -> tuple[Floats, Floats]:
     number of each group. The exponential mechanism: changes that improve the favoured candidates
     and worsen all others. Unary encoding: two different one-hot answers.
     """
-    bound, law = _bound_of(plan), plan.mechanism
-    if isinstance(law, Unary):
+    bound, mechanism = _bound_of(plan), plan.mechanism
+    if isinstance(mechanism, Unary):
         if bound.length < 2:
             raise InputError("unary encoding of one number has no pair of one-hot answers")
         return np.eye(bound.length)[0], np.eye(bound.length)[1]
@@ -206,7 +206,7 @@ def worst_pair(plan: Plan) -> tuple[Floats, Floats]:
         change[0] = 1.0
     else:
         change[bound.firsts if bound.rule == "per_block" else slice(None)] = 1.0
-    if isinstance(law, Exponential):
+    if isinstance(mechanism, Exponential):
         change[: _favoured(bound)[1]] *= -1.0
     change *= bound.scale
     return change, -change if plan.diameter == 2 else np.zeros_like(change)
@@ -295,7 +295,7 @@ def _wide(noise: Noise, trials: int, source: Source) -> Integers:
 
 
 def _drawn(
-    plan: Plan, law: Exponential, words: Words, present: bool, trials: int, source: Source
+    plan: Plan, mechanism: Exponential, words: Words, present: bool, trials: int, source: Source
 ) -> Floats:
     """Return whether a candidate was drawn that the unit improved, (trials,)."""
     bound = _bound_of(plan)
@@ -310,7 +310,9 @@ def _drawn(
     with_it, without = (
         scores_of(plan.ring.decode(w.view(np.uint64)), bound) for w in (base + mine, base)
     )
-    drawn = [draw_index(with_it if coin else without, law.epsilon, norm, source) for coin in coins]
+    drawn = [
+        draw_index(with_it if coin else without, mechanism.epsilon, norm, source) for coin in coins
+    ]
     return np.asarray((np.array(drawn) < few).astype(np.float64))
 
 
@@ -322,12 +324,12 @@ def _favoured(bound: Bound) -> tuple[int, int]:
 
 
 def _encoded(
-    plan: Plan, law: Unary, words: Words, mine: Words, trials: int, source: Source
+    plan: Plan, mechanism: Unary, words: Words, mine: Words, trials: int, source: Source
 ) -> Floats:
     """Return the bit of this world's cell minus that of the other world's, (trials,)."""
-    noise = law.noise_of(np.zeros(0), plan.ring.grid, _bound_of(plan), 1)
+    noise = mechanism.noise_of(np.zeros(0), plan.ring.grid, _bound_of(plan), 1)
     if noise is None:
-        raise InputError(f"'{law.name}' encodes nothing")
-    sent = [law.client(mine, plan.ring, noise, source) for _ in range(trials)]
+        raise InputError(f"'{mechanism.name}' encodes nothing")
+    sent = [mechanism.client(mine, plan.ring, noise, source) for _ in range(trials)]
     there, gone = plan.ring.decode(words)
     return np.asarray((plan.ring.decode(np.stack(sent)) * (there - gone)).sum(axis=1))

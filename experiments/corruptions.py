@@ -222,7 +222,8 @@ def zoom_blur(x: Images, draws: Draws, furthest: float, step: float) -> Images:
     The original crops to whole pixels before it enlarges; here the centre stays where it is.
     """
     factors = np.arange(1, furthest - step / 2, step)
-    return np.mean([x, *(zoomed(x, float(factor)) for factor in factors)], axis=0)
+    sizes = [x, *(zoomed(x, float(factor)) for factor in factors)]
+    return np.asarray(np.mean(sizes, axis=0), np.float32)
 
 
 # -- weather -------------------------------------------------------------------------------------

@@ -6,19 +6,15 @@ and at user-level epsilon = 1, five seeds.
 
 import argparse
 import math
-import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
 
 from fedcal.cli import compare as compare_command
 from fedcal.core.checks import TooLittle
 from fedcal.results.figures.diagrams import reliability_sheet
 from fedcal.results.figures.drawing import draw, save_figure
-from fedcal.results.terminal import progress, show
+from fedcal.results.terminal import console, progress, show
 from fedcal.run.comparison import Comparison, compare
 from fedcal.run.simulation import simulate
 
@@ -39,8 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("demo-out"))
     out: Path = parser.parse_args(arguments).out
-    start = time.perf_counter()
-    warnings.simplefilter("ignore", TooLittle)  # the statement below the table says it, too
     comparison = calibrate()
     comparison.save(out)
     run = simulate(DATA, method="fednewton", epsilon=1.0)
@@ -49,20 +43,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, dark in (("reliability.png", False), ("reliability-dark.png", True)):  # of docs/img
         save_figure(draw(reliability_sheet(run.reliability, title), dark), out / name, dark=dark)
     show(compare_command.shown(comparison, out), gap=0)
-    Console(highlight=False, soft_wrap=True).print(
-        f"{time.perf_counter() - start:.1f} s; one run with all its files is in {out / ONE_RUN}"
-    )
-
-
-def options() -> dict[str, Any]:
-    """Return the options of `compare`."""
-    return {"data": DATA, "method": [*BASELINES, *METHODS], "epsilon": BUDGETS, "seeds": SEEDS}
+    console().print(f"one run with all its files is in {out / ONE_RUN}")
 
 
 def calibrate() -> Comparison:
     """Run all cells of the table."""
-    with progress("calibrating") as steps:
-        return compare(progress=steps, **options())
+    methods = [*BASELINES, *METHODS]
+    with progress("calibrating") as steps, warnings.catch_warnings():
+        warnings.simplefilter("ignore", TooLittle)  # the statement below the table says it, too
+        return compare(DATA, method=methods, epsilon=BUDGETS, seeds=SEEDS, progress=steps)
 
 
 if __name__ == "__main__":

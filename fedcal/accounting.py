@@ -23,7 +23,7 @@ Poisson-sampled users, one round    closed form      Balle, Barthe & Gaboardi 20
 Poisson-sampled users, more rounds  PLD, rounded up  dp-accounting (Doroshenko et al. 2022)
 ==================================  ===============  =========================================
 
-zCDP (the source paper's accounting) and RDP are looser.
+RDP is looser.
 """
 
 import math
@@ -163,16 +163,6 @@ def smallest(enough: Callable[[float], bool], low: float, high: float) -> float:
         else:
             low = middle
     return high
-
-
-def smallest_positive(enough: Callable[[float], bool]) -> float:
-    """Return the smallest float above 0 that is enough, as in `smallest`."""
-    high = 1.0
-    while not enough(high):
-        high *= 2
-    while enough(high / 2):
-        high /= 2
-    return smallest(enough, high / 2, high)
 
 
 def gaussian_epsilon(delta: float, multiplier: float, rounds: int = 1) -> float:
@@ -355,7 +345,16 @@ def gaussian_multiplier(epsilon: float, delta: float, rounds: int = 1, rate: flo
 @lru_cache(maxsize=1024)
 def _gaussian_multiplier(epsilon: float, delta: float, rounds: int) -> float:
     mu = math.sqrt(rounds)
-    return smallest_positive(lambda multiplier: _hockey_stick(epsilon, mu / multiplier) <= delta)
+
+    def enough(multiplier: float) -> bool:
+        return _hockey_stick(epsilon, mu / multiplier) <= delta
+
+    high = 1.0
+    while not enough(high):
+        high *= 2
+    while enough(high / 2):
+        high /= 2
+    return smallest(enough, high / 2, high)
 
 
 @lru_cache(maxsize=256)
@@ -386,7 +385,7 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
 def private_side(excess: Callable[[float], float], guess: float, low: float, high: float) -> float:
     """Return a multiplier in [low, high] with -_SLACK <= excess <= 0, in few evaluations.
 
-    ``excess`` falls with the multiplier, is taken to be above 0 at ``low`` and at most 0 at
+    ``excess`` falls with the multiplier, is log_odds to be above 0 at ``low`` and at most 0 at
     ``high``, and costs a PLD each time: walk out from ``guess`` until the root is bracketed, then
     regula falsi in log multiplier (Illinois), aimed at the middle of the tolerance.
     """
@@ -422,61 +421,6 @@ def private_side(excess: Callable[[float], float], guess: float, low: float, hig
     return math.exp(b)
 
 
-def _zcdp_delta(rho: float, epsilon: float) -> float:
-    """Return the delta of a rho-zCDP mechanism at ``epsilon`` (Lemma B.3), minimal over alpha.
-
-    The exponent is convex in alpha and its slope is (2 alpha - 1) rho - eps + log(1 - 1/alpha), so
-    the minimum is where that changes sign. Any alpha gives a valid delta.
-    """
-
-    def rising(log_t: float) -> bool:  # alpha = 1 + t
-        t = math.exp(log_t)
-        return (2 * t + 1) * rho - epsilon + log_t - math.log1p(t) >= 0
-
-    high = math.log(max(1.0, (epsilon + 1) / (2 * rho)))  # rising there: log(1 - 1/2) > -1
-    t = math.exp(smallest(rising, -700.0, high) if not rising(-700.0) else -700.0)
-    alpha = 1 + t
-    log_t = math.log(t)
-    exponent = t * (alpha * rho - epsilon) - log_t + alpha * (log_t - math.log1p(t))
-    return math.exp(min(exponent, 0.0))
-
-
-def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Return the largest rho for which rho-zCDP implies (epsilon, delta)-DP by Lemma B.3.
-
-    Parameters
-    ----------
-    epsilon, delta
-        epsilon finite and above 0, delta in (0, 1).
-
-    Raises
-    ------
-    InputError
-        For a value outside of these ranges.
-
-    Source
-    ------
-    Maddock, Cormode & Maple (Private federated multiclass post-hoc calibration), Lemma B.3; it is
-    Canonne, Kamath & Steinke 2020 (The discrete Gaussian), Corollary 13.
-    """
-    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-
-    too_much = smallest_positive(lambda rho: _zcdp_delta(rho, epsilon) > delta)
-    return math.nextafter(too_much, 0.0)
-
-
-def zcdp_multiplier(epsilon: float, delta: float, rounds: int = 1) -> float:
-    """Return the paper's noise multiplier, sqrt(rounds / (2 rho)), which is loose.
-
-    It is Lemma B.7 for sensitivity 1 without sampling. The lemma's further factor sqrt(2c) for
-    binning is a sensitivity (two histograms per class, each clipped to C, give a vector of norm
-    C sqrt(2c)); here it belongs to the method's bound, not to the multiplier.
-
-    Raises InputError as ``zcdp_rho``, and for rounds below 1.
-    """
-    return math.sqrt(check_rounds(rounds) / (2 * zcdp_rho(epsilon, delta)))
-
-
 _QUICK = np.array([*range(2, 64), 128, 256, 512])
 
 
@@ -501,6 +445,6 @@ def rdp_epsilons(delta: float, multiplier: float, rate: float = 1.0) -> Callable
 
 def _divergence(order: int, multiplier: float, rate: float) -> float:
     k = np.arange(order + 1)
-    ways = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
-    taken = (order - k) * math.log1p(-rate) + k * math.log(rate)
-    return float(logsumexp(ways + taken + (k * k - k) / (2 * multiplier**2))) / (order - 1)
+    log_counts = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
+    log_odds = (order - k) * math.log1p(-rate) + k * math.log(rate)
+    return float(logsumexp(log_counts + log_odds + (k * k - k) / (2 * multiplier**2))) / (order - 1)

@@ -1,4 +1,4 @@
-"""The owner of each row: base classes of partitions, label and quantity skew; held-out rows.
+"""The owner of each row: label and quantity skew; held-out rows.
 
 Each function returns the owner of every row, shape (n,) int64 in [0, clients). Clients may end
 up empty; that is legal everywhere.
@@ -16,11 +16,10 @@ import hashlib
 import inspect
 import io
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,56 +35,14 @@ from fedcal.core.checks import (
     same,
     whole,
 )
-from fedcal.core.imports import need, registry
-from fedcal.core.numerics import Integers, Purpose, override, stream
+from fedcal.core.imports import need
+from fedcal.core.numerics import Integers, Purpose, stream
 from fedcal.core.shards import Shards, numbered
 from fedcal.datasets import Dataset
 from fedcal.storage.toml_files import toml_value
 
 CLIENTS = 100
 """Default number of clients, if neither the user nor the data set it."""
-
-
-@dataclass(frozen=True)
-class Partition(ABC):
-    """A way to assign rows to clients, the value of `--partition`: `NAME` or `NAME:VALUE`.
-
-    Subclasses set `name`, and `form` where they take a value, and are registered in
-    `fedcal.partition.PARTITIONS`: options, help and files know them from there.
-    """
-
-    name: ClassVar[str]
-    form: ClassVar[str] = ""
-    """Form of the value after the name: "" = none."""
-    example: ClassVar[str] = ""
-    """A value that may follow the name."""
-
-    @classmethod
-    def of(cls, value: str) -> Self:
-        """Return the partition for `name:value`; InputError or ValueError if invalid."""
-        return cls()
-
-    @abstractmethod
-    def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
-        """Return the client of each fit row, (n,), and the number of clients.
-
-        Raises InputError if the data lack what the partition needs, or make another number of
-        clients.
-        """
-
-
-@dataclass(frozen=True)
-class DrawnPartition(Partition):
-    """Partition drawn from labels and their number alone: a plan can simulate it without data."""
-
-    @abstractmethod
-    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """Return the client of each row, (n,) in [0, clients)."""
-
-    def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
-        """Draw the clients from the labels of the fit rows."""
-        there = clients or CLIENTS
-        return self.draw(data.labels, there, stream(seed, Purpose.PARTITION)), there
 
 
 def iid(labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
@@ -324,102 +281,59 @@ DEALT = "assigned"
 """Value in place of a partition if a file contains rows that are already partitioned."""
 
 
-class Iid(DrawnPartition):
-    """Uniform partition into sizes that differ by at most one row."""
-
-    name = "iid"
-
-    @override
-    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        return iid(labels, clients, rng)
+def _beta(name: str) -> Callable[[str], float]:
+    return lambda text: positive(f"beta of partition '{name}'", number_in(text))
 
 
-@dataclass(frozen=True)
-class Dirichlet(DrawnPartition):
-    """Label skew: each class divided by proportions drawn from a Dirichlet distribution."""
+FORMS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
+    "iid": ("", "", str),
+    "dirichlet": ("BETA", "0.1", _beta("dirichlet")),
+    "quantity": ("BETA", "0.5", _beta("quantity")),
+    "shards": ("N", "2", lambda text: whole("shards per client", number_in(text, int), 1)),
+    "natural": ("", "", str),
+    "flwr": ("NAME", "PathologicalPartitioner:num_classes_per_partition=2", parse_partitioner),
+}
+"""Partition on the command line -> form of the value after its name, an example, and its reader."""
 
-    name, form, example = "dirichlet", "BETA", "0.1"
-    beta: float
-
-    @classmethod
-    def of(cls, value: str) -> Self:
-        """Return the partition for a finite beta > 0."""
-        return cls(positive(f"beta of partition '{cls.name}'", number_in(value)))
-
-    @override
-    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        return dirichlet(labels, clients, self.beta, rng)
-
-
-class Quantity(Dirichlet):
-    """Skew of sizes: all rows divided by such proportions."""
-
-    name, example = "quantity", "0.5"
-
-    @override
-    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        return quantity(labels, clients, self.beta, rng)
+DRAWS: dict[str, Callable[..., Integers]] = {
+    "iid": lambda labels, clients, _, rng: iid(labels, clients, rng),
+    "dirichlet": dirichlet,
+    "quantity": quantity,
+    "shards": label_shards,
+}
+"""Partition drawn from labels and their number -> owners of rows, (labels, clients, value, rng)."""
 
 
 @dataclass(frozen=True)
-class LabelShards(DrawnPartition):
-    """A few shards of sorted labels for each client."""
+class Partition:
+    """Assignment of rows to clients: the value of `--partition`, a name and what follows it."""
 
-    name, form, example = "shards", "N", "2"
-    shards_per_client: int
-
-    @classmethod
-    def of(cls, value: str) -> Self:
-        """Return the partition for 1 or more shards per client."""
-        return cls(whole("shards per client", number_in(value, int), 1))
-
-    @override
-    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        return label_shards(labels, clients, self.shards_per_client, rng)
-
-
-class Natural(Partition):
-    """The clients that the data name."""
-
-    name = "natural"
+    name: str
+    value: Any
 
     def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
-        """Return the data's column of clients, and their number."""
-        owner, there = natural_clients(data), len(data.client_names or ())
-        same(f"clients, the natural ones of {data.name},", clients or there, there)
+        """Return the client of each fit row, (n,), and the number of clients.
+
+        Raises InputError if the data lack what the partition needs, or make another number of
+        clients.
+        """
+        there = clients or CLIENTS
+        if self.name in DRAWS:
+            rng = stream(seed, Purpose.PARTITION)
+            return DRAWS[self.name](data.labels, there, self.value, rng), there
+        if self.name == "natural":
+            what = f"clients, the natural ones of {data.name},"
+            owner, there = natural_clients(data), len(data.client_names or ())
+        else:
+            what = f"clients, the partitions of flwr:{self.value[0]},"
+            owner, there = owners_by(*self.value, data=data, clients=there, seed=seed)
+        same(what, clients or there, there)
         return owner, there
-
-
-@dataclass(frozen=True)
-class FlowerPartitioner(Partition):
-    """A partitioner of flwr-datasets, with its parameters."""
-
-    name, form = "flwr", "NAME"
-    example = "PathologicalPartitioner:num_classes_per_partition=2"
-    partitioner: str
-    options: Options
-
-    @classmethod
-    def of(cls, value: str) -> Self:
-        """Return the partition for `NAME` or `NAME:KEY=VALUE:KEY=VALUE`."""
-        return cls(*parse_partitioner(value))
-
-    def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
-        """Return the partitioner's clients; some partitioners fix their number themselves."""
-        owner, there = owners_by(self.partitioner, self.options, data, clients or CLIENTS, seed)
-        same(f"clients, the partitions of flwr:{self.partitioner},", clients or there, there)
-        return owner, there
-
-
-PARTITIONS: dict[str, type[Partition]] = registry(
-    Iid, Dirichlet, Quantity, LabelShards, Natural, FlowerPartitioner
-)
-"""Every partition by its name on the command line."""
 
 
 def forms() -> list[str]:
     """Return the command-line forms of all partitions: `iid`, `dirichlet:BETA`, ..."""
-    return [f"{name}:{p.form}" if p.form else name for name, p in PARTITIONS.items()]
+    return [f"{name}:{form}" if form else name for name, (form, _, _) in FORMS.items()]
 
 
 def parse(spec: str) -> Partition:
@@ -433,22 +347,21 @@ def parse(spec: str) -> Partition:
         one of `forms()`; `flwr:NAME` takes parameters as in `flwr:NAME:KEY=VALUE:KEY=VALUE`
     """
     name, _, value = spec.partition(":")
-    kind = PARTITIONS[one_of("partition", name, PARTITIONS)]
-    needed = f"needs {name}:{kind.form}, such as {name}:{kind.example}"
+    form, example, read = FORMS[one_of("partition", name, FORMS)]
     try:
-        if bool(value) == bool(kind.form):
-            return kind.of(value)
+        if bool(value) == bool(form):
+            return Partition(name, read(value))
     except InputError:
         raise
     except ValueError:
         pass
-    needed = needed if kind.form else "takes no parameter"
+    needed = f"needs {name}:{form}, such as {name}:{example}" if form else "takes no parameter"
     raise InputError(f"partition '{name}' {needed}, got {spec[:200]!r}")
 
 
 def client_names(data: Dataset, spec: str, clients: int) -> tuple[str, ...]:
     """Return the names of the clients of a data set that was partitioned by `spec`."""
-    if spec == Natural.name and data.client_names is not None:
+    if spec == "natural" and data.client_names is not None:
         return data.client_names
     return numbered(clients)
 

@@ -52,7 +52,7 @@ class Trust:
 
     @property
     def alone(self) -> bool:
-        """Whether each client adds all the noise that it needs."""
+        """True if each client adds all the noise that it needs."""
         return self.noise_by == "client" and not self.shared
 
     def quorum(self, share: float, clients: int) -> int:

@@ -202,17 +202,14 @@ class Bound:
                 f"clip norms must be {allowed}, one for each of {len(self.lengths)} blocks, "
                 f"got {self.norms}"
             )
-        if self.whole and not self._can_be_whole:
+        equal = self.rule != "joint" or len(set(self.norms)) == 1
+        integers = equal and all(c == int(c) <= _MOST_WHOLE for c in self.norms)
+        summed = self.finite and self.order == 1 and self.per != "client"
+        if self.whole and not (integers and summed):
             raise InputError(
                 f"a bound of integers needs L1 norms of parts of clients that are integers, got "
                 f"{self.norms} of order {self.order} per {self.per}"
             )
-
-    @property
-    def _can_be_whole(self) -> bool:
-        equal = self.rule != "joint" or len(set(self.norms)) == 1
-        integers = all(c == int(c) <= _MOST_WHOLE for c in self.norms)
-        return self.finite and self.order == 1 and self.per != "client" and equal and integers
 
     @property
     def key(self) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -66,10 +67,9 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
         # an error in it is raised before anybody waits
         early = Job.from_fields(fields, nodes=1, classes=_ANY)
         clients, infos = wait_for_nodes(grid, early, int(fields["clients"]), model)
-        known = [
-            info for info in infos if info.classes is not None
-        ]  # of an app's clients not all do
-        job = _resolved(fields, clients, next(iter([*known, *infos]), None))
+        first = next(iter(infos), None)  # of an app's clients not all know the classes
+        knows = next((info for info in infos if info.classes is not None), first)
+        job = _resolved(fields, clients, knows)
         for line in warnings.underpowered(job.method, None, job):
             log.warning("fedcal: %s", line)
 
@@ -85,26 +85,19 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
             strategy.scores = (job.federation.classes, job.input)
             strategy.terms = key_of_job(job.to_fields(), job.plan)
             if job.plan.committee:
-                roster, agreed = (
-                    Roster.from_text(job.roster),
-                    job_digest(strategy.terms, strategy.run),
-                )
-                strategy.secure = collector.SecureRounds(roster, agreed, strategy.run, folder)
+                agreed = job_digest(strategy.terms, strategy.run)
+                of = (Roster.from_text(job.roster), agreed, strategy.run, folder)
+                strategy.secure = collector.SecureRounds(*of)
             strategy.assign_sites(infos if job.tolerant else ())
             strategy.start(grid, model, timeout=job.timeout)
 
-        def moved(done: int, planned: int) -> None:
-            if out is not None:
-                checkpoint.note_progress(out, done, planned)
-
-        outcome = job.run(drive, moved, folder=folder, resume=resume)
-        rows = {key: str(fields.get(key, "")) for key in ("data", "partition", "engine")}
-        outcome = replace(outcome, job={**outcome.job, **rows})
+        progress = partial(checkpoint.note_progress, out) if out else None
+        outcome = job.run(drive, progress, folder=folder, resume=resume)
+        about = {key: str(fields.get(key, "")) for key in ("data", "partition", "engine")}
+        outcome = replace(outcome, job={**outcome.job, **about})
         if job.tolerant:
-            secret = job.plan.secret_sample
-            sites = driven[0].took_part.to_result(names, secret=secret)
-            artifact = outcome.artifact.of_sites(sites)
-            outcome = replace(outcome, sites=sites, artifact=artifact)
+            sites = driven[0].took_part.to_result(names, secret=job.plan.secret_sample)
+            outcome = replace(outcome, sites=sites, artifact=outcome.artifact.of_sites(sites))
         if out is not None:  # else Flower's log has what was learned
             outcome.save(out)
         if checks.read(fields, "deliver", bool):

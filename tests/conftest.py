@@ -1,4 +1,4 @@
-"""What every test needs: one thread, a cache of plans of its own, and a quiet Flower."""
+"""Surroundings of every test: one thread, a cache of plans of its own, and a quiet Flower."""
 
 import html
 import logging
@@ -56,8 +56,8 @@ def quick_figures():
     ) -> list[str]:
         written = [f"{name}{suffix}" for name in sheets for suffix in suffixes]
         for name in written:
-            said = [panel.description for panel in sheets[name.partition(".")[0]].panels]
-            (folder / name).write_text("\n".join(said), "utf-8")
+            texts = [panel.description for panel in sheets[name.partition(".")[0]].panels]
+            (folder / name).write_text("\n".join(texts), "utf-8")
         return written
 
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""What is installed, by version and hash, and the bill of materials that names it."""
+"""Installed packages, by version and hash, and the bill of materials that names it."""
 
 import json
 import re

@@ -17,7 +17,8 @@ from fedcal.clients.questions.scores import CountedRows, counted_words, group_of
 from fedcal.core.checks import InputError, interval, one_of, same
 from fedcal.core.numerics import Floats, Integers, override
 from fedcal.core.options import Classes, Finite, NotNegative, Vector, increasing
-from fedcal.core.shards import Shards, drawn
+from fedcal.core.row_order import drawn
+from fedcal.core.shards import Shards
 from fedcal.metrics import binning
 from fedcal.privacy.query import ROOM, Order, Part, with_room
 from fedcal.secure_aggregation import ClientSums, Ring

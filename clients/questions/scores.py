@@ -13,7 +13,7 @@ from fedcal.core.checks import InputError, needed, same
 from fedcal.core.naming import one_form
 from fedcal.core.numerics import Floats, Integers, Words, override
 from fedcal.core.options import Numbers, Positive, Seed, vector
-from fedcal.core.shards import Shards, in_unit_interval, on_grid, row_hashes, uniforms
+from fedcal.core.shards import Shards, on_grid
 from fedcal.metrics import binning
 from fedcal.metrics.binning import Score, bucket_of, far_share, fine_tails, scored
 from fedcal.privacy.query import Order, Part, Summed, with_room
@@ -178,6 +178,8 @@ class ScoreCounts(binning.ScoreTable, CountedRows):
     def _drawn(self, shards: Shards, sites: Integers | None) -> Integers:
         cells = _cells(shards, self)
         if self.seed:
+            from fedcal.core.row_order import in_unit_interval, row_hashes, uniforms
+
             far = _far(shards, self, cells)
             rows = np.flatnonzero(far.any(axis=1))
             share, owner = far[rows], shards.owner[rows]

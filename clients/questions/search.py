@@ -4,7 +4,7 @@ At one temperature all numbers are clipped together. At several, each temperatur
 one draw, and is clipped by itself.
 """
 
-from collections.abc import Callable
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -59,6 +59,16 @@ class TemperatureQuery(Summed):
         """Return the largest L1 norm of what a row adds to the answer for one temperature."""
         return 1.0
 
+    @abstractmethod
+    def at(self, shards: Shards, t: float) -> Floats:
+        """Return each client's sum at one temperature, (clients, numbers) or (clients,)."""
+
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """Return the answers to all temperatures side by side, (clients, numbers)."""
+        if not len(shards.labels):
+            return np.zeros((shards.clients, sum(self.lengths())))
+        return np.column_stack([self.at(shards, t) for t in self.each])
+
     def lengths(self) -> tuple[int, ...]:
         """Return a block for each temperature; one block for all if each has a single number."""
         many = len(self.each)
@@ -72,19 +82,13 @@ class AccuracyGap(TemperatureQuery):
     kind = "accuracy_gap"
     examples = ({"temperatures": 1.7}, {"temperatures": (0.5, 1.0, 3.0)})
 
-    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+    def at(self, shards: Shards, t: float) -> Floats:
         """sum_i (correct_i - conf_i(T)): its root makes mean confidence equal accuracy (Acc-T).
 
         It rises with T. A row adds less than 1 in absolute value.
-
-        Returns (clients, temperatures) in rows.
         """
-
-        def gap(t: float) -> Floats:
-            confidence = binning.top_confidence(shifted_logits(shards) / t)
-            return shards.sum_rows(correct(shards) - confidence)[:, None]
-
-        return _each(shards, self, gap)
+        confidence = binning.top_confidence(shifted_logits(shards) / t)
+        return shards.sum_rows(correct(shards) - confidence)
 
 
 @dataclass(frozen=True)
@@ -110,18 +114,10 @@ class ClippedNLL(TemperatureQuery):
         """Return the clip of the statistic itself, in nats."""
         return self.nll_clip
 
-    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
-        """sum_i min(-log p_i(y_i; T), clip), in nats (NLL-T).
-
-        Returns (clients, temperatures) in nats.
-        """
-        clip = self.nll_clip
-
-        def total(t: float) -> Floats:
-            z, of_label = shifted_logits(shards) / t, label_logits(shards) / t
-            return shards.sum_rows(np.minimum(np.log(row_sum(np.exp(z))) - of_label, clip))[:, None]
-
-        return _each(shards, self, total)
+    def at(self, shards: Shards, t: float) -> Floats:
+        """sum_i min(-log p_i(y_i; T), clip), in nats (NLL-T)."""
+        z, of_label = shifted_logits(shards) / t, label_logits(shards) / t
+        return shards.sum_rows(np.minimum(np.log(row_sum(np.exp(z))) - of_label, self.nll_clip))
 
 
 @dataclass(frozen=True)
@@ -148,25 +144,11 @@ class CalibrationGaps(TemperatureQuery):
     def numbers(self) -> int:
         return self.bins
 
-    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+    def at(self, shards: Shards, t: float) -> Floats:
         """sum_{i in b} (correct_i - conf_i(T)) of each bin b of the confidence at T (ECE-T).
 
         A row is in one bin, so it adds less than 1 in L1 norm.
-
-        Returns (clients, temperatures * bins) in rows, the bins of one temperature together.
         """
-        bins = self.bins
-
-        def gaps(t: float) -> Floats:
-            confidence = binning.top_confidence(shifted_logits(shards) / t)
-            cells = binning.bin_index(confidence, bins)
-            return shards.sum_rows(correct(shards) - confidence, cells, bins)
-
-        return _each(shards, self, gaps)
-
-
-def _each(shards: Shards, query: TemperatureQuery, one: Callable[[float], Floats]) -> Floats:
-    """Return the answers to each temperature, (clients, numbers) each, side by side."""
-    if not len(shards.labels):
-        return np.zeros((shards.clients, sum(query.lengths())))
-    return np.concatenate([one(t) for t in query.each], axis=1)
+        confidence = binning.top_confidence(shifted_logits(shards) / t)
+        cells = binning.bin_index(confidence, self.bins)
+        return shards.sum_rows(correct(shards) - confidence, cells, self.bins)

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedcal.core.checks import ContributionRefused, same
 from fedcal.core.numerics import Floats, Integers, Purpose, Words, stream
-from fedcal.core.options import Classes, Param, Positive, Seed, Vector, within
+from fedcal.core.options import Classes, Positive, Seed, Vector, within
 from fedcal.core.shards import Shards
 from fedcal.privacy.query import Order, Part, Query
 from fedcal.secure_aggregation import Ring
@@ -105,6 +105,7 @@ class Gradients(_OfNetwork):
     """
 
     kind = "gradients"
+    optional = None
     fine = True
     examples = (
         {**_SOFTMAX, "clip": 0.5},
@@ -123,13 +124,6 @@ class Gradients(_OfNetwork):
     def lengths(self) -> tuple[int, ...]:
         """Return one block with as many numbers as w."""
         return (len(self.w),)
-
-    def params(self) -> Mapping[str, Param]:
-        """Return all parameters; the clipping rule only if it is not the default."""
-        usual: dict[str, Param] = {"network": self.network, "shape": self.shape, "w": self.w}
-        if self.clipping != "row":
-            usual |= {"clipping": self.clipping, "reach": self.reach}
-        return usual | {"clip": self.clip}
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """Return the bound: `clip` for a row or a subject, the client's clip for a client.

@@ -1,9 +1,7 @@
-"""A site's folder: its rows as memory-mapped arrays, what it is, and what it takes part in.
+"""A site's folder with its memory-mapped rows, and the checks before a real site answers.
 
 A message to a real site is answered by a process of its own. It maps the rows, so that only those
 that a question needs are read, and never parses the file that they came from.
-
-What a real site checks before it answers.
 
 A server that follows the protocol passes every check. Of one that does not, the site believes
 nothing: plan and questions are those of the terms that it has accepted and checked (`own_terms`).

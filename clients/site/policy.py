@@ -1,4 +1,4 @@
-"""What a site takes part in beside its terms: for how long, with whom, and for how much in all.
+"""A site's policy beside its terms: until when, with which sites, and for which budget.
 
 Formal guarantee: terms that pass `Policy.check` are summed by the committee of the federation
 whose digest the policy has, among its sites, with at least `answers` contributions in a sum; each
@@ -16,7 +16,7 @@ and that this noise meets the stated epsilon and delta. It cannot check
 * how whoever asks chose the question. A cut that is chosen by looking at one site's rows tells of
   these rows, whatever noise comes later.
 
-What a site writes down of a job that it is asked for, and what jobs may add up to.
+The facts of a job as a site records them, and the account over jobs.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def _at_least(what: str, asked: int, allowed: int) -> None:
 
 
 OWN_NOISE, CLAIMED = "own noise", "claimed"
-"""Who vouches for a job's epsilon: the site, which adds noise itself, or the server alone."""
+"""Party that vouches for a job's epsilon: the site, which adds noise itself, or the server."""
 
 LIFETIME_S = 30 * 86400.0
 """Seconds in which a job must end, from when the site first hears of it."""

@@ -1,4 +1,4 @@
-"""How a site's folder is written: rows, keys, policy and terms are checked before they are there.
+"""Write a site's folder: rows, keys, policy and terms are checked before they are there.
 
 The process that answers does not load this; it reads the folder (`fedcal.clients.site.guard`).
 """

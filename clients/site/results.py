@@ -1,6 +1,6 @@
-"""What a site's process does with the result of a run: it keeps its bytes, and reads none of them.
+"""Keep the bytes of a run's result at a site, without reading any number of it.
 
-What they say is read at a person's command (`fedcal.sites.release`).
+Its numbers are read at a person's command (`fedcal.sites.release`).
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Where a site's rows come from, in plain values."""
+"""Rows of a simulated site, from plain values of its run and node."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -52,7 +52,7 @@ def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
 
 
 def dealt_to(run: Mapping[str, Any], node: Mapping[str, Any]) -> int:
-    """To how many clients the data are dealt: `clients` of the run, or of 0 all nodes.
+    """Return the number of clients of a partition: `clients` of the run, or of 0 all nodes.
 
     Flower tells each node of a simulation how many there are; the server checks that they agree.
     """

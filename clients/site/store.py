@@ -1,4 +1,4 @@
-"""What a site has sent and signed, and what it was charged: one SQLite file a site.
+"""Records of a site: what it has sent and signed, and its charges, in one SQLite file.
 
 A *job* is one run of one method, named by the digest of its public facts; a site is asked in each
 of its rounds. The first answer charges the job's whole epsilon and delta, in the same transaction
@@ -85,7 +85,7 @@ _COMMITTING = 0  # in place of the time: a transaction is being committed, or wa
 
 
 class _Left(NamedTuple):
-    """What the count file says: number of transactions, time, time before the last, id, budget."""
+    """Entries of the count file: number of transactions, time, time before the last, id, budget."""
 
     number: int
     changed: int
@@ -495,7 +495,7 @@ class SiteRecords(Database):
 
     @property
     def _left(self) -> _Left:
-        """What the count file says; an empty one, that there was no transaction."""
+        """Return the entries of the count file; an empty file = no transaction yet."""
         words = b"" if self._path is None else os.pread(self._count, _WIDTH, 0)
         with damaged(f"the count file of {self.name} is damaged"):
             number, changed, before, *more = words.decode("ascii").split() or (0, 0, 0, "")

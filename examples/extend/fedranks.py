@@ -18,8 +18,8 @@ from fedcal.mechanisms import Laplace
 from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release
 from fedcal.storage.artifact import Artifact, Holdout
-from fedcal.strategies.base import (FederatedStrategy)
-from fedcal.core.options import (Positive)
+from fedcal.strategies.base import FederatedStrategy
+from fedcal.core.options import Positive
 
 
 @dataclass(frozen=True, eq=False)

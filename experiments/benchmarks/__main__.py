@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lines += lines_of(rows[-1])
         content = json.dumps({"machine": here, "rows": rows}, indent=1)
         (given.out / "bench.json").write_text(content, "utf-8")
-    heads = ("work", "who", "median", "least", "peer / ours", "target", "result")
+    heads = ("work", "who", "median, ms", "least", "peer / ours", "target", "result")
     table = Table("", heads, lines, left=(0, 1, 6))
     versions = ", ".join(f"{k} {v or 'not installed'}" for k, v in here["versions"].items())
     note = f"{here['cores']} cores, {here['platform']}; {versions}"
@@ -97,26 +97,16 @@ def time_one(name: str, *, quick: bool) -> Row:
 
 
 def lines_of(row: Row) -> list[list[str]]:
-    """Return a line for us and for each peer."""
-    target = "" if row["target"] is None else f"{_shown(row['target'])}"
-    aim = target and f"{target}: {'met' if row['met'] else 'missed'}"
+    """Return a line for us and for each peer; times in milliseconds."""
+    aim = row["target"] and f"{1000 * row['target']:g}: {'met' if row['met'] else 'missed'}"
     lines = []
-    for k, one in enumerate((row["ours"], *row["peers"])):
-        head = [row["work"] if k == 0 else "", one["name"]]
-        if "skipped" in one:
-            lines.append([*head, "", "", "", "", f"skipped: {one['skipped']}"])
-            continue
+    for one in (row["ours"], *row["peers"]):
+        times = [f"{1000 * one[key]:.3g}" if key in one else "" for key in ("median", "min")]
         ratio = f"{one['ratio']:.3g}" if "ratio" in one else ""
-        values = ", ".join(f"{key} {value:.9g}" for key, value in one["values"].items())
-        times = [_shown(one["median"]), _shown(one["min"]), ratio]
-        lines.append([*head, *times, aim if k == 0 else "", values])
+        values = ", ".join(f"{key} {value:.9g}" for key, value in one.get("values", {}).items())
+        result = one.get("skipped", values)
+        lines.append([row["work"], one["name"], *times, ratio, str(aim or ""), result])
     return lines
-
-
-def _shown(seconds: float) -> str:
-    """Seconds with three digits and a unit."""
-    unit, size = next((u for u in (("s", 1.0), ("ms", 1e-3)) if seconds >= u[1]), ("us", 1e-6))
-    return f"{seconds / size:.3g} {unit}"
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def temperature(rows: Callable[[bool], Rows], target: float, quick: bool) -> Cas
         return TemperatureScaling().fit(logits, labels).temperature
 
     frozen = "scikit-learn CalibratedClassifierCV(FrozenEstimator, method='temperature')"
-    ways = {
+    options = {
         "bisection (its default)": {"opt": "bisection", "dtype": "float64"},
         "bisection, single precision": {"opt": "bisection", "dtype": "float32"},
         "L-BFGS with line search": {"opt": "lbfgs_line_search", "dtype": "float64"},
@@ -89,7 +89,7 @@ def temperature(rows: Callable[[bool], Rows], target: float, quick: bool) -> Cas
             peer("netcal TemperatureScaling", values, "netcal_temperature", probs),
             *(
                 peer(f"probmetrics {n}", values, "probmetrics_temperature", arrays, **how)
-                for n, how in ways.items()
+                for n, how in options.items()
             ),
         ],
     )

@@ -15,11 +15,10 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -120,36 +119,28 @@ def compare(contestants: Sequence[Contestant], repetitions: int) -> list[Row]:
         and why it is `skipped`.
     """
     rows: list[Row] = [{"name": c.name} for c in contestants]
+    running: list[tuple[Prepare, Row, list[float], int]] = []
     with ExitStack() as stack:
-        turns = [
-            stack.enter_context(closing(_turns(c, repetitions, row)))
-            for c, row in zip(contestants, rows, strict=True)
-        ]
-        for _ in zip_longest(*turns):
-            pass
+        for contestant, row in zip(contestants, rows, strict=True):
+            prepare = contestant.prepare
+            try:
+                if isinstance(prepare, AbstractContextManager):
+                    prepare = stack.enter_context(prepare)
+                first, result, longest = _clock(prepare)
+            except ImportError as why:
+                row["skipped"] = f"{why.name} is not installed" if why.name else str(why)
+                continue
+            row["values"] = contestant.values(result)
+            slow = longest > SLOW
+            more = int(SLOW / longest) if repetitions > 2 and not slow else repetitions
+            wanted = _SLOW_REPETITIONS if slow else min(max(repetitions, more), _MOST_REPETITIONS)
+            running.append((prepare, row, [first] if slow else [], wanted))
+        while turn := [one for one in running if len(one[2]) < one[3]]:
+            for prepare, _, taken, _ in turn:
+                taken.append(_clock(prepare)[0])
+    for _, row, taken, _ in running:
+        row |= {"median": statistics.median(taken), "min": min(taken), "repetitions": len(taken)}
     return rows
-
-
-def _turns(contestant: Contestant, repetitions: int, row: Row) -> Generator[None]:
-    """Run it once a turn; `row` is complete after the last one."""
-    prepare = contestant.prepare
-    try:
-        with prepare if isinstance(prepare, AbstractContextManager) else nullcontext(prepare) as p:
-            first, result, longest = _clock(p)
-            values = contestant.values(result)
-            if longest > SLOW:
-                taken, wanted = [first], min(repetitions, _SLOW_REPETITIONS)
-            else:
-                more = min(_MOST_REPETITIONS, int(SLOW / longest)) if repetitions > 2 else 0
-                taken, wanted = [], max(repetitions, more)
-            while len(taken) < wanted:
-                yield
-                taken.append(_clock(p)[0])
-    except ImportError as why:
-        row["skipped"] = f"{why.name} is not installed" if why.name else str(why)
-        return
-    row |= {"median": statistics.median(taken), "min": min(taken)}
-    row |= {"repetitions": len(taken), "values": values}
 
 
 def _clock(prepare: Prepare) -> tuple[float, Any, float]:
@@ -198,10 +189,10 @@ def apart(function: str, arrays: Mapping[str, NDArray[Any]], **options: Any) -> 
         with TemporaryDirectory(prefix="fedcal-peer-") as folder:
             for name, array in arrays.items():
                 np.save(Path(folder, f"{name}.npy"), array)
-            asked = json.dumps({"peer": function, "folder": folder, "options": options})
+            requests = json.dumps({"peer": function, "folder": folder, "options": options})
             process = stack.enter_context(
                 subprocess.Popen(
-                    [str(python), "-P", peers.__file__, asked],
+                    [str(python), "-P", peers.__file__, requests],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     env=os.environ | _SETTINGS,
@@ -215,11 +206,11 @@ def apart(function: str, arrays: Mapping[str, NDArray[Any]], **options: Any) -> 
 
 def _repetition(process: subprocess.Popen[str]) -> Inside:
     """Ask for one repetition: a line to the process, and one back."""
-    asked: Any = process.stdin
-    told: Any = process.stdout
+    requests: Any = process.stdin
+    answers: Any = process.stdout
     with contextlib.suppress(BrokenPipeError):  # it has ended, and so have its answers
-        print("null", file=asked, flush=True)
-    line = told.readline()
+        print("null", file=requests, flush=True)
+    line = answers.readline()
     if not line.endswith("\n"):
         raise ImportError("its process has ended")
     answer = json.loads(line)

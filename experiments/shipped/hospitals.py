@@ -11,9 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas
 
 from experiments.shipped.making import Arrays, logistic, make
-from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers, Purpose, stream
 
 HOSPITALS = {
@@ -43,29 +43,18 @@ def read_patients(folder: Path) -> tuple[Integers, Floats, Integers]:
 
     The place in `HOSPITALS` (n,); x (n, 13), with nan for missing values; y (n,), 1 = diseased
     (UCI's `num` above 0).
-
-    Raises
-    ------
-    InputError
-        If a file cannot be read, or does not hold 14 numbers a line.
     """
-    hospital, rows = list[int](), list[list[float]]()
-    for k, name in enumerate(HOSPITALS.values()):
-        try:
-            lines = (folder / name).read_text("utf-8").split()
-            found = [[float(v.replace("?", "nan")) for v in line.split(",")] for line in lines]
-        except (OSError, ValueError) as error:
-            raise InputError(f"cannot read {folder / name}: {error}") from None
-        if bad := [n for n, row in enumerate(found, 1) if len(row) != len(FEATURES) + 1]:
-            raise InputError(f"{folder / name}: line {bad[0]} must have {len(FEATURES) + 1} values")
-        hospital += [k] * len(found)
-        rows += found
-    table = np.array(rows)
+    tables = [
+        pandas.read_csv(folder / name, header=None, na_values="?").to_numpy(np.float64)
+        for name in HOSPITALS.values()
+    ]
+    hospital = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+    table = np.concatenate(tables)
     x, num = table[:, :-1].copy(), table[:, -1]
     for feature, code in UNKNOWN.items():
         column = x[:, FEATURES.index(feature)]
         column[column == code] = np.nan
-    return np.array(hospital), x, (num > 0).astype(np.int64)
+    return hospital, x, (num > 0).astype(np.int64)
 
 
 def halves(hospital: Integers) -> tuple[Integers, Integers, Integers]:

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from experiments.shipped.making import Arrays, make
-from fedcal.core.checks import InputError
 from fedcal.storage.npz import read_npz
 
 PROMPT = 0
@@ -27,16 +26,9 @@ def shipped(file: Path) -> Arrays:
     file
         `.npz` with `probs` (10 prompts, n, 4), `labels` (n,), `subject` (n,), the place of each
         row's subject in `subjects` (16,)
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or lacks one of these.
     """
     found = read_npz(file)
-    if missing := {*_KEYS} - found.keys():
-        raise InputError(f"{file}: {', '.join(sorted(missing))} is missing")
-    probs, labels, subject, names = (found[k] for k in _KEYS)
+    probs, labels, subject, names = (found[k] for k in ("probs", "labels", "subject", "subjects"))
     log_p = np.log(probs[PROMPT].astype(np.float64))
     return {
         "logits": (log_p - log_p.max(axis=1, keepdims=True)).astype(np.float16),
@@ -44,9 +36,6 @@ def shipped(file: Path) -> Arrays:
         "client": subject.astype(np.uint8),
         "client_names": names,
     }
-
-
-_KEYS = ("probs", "labels", "subject", "subjects")
 
 
 if __name__ == "__main__":

@@ -1,27 +1,125 @@
-"""Claims, computed and not asserted: predicates over rows, and what becomes of them.
+"""Rows of a grid; and claims, computed and not asserted: predicates over rows, and their verdicts.
 
 A claim about a grid is held against each network by itself, in the paper's own numbers and in
 ours. None = it says nothing about these rows (a method is not among them, or the paper prints no
 accuracy).
+
+Of a grid there is a row for each method, network and setting, over its seeds. A row is what ships
+of it and what `--check` compares; metrics are fractions:
+
+* `network` (short name of the data), `part`, `title`: see `Part`; `baseline`: the method reads the
+  rows themselves, and nothing but the data changes its result;
+* `epsilon` (inf = without privacy, and for baselines), `rounds`, `sampling_rate`, `clients`,
+  `partition` of its runs; None for baselines;
+* `classwise_ece` and `accuracy` on the test rows, one value for each seed;
+* `failures`: messages of runs that failed; their seeds have no values.
+
+`completed` adds what follows from these.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, stdev
 from typing import Literal, TypeAlias
 
-from experiments.studies.cells import place_of, without_failures
 from experiments.studies.spec import (
     EVERYWHERE,
     NO_DIFFERENCE,
-    NOT_TOLD,
+    UNDECIDED,
+    Experiment,
+    Outcome,
+    Part,
+    Printed,
     Record,
     Rows,
     RowsClaim,
-    Told,
 )
+from fedcal.results.comparison import Line
+
+BASE = "Base"
+"""Title of the model as it is; every grid has it, and its accuracy is the one to keep."""
+
+METRICS = {"classwise_ece": 0.01, "accuracy": 0.001}
+"""Metrics that are kept of each run -> share of the value that `--check` tolerates."""
+
+MEAN, STD = "classwise_ece_mean", "classwise_ece_std"
+
+SETTINGS = ("epsilon", "rounds", "sampling_rate", "clients", "partition")
+
+LOSS = 0.01
+"""A method that loses more accuracy than this (absolute) is marked, as in the paper."""
+
+
+def row_of(line: Line, part: Part, network: str) -> Record:
+    """Convert a line of a comparison to a row."""
+    baseline, after = line["baseline"], line["after"] if line["seeds"] else {}
+    return {
+        "network": network,
+        "part": part.name,
+        "title": part.title_of(line["method"], line["settings"]),
+        "baseline": baseline,
+        **{k: None if baseline and k == "rounds" else line[k] for k in SETTINGS},
+        **{metric: list(after[metric]["values"]) if after else [] for metric in METRICS},
+        "failures": [f["error"] for f in line["failures"]],
+    }
+
+
+def completed(experiment: Experiment, rows: Rows) -> Rows:
+    """Add each row's place in the tables, means, spread, and whether it loses accuracy."""
+    parts = {part.name: part for part in experiment.parts}
+    base = {r["network"]: fmean(r["accuracy"]) for r in rows if r["title"] == BASE}
+    found = []
+    for row in rows:
+        part, before = parts[row["part"]], base.get(row["network"], math.nan)
+        place = {"block": part.block, "row": part.row, "method": part.methods[row["title"]]}
+        found.append(row | place | {"accuracy_before": before})
+        if row["classwise_ece"]:
+            accuracy = fmean(row["accuracy"])
+            found[-1] |= {
+                MEAN: fmean(row["classwise_ece"]),
+                STD: spread(row["classwise_ece"]),
+                "accuracy_mean": accuracy,
+                "loses_accuracy": before - accuracy > LOSS,
+            }
+    return found
+
+
+def spread(values: Sequence[float]) -> float:
+    """Return the standard deviation of a sample; 0 for one value."""
+    return stdev(values) if len(values) > 1 else 0.0
+
+
+def place_of(row: Record) -> str:
+    """Return the line of the table that a row belongs to."""
+    return ", ".join(filter(None, (row["network"], row["row"])))
+
+
+def without_failures(rows: Rows) -> Rows:
+    """Return the rows without a failed run; means of the others would be over other seeds."""
+    return [row for row in rows if row["classwise_ece"] and not row["failures"]]
+
+
+def printed_rows(table: Printed) -> Rows:
+    """Convert a table of the paper to rows, to test its own numbers against its claims.
+
+    Means only, and no accuracy: the paper prints marks instead.
+    """
+    return [
+        {
+            **{"network": name, "part": "printed", "row": "", "title": title, "rounds": None},
+            "epsilon": math.inf if title == BASE else table.epsilon,
+            MEAN: value[0] / 100,
+            **{"accuracy_before": math.nan, "accuracy_mean": math.nan, "loses_accuracy": False},
+        }
+        for name, values in table.rows.items()
+        for title, value in zip(table.columns, values, strict=True)
+    ]
+
+
+# -- verdicts ------------------------------------------------------------------------------------
 
 Found: TypeAlias = bool | None
 
@@ -72,7 +170,7 @@ class Verdict:
     text: str
     where: str
     holds: Found
-    said: str
+    evidence: str
     printed: str = ""
     partly: bool = False
     places: Mapping[str, Found] = field(default_factory=dict)
@@ -81,36 +179,36 @@ class Verdict:
     def word(self) -> str:
         """The outcome, in a word or two."""
         if self.holds is None:
-            return NO_DIFFERENCE if self.places else NOT_TOLD
+            return NO_DIFFERENCE if self.places else UNDECIDED
         return "holds" if self.holds else ("holds in part" if self.partly else "does not hold")
 
     def __str__(self) -> str:
         where = f" ({self.where})" if self.where else ""
         own = f"; in the paper's own numbers {self.printed}" if self.printed else ""
-        return f"{self.word.capitalize()}: {self.text}{where} ({self.said}{own})"
+        return f"{self.word.capitalize()}: {self.text}{where} ({self.evidence}{own})"
 
 
-def judged(text: str, told: Told, said: str, printed: str = "") -> Verdict:
+def verdict_of(text: str, outcome: Outcome, evidence: str, printed: str = "") -> Verdict:
     """Return the verdict of a function on its own claim: see `spec.RowsClaim`."""
-    holds = told if isinstance(told, bool) else None
-    places = {} if told is None else {EVERYWHERE: holds}
-    return Verdict(text, text, "", holds, said, printed, places=places)
+    holds = outcome if isinstance(outcome, bool) else None
+    places = {} if outcome is None else {EVERYWHERE: holds}
+    return Verdict(text, text, "", holds, evidence, printed, places=places)
 
 
-def larger(a: float, b: float, margin: float) -> Told:
+def larger(a: float, b: float, margin: float) -> Outcome:
     """Test a > b; no difference if they are within a margin, as noise or too small to matter."""
     return NO_DIFFERENCE if abs(a - b) <= margin else a > b
 
 
-def all_of(found: Iterable[Told]) -> Told:
+def all_of(found: Iterable[Outcome]) -> Outcome:
     """Return True if all hold; otherwise the first of False, None and no difference that occurs.
 
     No verdicts at all give None.
     """
     every = list(found)
-    for told in (False, None, NO_DIFFERENCE):
-        if any(one is told for one in every):
-            return told
+    for outcome in (False, None, NO_DIFFERENCE):
+        if any(one is outcome for one in every):
+            return outcome
     return True if every else None
 
 
@@ -123,7 +221,7 @@ def listed(rows: Iterable[Record], key: str, by: str, form: str = ".4g") -> str:
     return ", ".join(found.values())
 
 
-def above(a: Record, b: Record, key: str, least: float = 0.0, factor: float = 1.0) -> Told:
+def above(a: Record, b: Record, key: str, least: float = 0.0, factor: float = 1.0) -> Outcome:
     """Test whether a number is larger in a than in b, so many times.
 
     No difference: less than `least`, or than a standard deviation (`KEY std`) over seeds.
@@ -144,8 +242,8 @@ def ordered(
     printed: str = "",
 ) -> RowsClaim:
     """Claim that a number is larger in each of some rows than in each of others, see `above`."""
-    told = all_of(above(a, b, key, least, factor) for a in more for b in less)
-    return text, told, listed([*more, *less], key, by), printed
+    outcome = all_of(above(a, b, key, least, factor) for a in more for b in less)
+    return text, outcome, listed([*more, *less], key, by), printed
 
 
 def between(
@@ -182,12 +280,12 @@ def judge(key: str, claim: Claim, rows: Rows, printed: Rows) -> Verdict:
     Rows of which a run failed are left out.
     """
     here, own = _found(claim, without_failures(rows)), _found(claim, printed)
-    holds, said = None, "no cells to tell it by"
+    holds, evidence = None, "no cells to tell it by"
     if here:
         holds = any(here.values()) if claim.over == "some" else all(here.values())
-        said = "on average over all networks" if claim.over == "all" else where(here)
+        evidence = "on average over all networks" if claim.over == "all" else where(here)
     beside, partly = where(own) if own else "", any(here.values())
-    return Verdict(key, claim.text, claim.where, holds, said, beside, partly, here)
+    return Verdict(key, claim.text, claim.where, holds, evidence, beside, partly, here)
 
 
 def _found(claim: Claim, rows: Rows) -> dict[str, bool]:
@@ -202,5 +300,5 @@ def _found(claim: Claim, rows: Rows) -> dict[str, bool]:
 def where(found: Mapping[str, bool]) -> str:
     """On how many lines or data a claim holds, and on which not."""
     bad = [name for name, holds in found.items() if not holds]
-    said = f"on {len(found) - len(bad)} of {len(found)}"
-    return said + (f"; not on {', '.join(bad)}" if bad else "")
+    evidence = f"on {len(found) - len(bad)} of {len(found)}"
+    return evidence + (f"; not on {', '.join(bad)}" if bad else "")

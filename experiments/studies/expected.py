@@ -14,19 +14,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from fnmatch import filter as filter_names
 from fnmatch import fnmatchcase
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from experiments.studies.cells import METRICS, SETTINGS, spread, without_failures
-from experiments.studies.result import Reproduction
+from experiments.studies.claims import METRICS, SETTINGS, spread, without_failures
+from experiments.studies.run import Reproduction
 from experiments.studies.spec import (
     EVERYWHERE,
     NO_DIFFERENCE,
-    NOT_TOLD,
     SEEDS,
+    UNDECIDED,
     WORDS,
     Experiment,
     Record,
@@ -159,7 +160,7 @@ def checked(experiment: Experiment, rows: Rows) -> dict[Key, Values]:
     for table in experiment.tables:
         names = [f.key for f in table.fields if f.digits is None and f.tolerance is None]
         numbers = {f.key: f.tolerance for f in table.fields if f.tolerance is not None}
-        for row in filter(table.has, rows) if numbers and table.checked else ():
+        for row in filter(table.has, rows) if numbers else ():
             key = (table.title, *(str(row.get(k)) for k in names))
             if key in found:
                 raise InputError(f"{experiment.name}: two rows are called {', '.join(key[1:])}")
@@ -172,29 +173,20 @@ def wrong_verdicts(result: Reproduction) -> list[str]:
 
     Networks of the user's are not checked, nor those that were not run.
     """
-    found, claimed = result.experiment, [v.key for v in result.verdicts]
-    networks = {row.get("network") for row in result.rows} & {*found.networks}
-    lines = [
-        f"{key}: expected, but not claimed"
-        for key in sorted(found.expected)
-        if not any(fnmatchcase(claim, key) for claim in claimed)
-    ]
-    for verdict in result.verdicts:
-        words = expected_of(found, verdict.key)
+    of, verdicts = result.experiment, {v.key: v for v in result.verdicts}
+    networks = {row.get("network") for row in result.rows} & {*of.networks}
+    missing = (key for key in of.expected if not filter_names(verdicts, key))
+    lines = [f"{key}: expected, but not claimed" for key in missing]
+    for key, verdict in verdicts.items():
+        words = next((w for pattern, w in of.expected.items() if fnmatchcase(key, pattern)), {})
         if verdict.places and not words:
-            lines.append(f"{verdict.key}: no verdict is expected; its study file should say one")
+            lines.append(f"{key}: no verdict is expected; its study file should say one")
         for place in dict.fromkeys((*verdict.places, *words) if words else ()):
             holds, word = verdict.places.get(place), words.get(place, words.get(EVERYWHERE))
-            everywhere = place in verdict.places or not found.parts
+            everywhere = place in verdict.places or not of.parts
             known = everywhere if place == EVERYWHERE else place.partition(",")[0] in networks
-            none = NO_DIFFERENCE if place in verdict.places else NOT_TOLD
+            none = NO_DIFFERENCE if place in verdict.places else UNDECIDED
             allowed = (none if holds is None else WORDS[holds], SEEDS)
             if known and word not in allowed:
                 lines.append(f"{place}: {allowed[0]}, expected: {word}. {verdict.text}")
     return lines
-
-
-def expected_of(experiment: Experiment, claim: str) -> Mapping[str, str]:
-    """Line of the table -> what is expected of a claim there."""
-    patterns = (key for key in experiment.expected if fnmatchcase(claim, key))
-    return experiment.expected.get(next(patterns, ""), {})

@@ -77,8 +77,8 @@ def of_each(claims: Claims) -> Claims:
 
     def every(found: Rows) -> Iterator[RowsClaim]:
         for (name,), mine in grouped((r for r in found if "data" in r), "data").items():
-            for text, *told in claims(mine):
-                yield cast("RowsClaim", (f"{name}: {text}", *told))
+            for text, *rest in claims(mine):
+                yield cast("RowsClaim", (f"{name}: {text}", *rest))
 
     return every
 
@@ -129,17 +129,19 @@ def draw_sum(plan: Plan, total: Words, of: Sum, rng: np.random.Generator) -> Wor
     One normal variate a number, or a difference of two negative binomial variates, or binomial
     counts of the bits that stay and that are flipped.
     """
-    law = plan.mechanism
-    if isinstance(law, Gaussian):
+    mechanism = plan.mechanism
+    if isinstance(mechanism, Gaussian):
         drawn = of.std / of.ring.grid * rng.standard_normal(len(of.std))
         return of.ring.add(total, np.rint(drawn).astype(np.int64))
-    if isinstance(law, Laplace) and of.noise_copies:
+    if isinstance(mechanism, Laplace) and of.noise_copies:
         one = of.std / (of.ring.grid * math.sqrt(of.noise_copies))
         stop = -np.expm1(-2.0 * np.arcsinh(1.0 / (math.sqrt(2.0) * one)))  # 1 - exp(-1 / scale)
         plus, minus = rng.negative_binomial(of.noise_copies, stop, (2, len(one)))
         return of.ring.add(total, plus - minus)
-    if isinstance(law, Unary):
+    if isinstance(mechanism, Unary):
         ones = np.clip(total.view(np.int64), 0, of.repliers)
-        sent = rng.binomial(ones, 0.5) + rng.binomial(of.repliers - ones, unary_flip(law.epsilon))
+        sent = rng.binomial(ones, 0.5) + rng.binomial(
+            of.repliers - ones, unary_flip(mechanism.epsilon)
+        )
         return np.asarray(sent.astype(np.int64).view(np.uint64))
     return total

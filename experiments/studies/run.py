@@ -1,4 +1,4 @@
-"""Run an experiment: a grid by `compare`, part by part, or a function."""
+"""Run an experiment: a grid by `compare`, part by part, or a function; its tables and files."""
 
 from __future__ import annotations
 
@@ -6,22 +6,221 @@ import inspect
 import logging
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from experiments.studies.cells import row_of
-from experiments.studies.result import Reproduction, kind_of
-from experiments.studies.spec import Experiment, Part, Rows, experiment
+from experiments.studies.claims import (
+    MEAN,
+    STD,
+    Verdict,
+    completed,
+    judge,
+    printed_rows,
+    row_of,
+    verdict_of,
+)
+from experiments.studies.maddock.claims import CLAIMS
+from experiments.studies.spec import Experiment, Field, Part, Record, Rows, experiment
 from fedcal.core.checks import InputError, TooLittle, whole
+from fedcal.core.pages import Table
 from fedcal.datasets import Dataset, is_shipped
 from fedcal.results.comparison import names_of
+from fedcal.results.files import in_json
+from fedcal.results.terminal import csv_text, markdown
 from fedcal.run.comparison import compare
 from fedcal.run.comparison.grid import read_grid, resolve
-from fedcal.run.folders import claim
+from fedcal.run.folders import Kind, claim
 from fedcal.run.load import load_any
+from fedcal.run.result import versions
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
+
+MARK = "†"
+"""Follows the classwise ECE of a calibrator that loses more than 1 % of accuracy."""
+
+LEGEND = (
+    "Mean (standard deviation over seeds) of the classwise ECE on test rows, in %. "
+    f"{MARK}: loses more than 1 % of accuracy."
+)
+
+CSV_KEYS = (
+    *("network", "row", "block", "title", "method", "epsilon", "rounds", "sampling_rate"),
+    *("clients", "partition", MEAN, STD, "accuracy_before", "accuracy_mean", "loses_accuracy"),
+)
+"""Keys of a grid's rows that its CSV file has; the file of a function has all keys."""
+
+VARIED = {"partition": "{}", "epsilon": "ε = {:g}", "rounds": "T = {}"}
+"""Settings that tell lines of one network apart, where a method has several; and their words."""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """An experiment's results.
+
+    Attributes
+    ----------
+    experiment
+        what was run
+    rows
+        of a grid, see `cells`; or of the function
+    statement
+        what the tables give away, in whole sentences
+    """
+
+    experiment: Experiment
+    rows: Rows = field(repr=False)
+    statement: list[str] = field(default_factory=list, repr=False)
+
+    @property
+    def failures(self) -> list[str]:
+        """Messages of runs that failed."""
+        return [message for row in self.rows for message in row.get("failures", ())]
+
+    @cached_property
+    def cells(self) -> Rows:
+        """The rows with what follows from them."""
+        return completed(self.experiment, self.rows) if self.experiment.parts else self.rows
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """The verdicts on the claims."""
+        of = self.experiment
+        if of.parts:
+            beside = printed_rows(of.paper) if of.paper else []
+            return [judge(key, CLAIMS[key], self.cells, beside) for key in of.expected]
+        return [verdict_of(*claim) for claim in of.study.claims(self.rows)] if self.rows else []
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        """The tables of a function, or of a grid one for each block; the paper's own comes last."""
+        of = self.experiment
+        found = [
+            Table(
+                table.title,
+                tuple(field.title for field in table.fields),
+                [
+                    tuple(_shown(row, field) for field in table.fields)
+                    for row in filter(table.has, self.rows)
+                ],
+                left=(0,),
+            )
+            for table in of.tables
+        ]
+        order = {title: k for k, title in enumerate(t for p in of.parts for t in p.methods)}
+        for name in dict.fromkeys(part.block for part in of.parts):
+            mine = [cell for cell in self.cells if cell["block"] == name]
+            if mine:
+                found.append(_block(name, sorted(mine, key=lambda cell: order[cell["title"]])))
+        if paper := of.paper:
+            lines = [(name, *map(_printed, values)) for name, values in paper.rows.items()]
+            names = "network" if of.parts else "method"
+            found.append(Table(paper.caption, (names, *paper.columns), lines, left=(0,)))
+        return found
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know, and what the tables give away."""
+        legend = [LEGEND] if self.experiment.parts else []
+        return [*legend, *self.experiment.notes, *self.statement]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of `NAME.json`: strict JSON, metrics as fractions."""
+        of = self.experiment
+        cells = [r | {"epsilon": in_json(r["epsilon"])} for r in self.cells] if of.parts else []
+        return {
+            **{"schema": 1, "kind": "reproduction", "name": of.name, "title": of.title},
+            "cells": cells,
+            "rows": [] if cells else self.rows,
+            "claims": [asdict(verdict) for verdict in self.verdicts],
+            "notes": list(of.notes),
+            "statement": self.statement,
+            "versions": versions(),
+        }
+
+    def to_markdown(self) -> str:
+        """Tables, claims and notes."""
+        parts = [f"## {self.experiment.title}\n", *map(markdown, self.tables)]
+        parts.append("### Claims\n\n" + "".join(f"* {v}\n" for v in self.verdicts))
+        return "\n".join([*parts, "".join(f"* {line}\n" for line in self.notes)])
+
+    def save(self, out: str | Path) -> None:
+        """Write NAME.json, NAME.md and NAME.csv: all or none."""
+        keys = CSV_KEYS if self.experiment.parts else None
+
+        def write(folder: Path) -> None:
+            (folder / f"{self.experiment.name}.md").write_text(self.to_markdown(), "utf-8")
+            text = csv_text(self.cells, keys)
+            (folder / f"{self.experiment.name}.csv").write_text(text, "utf-8")
+
+        kind_of(self.experiment.name).write(out, self.to_json(), beside=write, report=False)
+
+
+def kind_of(name: str) -> Kind:
+    """Return the kind of the folder that holds an experiment's results."""
+    return Kind(name, {f"{name}.json": "kind"}, (f"{name}.md", f"{name}.csv"))
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def _shown(row: Record, field: Field) -> str:
+    value = row.get(field.key)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return f"{value:g}" if field.digits is None else f"{field.factor * value:,.{field.digits}f}"
+    return str(value)
+
+
+def _printed(value: Sequence[float]) -> str:
+    return f"{value[0]:g}" + (f" ({value[1]:g})" if len(value) > 1 else "")
+
+
+def pivot(
+    title: str,
+    rows: Rows,
+    heads: Sequence[str],
+    line: Callable[[Record], tuple[str, ...]],
+    column: str,
+    shown: Callable[[Record], str],
+) -> Table:
+    """Lay rows out with a column for each value of a key, and a line for each `line` (`heads`)."""
+    found: dict[tuple[str, ...], dict[Any, str]] = {}
+    for row in rows:
+        found.setdefault(line(row), {})[row[column]] = shown(row)
+    values = dict.fromkeys(row[column] for row in rows)
+    lines = [(*key, *(of.get(value, "") for value in values)) for key, of in found.items()]
+    return Table(title, (*heads, *map(str, values)), lines, left=tuple(range(len(heads))))
+
+
+def _block(title: str, cells: Rows) -> Table:
+    """Return the classwise ECE of each method; baselines have no settings: a line of their own."""
+    fitted = [c for c in cells if not c["baseline"]]
+    titles = {c["title"] for c in fitted}
+    varied = [k for k in VARIED if len({(c["title"], c[k]) for c in fitted}) > len(titles)]
+
+    def line(cell: Record) -> tuple[str, ...]:
+        words = (VARIED[k].format(cell[k]) for k in varied if cell[k] not in (None, math.inf))
+        return (", ".join(filter(None, (cell["network"], cell["row"], *words))),)
+
+    return pivot(title, cells, ("network",), line, "title", _entry)
+
+
+def _entry(cell: Record) -> str:
+    if cell["failures"]:
+        return "failed"
+    text = f"{100 * cell[MEAN]:.3f}"
+    if len(cell["classwise_ece"]) > 1:
+        text += f" ({100 * cell[STD]:.3f})"
+    return text + (MARK if cell["loses_accuracy"] else "")
+
+
+# -- running -------------------------------------------------------------------------------------
 
 DEALT, CLIENTS = "dirichlet:0.1", 100
 """Partition and clients of a part that names none."""

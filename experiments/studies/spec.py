@@ -38,13 +38,13 @@ EVERYWHERE = "all networks"
 NO_DIFFERENCE: Literal["no difference"] = "no difference"
 """Of what is compared, beyond noise and what matters: the claim neither holds nor fails."""
 
-NOT_TOLD, SEEDS = "not told here", "depends on seeds"
+UNDECIDED, SEEDS = "undecided", "depends on seeds"
 WORDS = {True: "holds", False: "does not hold"}
 
-Told: TypeAlias = bool | Literal["no difference"] | None
+Outcome: TypeAlias = bool | Literal["no difference"] | None
 """Whether a claim holds; None = nothing to tell it by."""
 
-RowsClaim: TypeAlias = tuple[str, Told, str] | tuple[str, Told, str, str]
+RowsClaim: TypeAlias = tuple[str, Outcome, str] | tuple[str, Outcome, str, str]
 """What is claimed, whether it holds, what was found; what the paper's own numbers say of it."""
 
 Record: TypeAlias = dict[str, Any]
@@ -134,15 +134,11 @@ class Field:
 
 @dataclass(frozen=True)
 class RowsTable:
-    """Some of the rows (`where`: key -> value), and some of their columns.
-
-    `checked` is whether tolerances of its columns count.
-    """
+    """Some of the rows (`where`: key -> value), and some of their columns."""
 
     title: str
     fields: tuple[Field, ...]
     where: Mapping[str, Any] = field(default_factory=dict)
-    checked: bool = True
 
     def has(self, row: Mapping[str, Any]) -> bool:
         """Return True if a row belongs to this table."""
@@ -161,7 +157,7 @@ class Experiment:
         what a reader must know, a sentence each
     expected
         claim -> line of the table -> verdict, one of `WORDS`, `SEEDS`, `NO_DIFFERENCE` or
-        `NOT_TOLD`; the claims of a grid are its keys, those of a function are named by their text
+        `UNDECIDED`; the claims of a grid are its keys, those of a function are named by their text
     paper
         the paper's table beside it
     parts, networks, seeds
@@ -217,7 +213,7 @@ def experiment(name: str) -> Experiment:
         The file does not say what an experiment needs; tests read all of them.
     """
     check_kept(f"python -m experiments {name}")
-    one_of("experiment", name, EXPERIMENTS, "python -m experiments --list")
+    one_of("experiment", name, EXPERIMENTS, "python -m experiments")
     file = study_file(EXPERIMENTS[name])
     shared, section = file.get("shared", {}), file[name]
     texts, paper = shared.get("texts", {}), section.pop("paper", None)
@@ -241,7 +237,7 @@ def experiment(name: str) -> Experiment:
 def _expected(words: str | Mapping[str, str]) -> Mapping[str, str]:
     places = words if isinstance(words, Mapping) else {EVERYWHERE: words} if words else {}
     for word in places.values():
-        one_of("verdict", word, (*WORDS.values(), NO_DIFFERENCE, NOT_TOLD, SEEDS))
+        one_of("verdict", word, (*WORDS.values(), NO_DIFFERENCE, UNDECIDED, SEEDS))
     return places
 
 

@@ -29,9 +29,8 @@ from typing import Any
 
 from experiments import demo
 from experiments.studies.expected import content, read, shipped, write
-from experiments.studies.result import Reproduction, pivot
 from experiments.studies.rows import one, where
-from experiments.studies.run import reproduce
+from experiments.studies.run import Reproduction, pivot, reproduce
 from experiments.studies.spec import EXPERIMENTS, Record, Rows, study_file
 from fedcal.core.checks import one_of
 from fedcal.core.pages import Table
@@ -115,13 +114,17 @@ def pivoted(name: str, heads: Sequence[str], column: str, **facts: Any) -> str:
 # -- README and the demo -------------------------------------------------------------------------
 
 
-def demo_lines(columns: Sequence[str], wanted: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Return lines of the demo as its own table shows them; all without `wanted`."""
+def demo_lines(columns: Sequence[str], methods: Sequence[str] = ()) -> str:
+    """Return the demo's lines as its own table shows them; or of some methods, with privacy."""
     lines = comparison(DEMO)
     table = as_table(lines)
-    chosen = [lines.index(one(lines, **facts)) for facts in wanted] or range(len(lines))
     places = [table.columns.index(column) for column in columns]
-    body = [[plain(table.rows[k][j]) for j in places] for k in chosen]
+    rows = [[plain(entry) for entry in row] for row in table.rows]
+    body = [
+        [row[j] for j in places]
+        for line, row in zip(lines, rows, strict=True)
+        if not methods or (row[0] in methods and (line["baseline"] or line["epsilon"] == 1))
+    ]
     return markdown(Table("", tuple(columns), body, left=(0,)))
 
 
@@ -183,11 +186,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         demo_lines,
         (*_SHORT, "cwECE %", "bytes up / down"),
         (
-            *({"method": "none"}, {"method": "pooled-temperature"}),
-            {"method": "fednewton", "epsilon": float("inf")},
-            *({"method": m, "epsilon": 1.0} for m in ("fednewton", "fedoneshot", "fedtemp")),
-            {"method": "fedopvector", "epsilon": 1.0},
-            {"method": "fedbbq", "epsilon": 1.0, "settings": {"weighting": "all"}},
+            *("uncalibrated", "pooled temperature", "FedNewton", "FedOneShot", "FedTemp"),
+            *("FedOPVector", "FedBBQ (weighting=all)"),
         ),
     ),
     "demo-table": partial(demo_lines, _SHORT),
@@ -241,13 +241,8 @@ def filled(text: str) -> str:
 
 def _commit() -> str:
     """Return the short commit of this code, with a "+" if the code has changed since."""
-
-    def git(*words: str) -> str:
-        command = ["git", "-C", str(ROOT), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-    changed = git("status", "--porcelain", "--", "*.py", "*.toml", "*.npz")
-    return git("rev-parse", "--short=7", "HEAD") + ("+" if changed else "")
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--exclude=*", "--dirty=+"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -36,7 +36,7 @@ from fedcal.core.numerics import (
     label_entries,
     probs_of,
 )
-from fedcal.core.shards import in_unit_interval, mixed
+from fedcal.core.row_order import in_unit_interval, mixed
 from fedcal.metrics.binning import DIGITS, arcsine_edges
 
 How = tuple[Floats | None, float, int]

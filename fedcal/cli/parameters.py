@@ -82,9 +82,11 @@ def with_options(
     but: Collection[str] = (),
     single: Collection[str] = (),
     unset: Mapping[str, str] | None = None,
-    first: Collection[str] = MOST_USED,
 ) -> Callable[[Command], Command]:
     """Give a command the options of a dataclass; it gets them as keywords, None where not given.
+
+    Those of `MOST_USED` are the first group in `--help`; of a command with all options, those that
+    few need are in `--help-all`.
 
     Parameters
     ----------
@@ -99,8 +101,6 @@ def with_options(
         take lists then, as text with commas.
     unset : mapping of str to str
         What holds where nothing is given, where this is not what the field says.
-    first : collection of str
-        Options of the first group in `--help`; those that few need are in `--help-all`.
     """
     known = options_of(table)
 
@@ -110,7 +110,7 @@ def with_options(
         group = SECURE if name in _SECURE else option.group
         shown = typer.Option(
             help=option.described((unset or {}).get(name)),
-            rich_help_panel=LISTS if many else FIRST if name in first and not single else group,
+            rich_help_panel=LISTS if many else FIRST if name in MOST_USED and not single else group,
             hidden=name in single,
         )
         kind: Any = option.kind if option.kind in (bool, int, float, str) else list[str]
@@ -126,8 +126,8 @@ def with_options(
         made = [parameter(name) for name in names or known if name not in but]
         signature = inspect.Signature(sorted([*made, *own], key=_place))
         command.__signature__ = signature  # type: ignore[attr-defined]  # which typer reads
-        if first is MOST_USED and not names:
-            rare = {n for n, one in known.items() if n not in first and one.group != TRAINING}
+        if not names:
+            rare = {n for n, one in known.items() if n not in MOST_USED and one.group != TRAINING}
             command.rare = rare  # type: ignore[attr-defined]  # which `load_command` reads
         return command
 

@@ -70,13 +70,13 @@ def join(
     is_said = bool(columns or labels or drop_missing)
     reading = Reading.of(columns, labels, drop_missing) if is_said else None
     try:
-        rows, told, made = join(kit, data, reading, new_keys=new_keys)
+        rows, lines, made = join(kit, data, reading, new_keys=new_keys)
     except KeyboardInterrupt:
         raise terminal.Stopped(
             "interrupted; the same command continues, with the keys made so far"
         ) from None
-    told += page.said("study", "joined", kit=Kit.read(kit), made=made)
-    terminal.console().print("\n".join([rows.described(), *told]))
+    lines += page.said("study", "joined", kit=Kit.read(kit), made=made)
+    terminal.console().print("\n".join([rows.described(), *lines]))
 
 
 def accept(kit: Path, file: Path, *, yes: bool = False) -> None:
@@ -153,12 +153,12 @@ def status(kit: Path, *, json: Json = False) -> None:
     shown["running"] = "yes" if state["running"] else "no"
     if "digest" in shown:
         shown["digest"] = in_words(state["digest"])
-    told: list[Any] = [f"{k}: {v}" for k, v in shown.items() if k not in _BELOW]
+    lines: list[Any] = [f"{k}: {v}" for k, v in shown.items() if k not in _BELOW]
     if jobs:
         rows = [[str(entry) for entry in job.values()] for job in jobs[-12:]]  # --json has all
-        told.append(pages.Table("", tuple(jobs[0]), rows, left=(0, 1, 3)))
+        lines.append(pages.Table("", tuple(jobs[0]), rows, left=(0, 1, 3)))
     terminal.show(
-        [*told, *state["judged"], *state["refused"], f"next: {state['next']}"], state, json=json
+        [*lines, *state["judged"], *state["refused"], f"next: {state['next']}"], state, json=json
     )
 
 
@@ -215,12 +215,12 @@ def recalibrate(
     if out is not None:
         folders.claim(out, folders.AT_HOME, overwrite=overwrite)
     result = recalibrate(**known)
-    told = [result.told["verdict"], *result.parts, *result.told["statement"]]
+    lines = [result.content["verdict"], *result.parts, *result.content["statement"]]
     if out is not None:
         result.save(out)
         file = out / "calibrator.npz"
-        told += [f"written to {out}; the calibrator is {file}: fedcal apply --calibrator {file}"]
-    terminal.show(told)
+        lines += [f"written to {out}; the calibrator is {file}: fedcal apply --calibrator {file}"]
+    terminal.show(lines)
 
 
 def restored(kit: Path, *, spent: str | None = None) -> None:

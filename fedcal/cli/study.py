@@ -30,7 +30,7 @@ _WAY = (
     ("each site", "site status"),
 )
 
-"""Who calls what, in this order."""
+"""Role and command of each step, in order."""
 
 
 def overview() -> None:

@@ -106,7 +106,7 @@ Parts = tuple[Integers, Sequence[str]]
 """(n,) the part of each row, and the names of all parts."""
 
 
-def judged(
+def evaluate(
     sets: NDArray[np.bool_],
     labels: Integers,
     predicted: Integers,
@@ -125,14 +125,14 @@ def judged(
     """
     n, c = sets.shape
     hit, sizes = sets[np.arange(n), labels], sets.sum(axis=1)
-    ways: dict[str, Parts] = {
+    partitions: dict[str, Parts] = {
         "whole": (np.zeros(n, np.int64), (ALL,)),
         "class": (labels, list(map(str, range(c)))),
         "size": (sizes, list(map(str, range(c + 1)))),
         **(parts or {}),
     }
-    by = {kind: _covered(hit, sizes, *way) for kind, way in ways.items()}
-    alike = _alike(hit, ways["site"][0]) if "site" in ways else 1.0
+    by = {kind: _covered(hit, sizes, *partition) for kind, partition in partitions.items()}
+    alike = _alike(hit, partitions["site"][0]) if "site" in partitions else 1.0
     return SetEvaluation(sizes, hit, c, float((predicted == labels).mean()), by, alike)
 
 
@@ -314,13 +314,13 @@ def shortfalls(
     fit_rows
         number of rows of the run, where there is no basis; None = unknown
     """
-    short, wanted = [], percent(1.0 - alpha)
+    short, requested = [], percent(1.0 - alpha)
     if not promised:
         whole = result.by["whole"][ALL]
         made_of = basis.ends(-1)[0] if basis else fit_rows  # of all, or of no group
         if _falls_short(whole, alpha, made_of, CHANCE, result.alike):
             short.append(
-                f"{SHORT} {shown(whole)} of the test rows, less than the requested {wanted}, "
+                f"{SHORT} {shown(whole)} of the test rows, less than the requested {requested}, "
                 "by more than chance: the guarantee is for rows like the clients', and these test "
                 "rows are harder, or differ in another way."
             )
@@ -338,7 +338,7 @@ def shortfalls(
         if worst:
             each = listed([f"{name} {shown(part)}" for name, part in worst.items()], most=_MOST)
             why = _OWN if own else _POOLED + _ADVICE * (not promised)
-            short.append(f"Covered less than {wanted} of the time: {each}. {why}")
+            short.append(f"Covered less than {requested} of the time: {each}. {why}")
     return short
 
 

@@ -114,7 +114,7 @@ class Tabled:
         return float(self.points[0]), float(self.points[-1])
 
 
-Law = NoiseFree | Normal | Tabled
+NoiseDistribution = NoiseFree | Normal | Tabled
 """Distribution of a noise Z: `below` is P(Z < x), or a lower bound of it, of any shape."""
 
 
@@ -133,7 +133,7 @@ class Noise:
     std: float
     law: NoiseLaw = field(default_factory=NoiseLaw)
 
-    def of_sums(self, weights: Floats) -> tuple[Law, Floats]:
+    def of_sums(self, weights: Floats) -> tuple[NoiseDistribution, Floats]:
         """Return one distribution for several sums of the noise, and the noise to add for it.
 
         All sums are brought to the largest standard deviation by further normal noise. If the noise
@@ -162,20 +162,20 @@ class Noise:
         parts = (self.std, self.law, largest)
         return _least_of(weights.tobytes(), len(weights), more.tobytes(), *parts), more
 
-    def of_one(self) -> Law:
+    def of_one(self) -> NoiseDistribution:
         """Return the distribution of one number's noise."""
         return self.of_sums(np.eye(1))[0]
 
     def bound(self, weights: Floats, confidence: float) -> float:
         """Return a number that a sum of noise with (numbers,) weights exceeds more rarely."""
-        law, more = self.of_sums(weights[None])
+        noise, more = self.of_sums(weights[None])
         if more.any():  # at least half of what is above it is above it with the normal noise, too
             confidence = (1.0 + confidence) / 2.0
-        if isinstance(law, Normal):
-            return float(ndtri(confidence) * law.std)
-        if isinstance(law, Tabled):
-            place = int(np.searchsorted(law.values, confidence))
-            return float(law.points[min(place, len(law.points) - 1)])
+        if isinstance(noise, Normal):
+            return float(ndtri(confidence) * noise.std)
+        if isinstance(noise, Tabled):
+            place = int(np.searchsorted(noise.values, confidence))
+            return float(noise.points[min(place, len(noise.points) - 1)])
         return 0.0
 
 
@@ -221,9 +221,9 @@ _UNEVEN, _ROUGH = 100, 50.0
 """Least number of values of n to check, where the noise reaches less than `_ROUGH` ranks."""
 
 
-def covered(rows: int, level: float, law: Law) -> float:
+def covered(rows: int, level: float, noise: NoiseDistribution) -> float:
     """Return a lower bound of the mean coverage of `rows` exchangeable rows at a level r."""
-    low, high = law.reach
+    low, high = noise.reach
     # ranks up to `first` are sure: P(Z < x) need not be 1 at x = high, but is above
     first, last = math.ceil(level - high) - 1, math.ceil(level - low)
     sure = min(max(first + 1, 0), rows + 1)
@@ -235,11 +235,11 @@ def covered(rows: int, level: float, law: Law) -> float:
     widths = np.full(len(k), float(stride))
     widths[-1] -= k[-1] - stop
     k[-1] = stop
-    return float((sure + widths @ law.below(np.asarray(level - k, np.float64))) / (rows + 1))
+    return float((sure + widths @ noise.below(np.asarray(level - k, np.float64))) / (rows + 1))
 
 
 @lru_cache(4096)
-def marginal_level(rows: int, alpha: float, law: Law) -> float:
+def marginal_level(rows: int, alpha: float, noise: NoiseDistribution) -> float:
     """Return the least level r, up to `_EXACT` above, with mean coverage >= 1 - alpha.
 
     It holds for any scores.
@@ -258,9 +258,9 @@ def marginal_level(rows: int, alpha: float, law: Law) -> float:
     """
 
     def enough(level: float) -> bool:
-        return covered(rows, level, law) >= 1.0 - alpha
+        return covered(rows, level, noise) >= 1.0 - alpha
 
-    low, high = law.reach
+    low, high = noise.reach
     near, step = (1.0 - alpha) * (rows + 1), max(1.0, (high - low) / 8.0)
     while not enough(near):
         near, step = near + step, 2.0 * step
@@ -274,7 +274,7 @@ def marginal_level(rows: int, alpha: float, law: Law) -> float:
 
 
 @lru_cache(256)
-def centred_level(fewest: float, alpha: float, law: Law) -> float:
+def centred_level(fewest: float, alpha: float, noise: NoiseDistribution) -> float:
     """Return the least level of counts minus (1 - alpha) n that is valid for each n >= `fewest`.
 
     The distance of a valid level from (1 - alpha) n falls with n, as less noise reaches beyond the
@@ -288,13 +288,13 @@ def centred_level(fewest: float, alpha: float, law: Law) -> float:
     """
     if fewest < 1:
         return math.inf
-    first, (low, high) = math.ceil(fewest), law.reach
+    first, (low, high) = math.ceil(fewest), noise.reach
     many = first + math.ceil((high - low) / min(alpha, 1.0 - alpha))
     uneven = 1  # the period in which a level rises and falls, as (1 - alpha) n nears integers
     if high - low < _ROUGH:
         uneven = max(_UNEVEN, math.ceil(1.0 / min(alpha, 1.0 - alpha)))
     each = [*range(first, first + uneven), *range(many, many + uneven)]
-    return float(max(marginal_level(n, alpha, law) - (1.0 - alpha) * n for n in each))
+    return float(max(marginal_level(n, alpha, noise) - (1.0 - alpha) * n for n in each))
 
 
 def after_last(thresholds: Floats, short: NDArray[np.bool_]) -> float:

@@ -24,7 +24,14 @@ from fedcal.conformal.coverage import (
     interval,
     percent,
 )
-from fedcal.conformal.levels import Law, Noise, NoiseFree, after_last, centred_level, marginal_level
+from fedcal.conformal.levels import (
+    Noise,
+    NoiseDistribution,
+    NoiseFree,
+    after_last,
+    centred_level,
+    marginal_level,
+)
 from fedcal.core.checks import fraction
 from fedcal.core.naming import called
 from fedcal.core.numerics import Floats, Purpose, key_of, stream
@@ -41,6 +48,9 @@ ANY_ROW = "for a row that is exchangeable with all clients' rows taken together.
 
 FAILS = 0.001
 """Fraction of alpha with which the bounds of the number of rows may fail."""
+
+
+_ARRAYS = ("thresholds", "counts", "decoder")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,13 +83,8 @@ class SetRelease:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the release as arrays, for files."""
         plain = {"std": self.noise.std, **self.noise.law.to_json(), "rows": self.rows}
-        plain["whose"] = self.whose
-        return {
-            "release_thresholds": self.thresholds,
-            "release_counts": self.counts,
-            "release_decoder": self.decoder,
-            "release": np.array(json.dumps(plain)),
-        }
+        arrays = {f"release_{name}": getattr(self, name) for name in _ARRAYS}
+        return {**arrays, "release": np.array(json.dumps({**plain, "whose": self.whose}))}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self | None:
@@ -88,14 +93,9 @@ class SetRelease:
             return None
         plain = json.loads(str(arrays["release"]))
         noise = Noise(float(plain["std"]), NoiseLaw.of_json(plain))
-        return cls(
-            np.array(arrays["release_thresholds"], np.float64),
-            np.array(arrays["release_counts"], np.float64),
-            np.array(arrays["release_decoder"], np.float64),
-            noise,
-            None if plain["rows"] is None else int(plain["rows"]),
-            str(plain["whose"]),
-        )
+        numbers = (np.array(arrays[f"release_{name}"], np.float64) for name in _ARRAYS)
+        rows = None if plain["rows"] is None else int(plain["rows"])
+        return cls(*numbers, noise, rows, str(plain["whose"]))
 
     @cached_property
     def below(self) -> Floats:
@@ -132,23 +132,23 @@ class SetRelease:
         if self.rows is None:
             weights = weights - (1.0 - alpha) * self._prefix[-1]
             counts = counts - (1.0 - alpha) * self.below[:, -1:]
-        law, more = self.noise.of_sums(weights)
+        noise, more = self.noise.of_sums(weights)
         if more.any():
             draw = stream(0, Purpose.BOOTSTRAP, 2, key_of(self.counts, alpha))
             counts = counts + more * draw.standard_normal(counts.shape)
         chosen = [
-            after_last(self.thresholds, sums < self._level(part, alpha, law))
+            after_last(self.thresholds, sums < self._level(part, alpha, noise))
             for part, sums in enumerate(counts)
         ]
         return np.array(chosen)
 
-    def _level(self, part: int, alpha: float, law: Law) -> float:
+    def _level(self, part: int, alpha: float, noise: NoiseDistribution) -> float:
         if self.rows is not None:
-            return marginal_level(self.rows, alpha, law)
+            return marginal_level(self.rows, alpha, noise)
         off = 0.0
-        if not isinstance(law, NoiseFree):
+        if not isinstance(noise, NoiseFree):
             off = self.noise.bound(self._prefix[-1], 1.0 - FAILS * alpha / 2)
-        return centred_level(float(self.below[part, -1]) - off, alpha, law)
+        return centred_level(float(self.below[part, -1]) - off, alpha, noise)
 
     @property
     def total(self) -> Floats:
@@ -236,9 +236,9 @@ def _outward(threshold: float, digits: int) -> str:
     return f"{float(context.create_decimal_from_float(threshold)):.{digits}g}"
 
 
-def judged_parts(of: PredictionSets, test: Holdout) -> list[Part]:
+def evaluation_parts(of: PredictionSets, test: Holdout) -> list[Part]:
     """Return the results on test rows, from top to bottom."""
-    result = of.judged(test)
+    result = of.evaluate(test)
     promised, names = of.promised(result), of.class_names
     share = 100 * np.bincount(result.sizes) / len(result.sizes)
     sizes = {"sets": tuple((float(k), float(s)) for k, s in enumerate(share))}

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.calibrators.conformity import BY, Conformity
-from fedcal.conformal.coverage import Basis, Parts, SetEvaluation, judged, shortfalls
-from fedcal.conformal.page import SetRelease, judged_parts, of_release, promise
+from fedcal.conformal.coverage import Basis, Parts, SetEvaluation, evaluate, shortfalls
+from fedcal.conformal.page import SetRelease, evaluation_parts, of_release, promise
 from fedcal.core.checks import InputError, check_kept, needed, one_of, same
 from fedcal.core.naming import called, listed, one_form
 from fedcal.core.numerics import KINDS, Floats, Kind, logits_of, override
@@ -185,7 +185,7 @@ class PredictionSets(Artifact):
 
         `before` is the coverage of the most probable label alone.
         """
-        result = self.judged(test)
+        result = self.evaluate(test)
         return {
             "before": result.before,
             "after": result.after,
@@ -207,7 +207,7 @@ class PredictionSets(Artifact):
 
     def glance(self, test: Holdout) -> dict[str, float]:
         """Return coverage and mean set size."""
-        after = (test.kept.get(self) or self._judge(test)).after
+        after = self.evaluate(test).after
         return {name: after[name] for name in ("coverage", "set_size")}
 
     def page(self) -> list[Part]:
@@ -216,16 +216,13 @@ class PredictionSets(Artifact):
 
     def judged_page(self, test: Holdout) -> list[Part]:
         """Return coverage overall and by class, site, group and size; set sizes; examples."""
-        return judged_parts(self, test)
+        return evaluation_parts(self, test)
 
-    def judged(self, test: Holdout) -> SetEvaluation:
+    def evaluate(self, test: Holdout) -> SetEvaluation:
         """Return the evaluation on test rows; computed once."""
-        if self not in test.kept:
-            test.kept[self] = self._judge(test)
-        result: SetEvaluation = test.kept[self]
-        return result
-
-    def _judge(self, test: Holdout) -> SetEvaluation:
+        if self in test.kept:
+            known: SetEvaluation = test.kept[self]
+            return known
         parts: dict[str, Parts] = {}
         if test.owner is not None:
             parts["site"] = test.owner, test.names
@@ -237,7 +234,9 @@ class PredictionSets(Artifact):
                 groups = [names[k] for k in part.tolist()]
                 break
         sets = self.of_logits(test.logits, groups)
-        return judged(sets, test.labels, test.probs.argmax(axis=1), parts)
+        result = evaluate(sets, test.labels, test.probs.argmax(axis=1), parts)
+        test.kept[self] = result
+        return result
 
     # -- as an artifact -------------------------------------------------------------------
 

@@ -160,8 +160,13 @@ def from_arrays(
     test_checked = places_of("test_labels", test_labels, names, test_scores.shape, of)
     data = replace(data, test_scores=test_scores, test_labels=test_checked)
     if test_client is not None and owners is not None:
-        numbered = _numbered("test_client", test_client, of, len(test_scores))
-        data = replace(data, test_client=_among(owners, *numbered))
+        codes, theirs = _numbered("test_client", test_client, of, len(test_scores))
+        place = {entry: k for k, entry in enumerate(owners)}
+        for k in (k for k, entry in enumerate(theirs) if entry not in place):
+            row = f"test_client at row {int(np.argmax(codes == k))}"
+            one_of(row, theirs[k][:80], owners, "the fit part")
+        at = np.array([place[entry] for entry in theirs], np.int64)
+        data = replace(data, test_client=at[codes])
     if test_group is not None and group_names is not None:
         codes, theirs = _numbered("test_group", test_group, of, len(test_scores))
         known = list(dict.fromkeys([*group_names, *theirs]))
@@ -174,16 +179,6 @@ def from_columns(columns: Mapping[str, Any], **options: Any) -> Dataset:
     """Return `from_arrays` of a reader's columns, with the order of the source in `given`."""
     arrays = {key: value for key, value in columns.items() if key != "given"}
     return replace(from_arrays(**arrays, **options), given=columns.get("given"))
-
-
-def _among(owners: tuple[str, ...], numbers: Integers, names: tuple[str, ...]) -> Integers:
-    """Return the clients of test rows in the numbering of the fit part, `owners`."""
-    place = {name: k for k, name in enumerate(owners)}
-    for k, name in enumerate(names):
-        if name not in place:
-            row = f"test_client at row {int(np.argmax(numbers == k))}"
-            one_of(row, name[:80], owners, "the fit part")
-    return np.array([place[name] for name in names], np.int64)[numbers]
 
 
 def _declared(prefix: str, logits: Any, probs: Any) -> tuple[Kind, Any] | None:

@@ -307,8 +307,7 @@ def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray
             firsts.append(start + a + np.flatnonzero(new))
             names.append(ids[new])
             last = ids[-1:].copy()
-    every = np.concatenate(names)
-    return np.concatenate(firsts), every
+    return np.concatenate(firsts), np.concatenate(names)
 
 
 @dataclass(frozen=True)

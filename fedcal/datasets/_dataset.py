@@ -179,7 +179,7 @@ class Dataset:
         Parameters
         ----------
         names
-            (c,) of the classes in the ordered order; None = as it is
+            (c,) of the classes in the order to return; None = as it is
         positive
             for two classes, the class that comes last; None = in the order of `names`
 

@@ -5,6 +5,7 @@ Reader of `.csv` and `.csv.gz`: one labelled row per line, columns by name.
 Reader of `.parquet`: columns of record batches as arrays.
 """
 
+import codecs
 import csv
 import gzip
 import re
@@ -13,7 +14,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -256,16 +257,72 @@ def arguments(
 
 
 _SWAPPED = str.maketrans(".,", ",.")
+MARKS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+"""Characters that separate columns, and what they are called."""
 
-MAX_LINE = 2**24
-"""Characters in a line; a packed file without line ends must not fill the memory."""
-
-DAMAGE: dict[tuple[type[Exception], ...], str] = {
+_DECLARED = re.compile(r'"?sep=(.)"?[;,]*\s*')  # a first line for Excel
+_DAMAGE: dict[tuple[type[Exception], ...], str] = {
     (gzip.BadGzipFile,): "is not a gzip file",
     (EOFError, zlib.error): "is a truncated or damaged gzip file",
     (UnicodeDecodeError,): "is not UTF-8 text (save it as CSV UTF-8)",
 }
+MAX_LINE = 2**24
+"""Characters in a line; a packed file without line ends must not fill the memory."""
+
 _TEXT_BYTES = 64  # about the memory of one short string
+
+
+def csv_rows(
+    path: Path, *, windows: bool = False
+) -> tuple[str, Iterator[tuple[int, list[str]]], list[str]]:
+    """Return the character that separates columns, numbered rows, header first, and notes.
+
+    It is the one that a first line `sep=;` declares, or that cuts the header into most columns.
+
+    Raises InputError for what is not text, UTF-8 or UTF-16; with `windows` also cp1252.
+    """
+    opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    notes, most = list[str](), room(path)
+    with intact(_DAMAGE), opened(path, "rb") as file:
+        packed = file.read(most + 1 if windows else 2)
+    check_room(len(packed), most)
+    wide = packed[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    encoding = "utf-16" if wide else "utf-8-sig"
+    if windows and not wide:
+        try:
+            packed.decode(encoding)
+        except UnicodeDecodeError:
+            encoding = "cp1252"
+            notes.append("letters are read as Windows has them (cp1252)")
+
+    def lines() -> Iterator[str]:
+        size = 0
+        with intact(_DAMAGE), opened(path, "rt", encoding=encoding, newline="") as file:
+            while line := file.readline(MAX_LINE):
+                check_room(size := size + len(line), most)
+                if len(line) == MAX_LINE or "\0" in line:
+                    what = f"a NUL character, or a line of {MAX_LINE:,} characters"
+                    raise InputError(f"has {what}; is this a text file?")
+                yield line
+
+    head = next((line for line in lines() if line.strip()), "")
+    declared = _DECLARED.fullmatch(head)
+    cut = max(MARKS, key=lambda one: len(next(csv.reader([head[: 1 << 16]], delimiter=one), ())))
+    mark = declared[1] if declared else cut
+
+    def rows() -> Iterator[tuple[int, list[str]]]:
+        source, before = lines(), 0
+        if declared:
+            before = next(k for k, line in enumerate(source, 1) if line.strip())
+        reader = csv.reader(source, delimiter=mark, strict=True, skipinitialspace=True)
+        try:
+            for row in reader:
+                if row:
+                    yield before + reader.line_num, row
+        except csv.Error as error:
+            raise InputError(f"line {before + reader.line_num}: {error}") from None
+
+    return mark, rows(), notes
 
 
 def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
@@ -281,50 +338,35 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
 
     Raises InputError, one line; with the line number (from 1) if a single line is invalid.
     """
-    opened = gzip.open if path.name.lower().endswith(".gz") else open
-    with intact(DAMAGE), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-        return _read(file, labels_required)
-
-
-def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
-    header_line = next((line for line in _lines(file) if line.strip()), "")
-    commas = "," in header_line or ";" not in header_line
-    file.seek(0)
-    reader = csv.reader(_lines(file), delimiter="," if commas else ";", strict=True)
-    value = number_in if commas else _with_comma
-    numbers, lines, most = array("d"), array("q"), room(Path(file.name))
-    try:
-        header = next((row for row in reader if row), [])
-        names = [name.strip() for name in header]
-        with located(f"line {reader.line_num}"):
-            _check_delimiter(header)
-            columns = find_columns(names, labels_required)
-        models = columns.models
-        at = {name: place for place, name in enumerate(names)}
-        places = {name: at[name] for scores in models.values() for name in scores.names}
-        texts = [(at[name], list[str]()) for name in columns.single]
-        for row in reader:
-            if not row:
-                continue
-            if len(row) != len(names):
-                hint = "; a decimal comma?" if len(row) > len(names) and commas else ""
-                raise csv.Error(f"{len(row)} cells for {len(names)} columns{hint}")
-            lines.append(reader.line_num)
-            try:
-                numbers.extend([value(row[place]) for place in places.values()])
-            except ValueError:  # find the column
-                for name, place in places.items():
-                    _number(row[place], name, lines[-1], value)
-            for place, cells in texts:
-                cells.append(row[place].strip())
-            check_room(8 * len(numbers) + _TEXT_BYTES * len(lines) * len(texts), most)
-    except csv.Error as error:
-        raise InputError(f"line {reader.line_num}: {error}") from None
+    mark, rows, _ = csv_rows(path)
+    value = number_in if mark != ";" else lambda cell: number_in(cell.translate(_SWAPPED))
+    numbers, lines, most = array("d"), array("q"), room(path)
+    first, header = next(rows, (1, []))
+    names = [name.strip() for name in header]
+    with located(f"line {first}"):
+        columns = find_columns(names, labels_required)
+    models = columns.models
+    at = {name: place for place, name in enumerate(names)}
+    places = {name: at[name] for scores in models.values() for name in scores.names}
+    texts = [(at[name], list[str]()) for name in columns.single]
+    for line, row in rows:
+        if len(row) != len(names):
+            hint = "; a decimal comma?" if len(row) > len(names) and mark == "," else ""
+            raise InputError(f"line {line}: {len(row)} cells for {len(names)} columns{hint}")
+        lines.append(line)
+        try:
+            numbers.extend([value(row[place]) for place in places.values()])
+        except ValueError:  # find the column
+            for name, place in places.items():
+                _number(row[place], name, line, value)
+        for place, cells in texts:
+            cells.append(row[place].strip())
+        check_room(8 * len(numbers) + _TEXT_BYTES * len(lines) * len(texts), most)
     table = np.asarray(numbers).reshape(len(lines), len(places))
-    first = len(models["scores"].names)
-    values = {"scores": table[:, :first]}
+    scored = len(models["scores"].names)
+    values = {"scores": table[:, :scored]}
     if "other" in models:
-        values["other"] = table[:, first:]
+        values["other"] = table[:, scored:]
     for name, (_, cells) in zip(columns.single, texts, strict=True):
         values[name] = _column(name, cells, lines, value)
     return arguments(columns, values, labels_required, lambda row: f"line {lines[row]}")
@@ -346,29 +388,6 @@ def _column(
     elif name in IDS:
         return numbers_or_names(cells)
     return np.array(cells, np.str_)
-
-
-def _lines(file: TextIO) -> Iterator[str]:
-    number = 0
-    while line := file.readline(MAX_LINE):
-        number += 1
-        if len(line) == MAX_LINE or "\0" in line:
-            what = f"longer than {MAX_LINE:,} characters, or has a NUL character"
-            raise InputError(f"line {number}: {what}; is this a text file?")
-        yield line
-
-
-def _check_delimiter(header: list[str]) -> None:
-    for mark, called in (("\t", "tabs"), ("|", "bars")):
-        if len(header) == 1 and mark in header[0]:
-            raise InputError(
-                f"the columns are separated by {called}; allowed are commas, with decimal points, "
-                "and semicolons, with decimal commas"
-            )
-
-
-def _with_comma(cell: str) -> float:
-    return float(number_in(cell.translate(_SWAPPED)))
 
 
 def _is_number(cell: str, value: Callable[[str], float] = number_in) -> bool:

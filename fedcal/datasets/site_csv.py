@@ -4,12 +4,7 @@ What was recognised or left out is declared in sentences with exact numbers, and
 cannot be used. Both are for the holder of the rows only; they must never leave a site.
 """
 
-import codecs
-import csv
-import gzip
-import io
 import math
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,12 +19,9 @@ from fedcal.core.scores import MISSING
 from fedcal.datasets import _tables as tables
 from fedcal.datasets._arrays import from_columns
 from fedcal.datasets._dataset import Dataset
-from fedcal.storage.npz import check_room, intact, room
 
 SUFFIXES = (".csv", ".csv.gz")
 _MISSING = {text.casefold() for text in MISSING} | {"."}  # the point is that of SAS and Stata
-_MARKS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-_DECLARED = re.compile(r'"?sep=(.)"?[;,]*\s*')  # a first line for Excel
 _FIRST = 3
 NO_OUTCOME, NO_SCORE = "without an outcome", "without a score"
 
@@ -126,8 +118,11 @@ def read_site_csv(
         The file cannot be read, or lacks a column; or, in one line, all lines that cannot be used
         by kind, with the numbers of the first three of each; or too many would be left out.
     """
-    with intact(tables.DAMAGE):
-        header, lines, notes = _entries(path)
+    mark, rows, notes = tables.csv_rows(path, windows=True)
+    plain = ((line, [" ".join(entry.split()) for entry in row]) for line, row in rows)
+    (_, header), *lines = [(line, row) for line, row in plain if any(row)] or [(0, list[str]())]
+    if mark != ",":
+        notes.append(f"columns are separated by {tables.MARKS.get(mark, repr(mark))}")
     names, strange = tables.study_columns(reading.renamed(header))
     strange += [name for name in names if name.startswith("other_")]
     for name in {*reading.columns.values()}.intersection(strange):
@@ -202,34 +197,3 @@ def _problems(bad: Mapping[str, Sequence[tuple[int, str]]], lines: int) -> str:
     if {NO_OUTCOME, NO_SCORE}.isdisjoint(bad):
         return message
     return f"{message}; --drop-missing leaves out those {NO_OUTCOME} or {NO_SCORE}"
-
-
-def _entries(path: Path) -> tuple[list[str], list[tuple[int, list[str]]], list[str]]:
-    """Return the header, the numbered lines below it that hold something, and notes."""
-    with (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rb") as file:
-        packed, most = file.read(room(path) + 1), room(path)
-    check_room(len(packed), most)
-    wide = packed[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    try:
-        text, notes = packed.decode("utf-16" if wide else "utf-8-sig"), list[str]()
-    except UnicodeDecodeError:
-        text, notes = packed.decode("cp1252"), ["letters are read as Windows has them (cp1252)"]
-    if "\0" in text:
-        raise InputError("has a NUL character; is this a text file?")
-    first, _, rest = text.partition("\n")
-    if declared := _DECLARED.fullmatch(first):
-        text, mark = rest, declared[1]
-    else:
-        head = next((line for line in text.splitlines() if line.strip()), "")
-        mark = max(_MARKS, key=lambda one: len(next(csv.reader([head], delimiter=one), ())))
-    if mark != ",":
-        notes.append(f"columns are separated by {_MARKS.get(mark, repr(mark))}")
-    form: Any = {"delimiter": mark, "strict": True, "skipinitialspace": True}
-    reader, lines = csv.reader(io.StringIO(text, newline=""), **form), list[tuple[int, list[str]]]()
-    try:
-        for row in reader:
-            if any(entries := [" ".join(entry.split()) for entry in row]):
-                lines.append((reader.line_num + bool(declared), entries))
-    except csv.Error as error:
-        raise InputError(f"line {reader.line_num + bool(declared)}: {error}") from None
-    return (lines[0][1] if lines else []), lines[1:], notes

@@ -10,6 +10,7 @@ Metrics of a release at a threshold of its score.
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -19,19 +20,25 @@ from fedcal.core.numerics import Floats
 from fedcal.evaluation import intervals
 from fedcal.evaluation.estimators import calibration, metrics
 from fedcal.evaluation.estimators.calibration import ECES, ClasswiseEce, Ece
-from fedcal.evaluation.estimators.metrics import Accuracy, Gap, Predictions
+from fedcal.evaluation.estimators.metrics import Accuracy, Gap, Predictions, variant
 from fedcal.evaluation.intervals import Estimate, IntervalOptions, Metric, Span
 from fedcal.metrics.histogram import Histogram
+
+_CONFIDENCE: Any = {"scores": ("confidence",)}
+_CUT_LOSS: Any = {"least": metrics.LEAST, "bounds": (0.0, -math.log(metrics.LEAST))}
 
 METRICS: dict[str, type[Metric]] = registry(
     *(metrics.Accuracy, metrics.Precision, metrics.Recall, metrics.Specificity),
     *(metrics.Prevalence, metrics.NetBenefit),
-    *(metrics.RocAuc, metrics.ConfidenceAuc),
-    *(metrics.Gap, metrics.Brier, metrics.ConfidenceBrier),
-    *(metrics.LogLoss, metrics.LogLossCut),
-    *(metrics.ConfidenceLogLoss, metrics.ConfidenceLogLossCut),
-    *(calibration.CalibrationSlope, calibration.CalibrationSlopeCut),
-    *(calibration.CalibrationIntercept, calibration.CalibrationInterceptCut),
+    *(metrics.RocAuc, variant(metrics.RocAuc, "confidence_auc", **_CONFIDENCE)),
+    *(metrics.Gap, metrics.Brier, variant(metrics.Brier, "confidence_brier", **_CONFIDENCE)),
+    *(metrics.LogLoss, variant(metrics.LogLoss, "log_loss_cut", **_CUT_LOSS)),
+    variant(metrics.LogLoss, "confidence_log_loss", cut="confidence_log_loss_cut", **_CONFIDENCE),
+    variant(metrics.LogLoss, "confidence_log_loss_cut", **_CONFIDENCE, **_CUT_LOSS),
+    calibration.CalibrationSlope,
+    variant(calibration.CalibrationSlope, "calibration_slope_cut", least=metrics.LEAST),
+    calibration.CalibrationIntercept,
+    variant(calibration.CalibrationIntercept, "calibration_intercept_cut", least=metrics.LEAST),
     *(Ece, ClasswiseEce),
 )
 """Metrics of one histogram by name, in the order in which they are shown."""

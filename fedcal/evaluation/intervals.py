@@ -240,10 +240,8 @@ def difference(first: Span, second: Span) -> Span:
     value = second.value - first.value
     low = value - math.hypot(second.value - second.low, first.high - first.value)
     high = value + math.hypot(second.high - second.value, first.value - first.low)
-    sampling, noise = (
-        math.hypot(first.sampling, second.sampling),
-        math.hypot(first.noise, second.noise),
-    )
+    sampling = math.hypot(first.sampling, second.sampling)
+    noise = math.hypot(first.noise, second.noise)
     return Span(value, low, high, sampling, noise, first.firm and second.firm)
 
 

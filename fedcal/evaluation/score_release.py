@@ -97,37 +97,28 @@ class ScoreRelease(Artifact):
             "edges": self.question.edges,
             "counts": self.counts,
             "law": np.array(json.dumps(self.law.to_json())),
-            "privacy": np.array(json.dumps(self.privacy)),
-            "excluded": np.array(json.dumps(self.excluded)),
             "taken": np.array(json.dumps({"unit": self.unit, "data": self.data})),
+            **{name: np.array(json.dumps(getattr(self, name))) for name in _TEXTS},
             **{name: np.array(getattr(self, name)) for name in _PLAIN},
         }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return the release from the arrays of `arrays`."""
-        plain = json.loads(str(arrays["question"]))
-        classes, confusion = plain.pop("classes"), plain.pop("confusion", False)
-        question = ScoreTable.read({**plain, "edges": arrays["edges"]}, {"classes": classes})
-        counts = np.array(arrays["counts"], np.float64)
-        if confusion:  # of an earlier version: cells of predicted class and label, not read
-            start, views = math.prod(question.shape), len(question.view_names)
-            counts = np.delete(counts, slice(start, start + views * classes**2))
+        asked = json.loads(str(arrays["question"]))
+        facts = {"classes": asked.pop("classes")}
         taken = json.loads(str(arrays["taken"]))
+        plain = {name: kind(arrays[name]) for name, kind in _PLAIN.items()}
+        one_of("input", plain["input"], KINDS)
+        one_of("counted", plain["counted"], get_args(Counted))
         return cls(
-            question,
-            counts,
-            float(arrays["std"]),
-            NoiseLaw.read(str(arrays["law"])),
-            _texts(arrays["privacy"]),
-            float(arrays["threshold"]),
-            _texts(arrays["excluded"]),
-            one_of("input", str(arrays["input"]), KINDS),
-            bool(arrays["exact"]),
-            bool(arrays["known"]),
-            str(taken["unit"]),
-            one_of("counted", str(arrays["counted"]), get_args(Counted)),
-            None if taken["data"] is None else str(taken["data"]),
+            ScoreTable.read({**asked, "edges": arrays["edges"]}, facts),
+            np.array(arrays["counts"], np.float64),
+            law=NoiseLaw.read(str(arrays["law"])),
+            **{name: tuple(map(str, json.loads(str(arrays[name])))) for name in _TEXTS},
+            unit=str(taken["unit"]),
+            data=None if taken["data"] is None else str(taken["data"]),
+            **plain,
         )
 
     # -- results --------------------------------------------------------------------------
@@ -273,12 +264,15 @@ class ScoreRelease(Artifact):
         return asked.decoder * self.std if self.std else np.zeros((asked.buckets, 0))
 
 
-def _texts(listed: NDArray[Any]) -> tuple[str, ...]:
-    return tuple(map(str, json.loads(str(listed))))
+_PLAIN: dict[str, Any] = {
+    **dict.fromkeys(("std", "threshold"), float),
+    **dict.fromkeys(("input", "counted"), str),
+    **dict.fromkeys(("exact", "known"), bool),
+}
+"""Fields that are stored as they are, with their types."""
 
-
-_PLAIN = ("std", "threshold", "input", "exact", "known", "counted")
-"""Fields that are stored as they are."""
+_TEXTS = ("privacy", "excluded")
+"""Fields that are stored as JSON lists of sentences."""
 
 _NOT_KEPT = ("edges", "reference", "gain", "pad", "seed")
 """Parameters of a question that are stored apart, or not needed to read its counts."""

@@ -95,8 +95,8 @@ class Gaussian(Additive):
 
     def scale(self, bound: Bound, diameter: float) -> Floats:
         """Return norm_b Delta_2 times the multiplier for each block."""
-        whole = bound.scale * (diameter * self.multiplier * bound.sensitivity)
-        return np.asarray(whole[bound.firsts])
+        scales = bound.scale * (diameter * self.multiplier * bound.sensitivity)
+        return np.asarray(scales[bound.firsts])
 
     @override
     def std(self, scales: Floats, noise_copies: float, bound: Bound, grid: float = 0.0) -> Floats:
@@ -150,15 +150,15 @@ class Laplace(Additive):
 
     def scale(self, bound: Bound, diameter: float) -> Floats:
         """Return norm_b Delta_1 / epsilon for each block."""
-        whole = bound.scale * (bound.l1_sensitivity / (self.epsilon / diameter))
-        return np.asarray(whole[bound.firsts])
+        scales = bound.scale * (bound.l1_sensitivity / (self.epsilon / diameter))
+        return np.asarray(scales[bound.firsts])
 
     @override
     def std(self, scales: Floats, noise_copies: float, bound: Bound, grid: float = 0.0) -> Floats:
         """Return the exact std, grid / (sqrt(2) sinh(grid / (2 scale))) of one complete noise."""
-        whole = np.repeat(scales, bound.lengths)
-        one = grid / (math.sqrt(2.0) * np.sinh(grid / (2.0 * whole))) if grid else math.sqrt(2.0)
-        return np.asarray((one if grid else one * whole) * math.sqrt(noise_copies))
+        each = np.repeat(scales, bound.lengths)
+        one = grid / (math.sqrt(2.0) * np.sinh(grid / (2.0 * each))) if grid else math.sqrt(2.0)
+        return np.asarray((one if grid else one * each) * math.sqrt(noise_copies))
 
     def tail(self, noise_copies: float) -> float:
         """Return a bound beyond which a sum of n variates has a probability below 2**-60.

@@ -344,9 +344,9 @@ def polya_share(scale: float, shares: float, n: int, words: Words) -> Integers:
     check_scale("the number of shares", shares, 1)
     if shares == 1:
         return discrete_laplace(scale, n, words)
-    law = _law(scale, float(shares))
-    batch = min(_SHARES, max(1, int(_JUMPS / law.mean)))
-    return in_chunks(lambda size: law.draw(size, words), n, batch)
+    share = _shares_of(scale, float(shares))
+    batch = min(_SHARES, max(1, int(_JUMPS / share.mean)))
+    return in_chunks(lambda size: share.draw(size, words), n, batch)
 
 
 @dataclass(frozen=True)
@@ -400,9 +400,9 @@ def _below(
 ) -> NDArray[np.bool_]:
     """Return whether u < least / size; the bits of u in [0, 1) are the words `high`, `low`."""
     factor = size.view(np.uint64)
-    whole_part, fraction = _times(high, factor)
+    integer_part, fraction = _times(high, factor)
     carry = fraction + _times(low, factor)[0] < fraction
-    return whole_part + carry < least.view(np.uint64)
+    return integer_part + carry < least.view(np.uint64)
 
 
 def _times(
@@ -416,7 +416,7 @@ def _times(
 
 
 @lru_cache(maxsize=64)
-def _law(scale: float, shares: float) -> _Shares:
+def _shares_of(scale: float, shares: float) -> _Shares:
     with exact():
         wide = to_decimal(scale)
         q = (-1 / wide).exp()

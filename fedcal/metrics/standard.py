@@ -369,8 +369,9 @@ class Reliability:
         _check("top label", 1, self.count, self.sum_confidence, self.sum_correct)
         each = (self.class_count, self.class_sum_confidence, self.class_sum_correct)
         _check("classes", 2, *each)
-        same = len(self.class_count) >= 2 and self.class_count.shape[1:] == self.count.shape
-        if not same or {*self.class_count.sum(axis=1).tolist(), int(each[2].sum())} != {self.rows}:
+        shaped = self.class_count.shape[1:] == self.count.shape and len(self.class_count) >= 2
+        counted = {*self.class_count.sum(axis=1).tolist(), int(each[2].sum())}
+        if not shaped or self.rows < 1 or counted != {self.rows}:
             raise InputError(
                 f"reliability: each of >= 2 classes must count all {self.rows} rows once, in the "
                 "bins of the top label"
@@ -402,33 +403,32 @@ class Reliability:
 
     @property
     def accuracy(self) -> float:
-        """Fraction of rows whose predicted class is the label; InputError without rows."""
-        return int(self.sum_correct.sum()) / self._some_rows()
+        """Fraction of rows whose predicted class is the label."""
+        return int(self.sum_correct.sum()) / self.rows
 
     @property
     def ece(self) -> float:
         """ECE of all rows as in `scores.ece`; raises InputError without rows."""
-        return standard.mean_gap(self.sum_confidence - self.sum_correct, self._some_rows())
+        return standard.mean_gap(self.sum_confidence - self.sum_correct, self.rows)
 
     @property
     def classwise_ece(self) -> float:
-        """Classwise ECE of all rows as in `scores.classwise_ece`; InputError without rows."""
+        """Classwise ECE of all rows as in `scores.classwise_ece`."""
         gap = self.class_sum_confidence - self.class_sum_correct
-        return standard.mean_gap(gap, self._some_rows() * self.classes)
+        return standard.mean_gap(gap, self.rows * self.classes)
 
     @property
     def uncertainty(self) -> float:
-        """Brier score of who always says how often each class occurs; InputError without rows."""
-        self._some_rows()
+        """Brier score of who always says how often each class occurs."""
         return standard.brier_of_rates(self.class_sum_correct.sum(axis=1))
 
     @property
     def resolution(self) -> float:
-        """How far the outcome of bins differs from that of all rows (Murphy 1973), as `brier`.
+        """Variance of the rate of an outcome between bins (Murphy 1973), summed as `brier`.
 
-        It is 0 where all rows have the same probabilities. InputError without rows.
+        It is 0 where all rows have the same probabilities.
         """
-        rows = self._some_rows()
+        rows = self.rows
         share = self.class_sum_correct.sum(axis=1, keepdims=True) / rows
         there = np.maximum(self.class_count, 1)
         apart = self.class_count * (self.class_sum_correct / there - share) ** 2
@@ -445,11 +445,6 @@ class Reliability:
         if not isinstance(record, Mapping) or set(record) != set(names):
             raise InputError(f"a reliability record has exactly the keys {', '.join(names)}")
         return cls(**record)
-
-    def _some_rows(self) -> int:
-        if not self.rows:
-            raise InputError("a reliability record without rows has no scores")
-        return self.rows
 
 
 def _numbers(name: str, values: ArrayLike, counts: bool) -> NDArray[Any]:

@@ -52,7 +52,7 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
     release
         release of counts by site
     only
-        wanted sites, "" among them for a site that is not in the release; None = all
+        sites to return, "" among them for a site that is not in the release; None = all
 
     Raises
     ------
@@ -76,15 +76,15 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
         return effects(some, asked.edges_read, root, classes, spread)
 
     def prior(some: Floats) -> SitePrior:
-        law = predictive(effects_of(some), classes) if len(some) else (none.mean, none.cov)
-        return SitePrior(*law, len(some))
+        moments = predictive(effects_of(some), classes) if len(some) else (none.mean, none.cov)
+        return SitePrior(*moments, len(some))
 
     if only is None and len(names) > _MANY:
-        laws = zip(*leave_one_out(effects_of(counts), classes), strict=True)
-        rest = {n: SitePrior(*law, len(names) - 1) for n, law in zip(names, laws, strict=True)}
+        each = zip(names, *leave_one_out(effects_of(counts), classes), strict=True)
+        rest = {name: SitePrior(mean, cov, len(names) - 1) for name, mean, cov in each}
         return {"": prior(counts), **rest}
-    wanted = ("", *names) if only is None else only
-    rest_of = {n: np.delete(counts, names.index(n), axis=0) if n else counts for n in wanted}
+    chosen = ("", *names) if only is None else only
+    rest_of = {n: np.delete(counts, names.index(n), axis=0) if n else counts for n in chosen}
     return {name: prior(some) for name, some in rest_of.items()}
 
 
@@ -296,7 +296,7 @@ class Rows:
             start.append(self.sums(self.share * (whole(z) - whole(self.x))))
             lever.append(self.share * (z - self.x if self.two else np.exp(own[:, 0]) - 1))
 
-        def judged(true: Floats) -> tuple[Floats, Floats]:
+        def loss_and_density(true: Floats) -> tuple[Floats, Floats]:
             """Return the rise of log loss if these (S, d) are true, and their log posterior."""
             likelihood, expected = self.look(true)
             far = (true - mean)[:, None]
@@ -306,14 +306,14 @@ class Rows:
 
         points = normal_points(_DRAWS, at.shape[1])
         root = _WIDER * np.linalg.cholesky(cov)
-        draws = [judged(at + root @ point) for point in points]
+        draws = [loss_and_density(at + root @ point) for point in points]
         lost, log = (np.array(part) for part in zip(*draws, strict=True))
         log = log + ((points**2).sum(axis=1) / 2)[:, None]
         top = log.max(axis=0)
         weight = np.exp(log - top)
         # the density at the model as it is, over that of the identity prior (Dickey 1971): the
         # hypothesis that it is right is a point of the other one, of rows here and elsewhere
-        none, here = judged(np.zeros_like(at))
+        none, here = loss_and_density(np.zeros_like(at))
         volume = np.linalg.slogdet(root)[1] + np.log(weight.mean(axis=0)) + top
         first = np.linalg.slogdet(identity_prior(self.shards.classes).cov)[1] / 2
         odds = RIGHT / (1 - RIGHT) * np.exp(np.clip(here - volume + first, -100.0, 100.0))

@@ -74,26 +74,26 @@ class SitesRelease(ScoreRelease):
         `harmed`, and the kind of rows they are `judged_on`. {} where the sites' rows are missing.
         """
         if test.fit is not None and self not in test.kept:
-            test.kept[self] = self._judged(test, test.fit)
+            test.kept[self] = self._evaluated(test, test.fit)
         result: dict[str, Any] = test.kept.get(self, {})
         return result
 
-    def _judged(self, test: Holdout, fit: Shards) -> dict[str, Any]:
+    def _evaluated(self, test: Holdout, fit: Shards) -> dict[str, Any]:
         priors = self.priors()
         each = [priors.get(name, priors[""]) for name in fit.names]
         weights = None if fit.subjects is None else fit.weights(1)
         home, on = recalibrated(fit, each, weights), "own rows, out of fold"
         if test.owner is not None and test.names == fit.names:
-            judged = Shards.from_owner(test.logits, test.labels, test.owner, fit.clients)
-            after, on = applied(judged, home.chosen), "test rows of each site"
+            evaluated = Shards.from_owner(test.logits, test.labels, test.owner, fit.clients)
+            after, on = applied(evaluated, home.chosen), "test rows of each site"
         else:
-            judged, after = fit, cross_validated(fit, each, weights)
-        before, labels = softmax(judged.logits), judged.labels
-        rows = judged.rows.astype(np.float64)
+            evaluated, after = fit, cross_validated(fit, each, weights)
+        before, labels = softmax(evaluated.logits), evaluated.labels
+        rows = evaluated.rows.astype(np.float64)
         each_loss = [-label_entries(logits_from_probs(p), labels) for p in (before, after)]
-        losses = [judged.sum_rows(loss) for loss in each_loss]
+        losses = [evaluated.sum_rows(loss) for loss in each_loss]
         rise = each_loss[1] - each_loss[0]
-        mean, square = (divide(judged.sum_rows(v), rows, 0.0) for v in (rise, rise**2))
+        mean, square = (divide(evaluated.sum_rows(v), rows, 0.0) for v in (rise, rise**2))
         error = np.sqrt(divide(np.maximum(square - mean**2, 0.0), rows - 1, np.inf))
         harmed = mean - stdtrit(np.maximum(rows - 1, 1), 0.95) * error > HARM
         sites: dict[str, dict[str, Any]] = {}
@@ -115,8 +115,8 @@ class SitesRelease(ScoreRelease):
     def judged_page(self, test: Holdout) -> list[Part]:
         """Return each site's decision and log loss, largest increase first."""
         personal = self.judge(test).get("personal", {"sites": {}, "judged_on": ""})
-        judged = {name: one for name, one in personal["sites"].items() if "nll_after" in one}
-        worst = sorted(judged.items(), key=lambda s: s[1]["nll_before"] - s[1]["nll_after"])
+        evaluated = {name: one for name, one in personal["sites"].items() if "nll_after" in one}
+        worst = sorted(evaluated.items(), key=lambda s: s[1]["nll_before"] - s[1]["nll_after"])
         rows = tuple(
             (
                 *(name, one["rows"], "recalibrates" if one["taken"] else "keeps the model"),

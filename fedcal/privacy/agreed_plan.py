@@ -167,7 +167,7 @@ class AgreedPlan:
 
     @property
     def on_integers(self) -> bool:
-        """Whether addends and noise are integers: sums have no error but the noise."""
+        """True if addends and noise are integers: sums have no error but the noise."""
         scales = self._scales()
         return bool(
             self.bound is not None
@@ -276,11 +276,11 @@ class AgreedPlan:
         name, parts = values["mechanism"]
         facts, bound = values["federation"], values["bound"]
         mechanism = MECHANISMS[one_of("mechanism", name, MECHANISMS)]
+        sizes: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in (bound or {}).items()}
         own = {
             "federation": Federation(**{**facts, "epsilon": float(facts["epsilon"])}),
             "mechanism": mechanism(**{key: float(value) for key, value in parts.items()}),
             "epsilon": float(values["epsilon"]),
-            "bound": bound
-            and Bound(**{k: tuple(v) if isinstance(v, list) else v for k, v in bound.items()}),
+            "bound": bound and Bound(**sizes),
         }
         return cls(**{**values, **own})

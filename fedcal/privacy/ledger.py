@@ -51,7 +51,7 @@ _TABLES = (
 
 
 CAP_DELTA = 1e-3
-"""What the deltas of all runs of a new file may add up to, where nothing else is said."""
+"""Default cap on the sum of the deltas of all runs of a new file."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +139,11 @@ class Ledger(AbstractContextManager["Ledger"]):
         with damaged(f"{self._name} is damaged: it has no valid cap"):
             (stored,) = self._db.rows("SELECT epsilon, delta FROM cap")
         self._entries()  # refuses damaged rows
-        for name, wanted, present in zip(
+        for name, required, present in zip(
             ("cap", "cap on delta"), (cap, cap_delta), stored, strict=True
         ):
             positive(f"the {name} of {self._name}, which is damaged,", present)
-            same(f"{name} of {self._name}", present if wanted is None else wanted, present)
+            same(f"{name} of {self._name}", present if required is None else required, present)
         # a read-only file begins and commits without complaint: find out now, not in round 1
         self._db.execute("UPDATE cap SET epsilon = epsilon")
         return stored[0], stored[1]

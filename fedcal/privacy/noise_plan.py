@@ -50,6 +50,13 @@ class Plan(AgreedPlan):
         """The sampling rate that the epsilon counts on; 1 = on none."""
         return self.row_rate if self.row_rate < 1 else amplifying_rate(self.federation)
 
+    @property
+    def rows_that_fit(self) -> int | None:
+        """Rows (subjects) of a client, each at its bound, that are never saturated; None = any."""
+        if self.bound is None or self.bound.per == "client":
+            return None
+        return self.ring.limit // math.ceil(max(self.bound.norms) / self.grid)
+
     def std_of_sum(self, repliers: int) -> Floats:
         """Noise std of each coordinate of the sum of so many answers, shape (length,)."""
         if self.bound is None:
@@ -131,9 +138,9 @@ class Plan(AgreedPlan):
         and whether a client's rows take part is its own coin (`Query.rate`), which nobody sees.
         """
         facts = self.federation
-        if self.parts > 1:  # dealt by chance, which need not be secret
-            dealt = stream(facts.seed, Purpose.SAMPLING, 0, "parts").permutation(self.clients)
-            return np.flatnonzero(dealt % self.parts == round_number - 1)
+        if self.parts > 1:  # a permutation by chance, which need not be secret
+            order = stream(facts.seed, Purpose.SAMPLING, 0, "parts").permutation(self.clients)
+            return np.flatnonzero(order % self.parts == round_number - 1)
         if facts.sampling_rate == 1.0 or self.asks_everyone:
             return np.arange(self.clients)
         if self.cohort:  # no secret: a seed draws it, wherever noise would come from

@@ -45,7 +45,7 @@ Epsilon = Annotated[float, interval("(0, inf]", "a finite number > 0")]
 
 @dataclass(frozen=True, kw_only=True)
 class Privacy(Options):
-    """What may be learned from a federation, and how. All of it is public.
+    """Privacy options of a federation. All of them are public.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ MOST_CLIENTS = 10_000_000
 
 @dataclass(frozen=True)
 class Federation(Privacy):
-    """Clients, and what may be learned from them. All of it is public.
+    """Clients and privacy options. All of it is public.
 
     Attributes
     ----------
@@ -249,7 +249,7 @@ class Federation(Privacy):
 FIELDS: Mapping[str, type[Any]] = {
     name.replace("_", "-"): kind for name, kind in flat_kinds(Federation).items() if name != "seed"
 }
-"""What a server and its sites agree on: the fields but for the seed, under dashed names."""
+"""Fields that a server and its sites agree on, all but the seed, under dashed names."""
 
 
 def order_of(federation: Federation) -> Literal[1, 2]:

@@ -234,7 +234,7 @@ class OneHotQuery(Query):
 
     def one_of_each(self, shards: Shards, cells: Integers) -> Floats:
         """Return a 1 in the cell of one row of each client, drawn by `seed`."""
-        from fedcal.core.shards import drawn
+        from fedcal.core.row_order import drawn
 
         out, first = np.zeros((shards.clients, sum(self.lengths()))), drawn(shards, self.seed)
         out[shards.owner[first], cells[first]] = 1.0
@@ -449,7 +449,7 @@ RUN = re.compile(r"[\w.:-]{1,64}")
 
 @dataclass(frozen=True)
 class Asked:
-    """What a server asks a site that has a guard: the site takes all else from its own terms.
+    """Question from a server to a site with a guard, which takes all else from its own terms.
 
     Attributes
     ----------

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedcal import mechanisms, units
-from fedcal.accounting import zcdp_multiplier
 from fedcal.mechanisms.choice import unary_flip
 from fedcal.privacy.noise_plan import Plan
 from fedcal.results.page import render
@@ -205,8 +204,6 @@ def of_plan(
     if not plan.private:
         exact = "No differential privacy: the exact sums are released."
         return without_privacy(plan.trust, plan.unit, exact, facts, releases, sums)
-    each = plan.epsilon, plan.delta, plan.rounds // plan.parts
-    zcdp = zcdp_multiplier(*each) if plan.multiplier else None
     record = {
         **{name: getattr(plan, name) for name in ("unit", "adjacency", "trust", "epsilon")},
         "delta": plan.delta,
@@ -217,7 +214,6 @@ def of_plan(
         **sums,
         "diameter": plan.diameter,
         "noise_multiplier": plan.multiplier or None,
-        "zcdp_noise_multiplier": zcdp,
         "event": plan.event,
     }
     bound, most_rows = plan.bound, math.inf

@@ -184,7 +184,7 @@ def _real(x: ArrayLike) -> NDArray[np.float64]:
 
 
 MOST_ROWS = 2**31
-"""Of a client: halves of 32 bits of so many add up exactly."""
+"""Maximum number of rows of a client: halves of 32 bits of so many add up exactly."""
 
 _LOW = np.uint64(2**32 - 1)
 
@@ -239,7 +239,7 @@ class ClientSums:
         low = self._low & np.int64(_LOW)
         inside = np.clip(high, -(2**31), 2**31 - 1)
         # Beyond 64 bits only the sign counts.
-        whole = np.where(
+        sums = np.where(
             high == inside, (inside << 32) | low, np.where(high < 0, -self._limit, self._limit)
         )
-        return np.clip(whole, -self._limit, self._limit).view(np.uint64)
+        return np.clip(sums, -self._limit, self._limit).view(np.uint64)

@@ -1,4 +1,4 @@
-"""What travels in a secure sum, as bytes: each is signed by a site, and read by others.
+"""Messages of a secure sum, as bytes: each is signed by a site, and read by others.
 
 Numbers are little-endian and of fixed width, so that equal content is equal bytes. Whoever reads
 one believes nothing: lengths are checked before anything is allocated.
@@ -178,10 +178,10 @@ class Header:
         middle = _FIXED.size + 4 * receivers
         if len(text) != middle + keys.DIGEST_BYTES * commitments + keys.SIGNATURE_BYTES:
             raise Damaged("a header has another length")
-        who = struct.unpack_from(f"<{receivers}I", text, _FIXED.size)
+        members = struct.unpack_from(f"<{receivers}I", text, _FIXED.size)
         ends = range(middle, middle + keys.DIGEST_BYTES * commitments, keys.DIGEST_BYTES)
         digests = tuple(text[a : a + keys.DIGEST_BYTES] for a in ends)
-        return cls(job, number, question, site, exchange, length, vector, who, digests)
+        return cls(job, number, question, site, exchange, length, vector, members, digests)
 
 
 def header_by(public: bytes, text: bytes) -> bool:

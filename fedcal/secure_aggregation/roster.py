@@ -211,7 +211,7 @@ def opened(hidden_sum: Words, openings: Mapping[int, Mapping[int, Words]], piece
 
 MOST_SITES = 100_000
 MOST_BYTES = 1 << 25
-"""Of a roster as text or as a file: 100,000 sites with names of 200 bytes."""
+"""Maximum size of a roster: 100,000 sites with names of 200 bytes."""
 
 _LONGEST_NAME = 64
 

@@ -42,11 +42,11 @@ _CLOSE, _OFF = 0.9, 0.3  # of the identity prior's spread: the release has hardl
 class AtHome:
     """A site's recalibration, for its own eyes.
 
-    `told` is the content of `result.json`, `parts` are those of the report, and `calibrator` is
+    `content` is that of `result.json`, `parts` are those of the report, and `calibrator` is
     `Identity` where the gate refuses, None where there is no release yet.
     """
 
-    told: Mapping[str, Any]
+    content: Mapping[str, Any]
     calibrator: calibrators.Calibrator | None
     parts: Sequence[pages.Part]
 
@@ -60,7 +60,7 @@ class AtHome:
             if self.calibrator is not None:
                 self.calibrator.save(folder / "calibrator.npz")
 
-        folders.AT_HOME.write(out, self.told, self.parts, beside, private=True)
+        folders.AT_HOME.write(out, self.content, self.parts, beside, private=True)
 
 
 def recalibrate(
@@ -71,7 +71,7 @@ def recalibrate(
     *,
     reading: Reading = AS_IT_IS,
     most: float = 1.0,
-    who: str = "subjects",
+    plural: str = "subjects",
 ) -> AtHome:
     """Recalibrate a model at one site.
 
@@ -82,7 +82,7 @@ def recalibrate(
         name its prior is that of a new one
     class_names, reading, most
         as `read_rows` takes them; None = the release's own names
-    who
+    plural
         word for subjects
 
     Raises
@@ -104,7 +104,7 @@ def recalibrate(
         of = [", ".join(names or ("not named",))[:200] for names in (known, rows.class_names)]
         message = f"{path} is of {asked.classes} classes ({of[0]}), {data} of {rows.classes} "
         raise InputError(f"{message}({of[1]}): they must be the same, in the same order")
-    here = _Rows(shards_of(rows), who)
+    here = _Rows(shards_of(rows), plural)
     if reversed_order := against_outcomes(here.shards):
         raise InputError(f"{reversed_order} A calibrator would only hide it; none was made")
     none = identity_prior(asked.classes)
@@ -114,7 +114,7 @@ def recalibrate(
         tried[name], at, after = here.tried(one)
     made = releases.calibrator_of(at.chosen[0], asked.classes, rows.input)
     made.of_classes(rows.class_names)
-    record, told = here.told(
+    record, sentences = here.described(
         str(path),
         f" at home: {rows.name}",
         notes,
@@ -128,15 +128,15 @@ def recalibrate(
     gate = ("refused", "taken")
     lines = [(k, gate[t["taken"]], *(_shown(t[n]) for n in _NUMBERS)) for k, t in tried.items()]
     views = {"before": here.shards.probs, "after, by the calibrator of other rows": after}
-    facts, *curve = here.parts(here.numbers, views, *told["rows"])
+    facts, *curve = here.parts(here.numbers, views, *sentences["rows"])
     table = pages.Table(
-        "Recalibration here", ("prior", "gate", *_NUMBERS), lines, "".join(told["priors"])
+        "Recalibration here", ("prior", "gate", *_NUMBERS), lines, "".join(sentences["priors"])
     )
     return AtHome(record, made, (facts, table, *curve))
 
 
 def as_it_is(
-    shards: Shards, name: str, title: str, advice: Sequence[str], who: str = "subjects"
+    shards: Shards, name: str, title: str, advice: Sequence[str], plural: str = "subjects"
 ) -> AtHome:
     """Exact numbers of a site's rows and of the model as it is, before there is a release.
 
@@ -148,17 +148,17 @@ def as_it_is(
         of the rows, and what follows it in the report's title
     advice
         sentences on what to do next, and on the rows
-    who
+    plural
         word for subjects
     """
-    here = _Rows(shards, who)
+    here = _Rows(shards, plural)
     numbers = dict(here.numbers)
     if (error := numbers["its standard error"]) is not None:
         low, high = (100 * (numbers["score minus outcome"] + z * error) for z in (-1.96, 1.96))
         numbers["its standard error"] = f"{error:.4f}: {low:.1f} to {high:.1f} points (95 %)"
-    record, told = here.told(name, title, advice, as_it_is=True)
+    record, sentences = here.described(name, title, advice, as_it_is=True)
     record["verdict"] = against_outcomes(shards) or record["verdict"]
-    return AtHome(record, None, here.parts(numbers, {"model": shards.probs}, *told["rows"]))
+    return AtHome(record, None, here.parts(numbers, {"model": shards.probs}, *sentences["rows"]))
 
 
 def _shown(value: float | str | None) -> pages.Entry:
@@ -189,10 +189,10 @@ def against_outcomes(shards: Shards) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """The rows of one site, of which those of one subject count as one; `who` is the word."""
+    """The rows of one site, of which those of one subject count as one; `plural` is the word."""
 
     shards: Shards
-    who: str
+    plural: str
 
     @cached_property
     def weights(self) -> numerics.Floats:
@@ -201,8 +201,8 @@ class _Rows:
     def mean(self, values: numerics.Floats) -> tuple[float, float | None]:
         """Weighted mean and its standard error; subjects, not their rows, are independent."""
         mean = float(self.weights @ values / self.weights.sum())
-        who = np.arange(len(values)) if self.shards.subjects is None else self.shards.subjects
-        place = np.unique(who, return_inverse=True)[1]
+        subjects = np.arange(len(values)) if self.shards.subjects is None else self.shards.subjects
+        place = np.unique(subjects, return_inverse=True)[1]
         slack = np.bincount(place, self.weights * (values - mean))
         n, total = len(slack), float(self.weights.sum())
         return mean, math.sqrt(slack @ slack * n / (n - 1)) / total if n > 1 else None
@@ -240,15 +240,20 @@ class _Rows:
         tried |= {"prior mean": prior.mean.tolist(), "prior cov": prior.cov.tolist()}
         return tried, at, probs
 
-    def told(
+    def described(
         self, release: str, title: str, notes: Sequence[str], **facts: Any
     ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
         """Return what every `result.json` of this kind holds, and sentences by name."""
-        facts |= {"own": self.numbers, "binary": self.shards.classes == 2, "who": self.who}
-        told = words("at_home", harm=HARM, most=releases.MOST_RISK, **facts)
-        record = {"schema": 1, "release": release, "title": title, "verdict": told["verdict"][0]}
-        record |= {"own": self.numbers, "statement": [*told["statement"], *notes]}
-        return record | {"versions": result.versions()}, told
+        facts |= {"own": self.numbers, "binary": self.shards.classes == 2, "who": self.plural}
+        sentences = words("at_home", harm=HARM, most=releases.MOST_RISK, **facts)
+        record = {
+            "schema": 1,
+            "release": release,
+            "title": title,
+            "verdict": sentences["verdict"][0],
+        }
+        record |= {"own": self.numbers, "statement": [*sentences["statement"], *notes]}
+        return record | {"versions": result.versions()}, sentences
 
     def parts(
         self, numbers: Mapping[str, Any], views: Mapping[str, numerics.Floats], note: str
@@ -262,7 +267,7 @@ class _Rows:
             counted[view] = histogram.Histogram.exact(edges, counts.astype(np.float64))
         curve = page.reliability_part("Reliability", counted, score, 0.95)
         named = {
-            "subjects": f"{self.who} with a known outcome",
+            "subjects": f"{self.plural} with a known outcome",
             "rows": "rows with a known outcome",
         }
         facts = tuple((named.get(name, name), _shown(value)) for name, value in numbers.items())

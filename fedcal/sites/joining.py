@@ -93,7 +93,7 @@ class Kit:
 
     @property
     def marks(self) -> set[str]:
-        """What this folder is known by, should it be moved, or mounted elsewhere."""
+        """Identifiers of this folder, one of which stays if it is moved or mounted elsewhere."""
         return {str(self.folder.resolve()), str(self.folder.stat().st_ino)}
 
     @property
@@ -135,9 +135,9 @@ class Kit:
             "The other sites' results can give this site a calibrator: after a release, fedcal "
             f"site recalibrate {self.folder} evaluates one on these rows, here, and sends nothing."
         )
-        told, title = [advice, *rows.notes, *doubts], f": {self.site}, for its own eyes"
+        notes, title = [advice, *rows.notes, *doubts], f": {self.site}, for its own eyes"
         if not self.study.trains:
-            page = as_it_is(rows.shards, rows.rows.name, title, told, rows.who)
+            page = as_it_is(rows.shards, rows.rows.name, title, notes, rows.plural)
             page.save(self.folder / HOME)
         write_whole(self.own / ROWS, to_json({"data": data, "reading": asdict(reading)}))
         return doubts

@@ -1,4 +1,4 @@
-"""What a quarter's release says: the content of `study.json`, and the folder that holds it.
+"""Summary of a quarter's release: the content of `study.json`, and the folder that holds it.
 
 All of it is post-processing of one private release and of earlier ones. It is pure, so that
 whoever has the folder can compute it again (`fedcal.sites.verify`).
@@ -28,7 +28,7 @@ from fedcal.results import files
 from fedcal.results.page import read_json, reading
 from fedcal.run import folders, rereading
 from fedcal.secure_aggregation.keys import SigningKey
-from fedcal.sites.quarter_page import Told, in_words, quarter_page
+from fedcal.sites.quarter_page import Quarter, in_words, quarter_page
 from fedcal.sites.sealed import Sealed, write_signature
 from fedcal.sites.study_file import NAME, Study
 
@@ -265,7 +265,9 @@ def write_quarter(
     return made
 
 
-def write_files(folder: Path, study: Study, release: ScoreRelease, of: Told, then: Before) -> None:
+def write_files(
+    folder: Path, study: Study, release: ScoreRelease, of: Quarter, then: Before
+) -> None:
     """Write what follows from terms, release, quarters before, and `of`, a `study.json`."""
     (folder / STUDY).write_text(study.to_toml(), "utf-8")
     (folder / SUMMARY_FILE).write_text(files.to_json(of), "utf-8")

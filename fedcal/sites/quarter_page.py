@@ -17,7 +17,7 @@ from fedcal.results.figures.diagrams import drawn
 from fedcal.results.figures.drawing import Sheet
 from fedcal.sites.study_file import named
 
-Told = Mapping[str, Any]
+Quarter = Mapping[str, Any]
 """The content of `study.json`."""
 
 _MOST_NAMED = 5
@@ -25,7 +25,7 @@ _NO_RANKING, _WIDE = 0.6, 0.5
 """AUC below which scores hardly tell outcomes apart; interval of one that is unknown."""
 
 
-def in_words(quarter: Told) -> dict[str, Any]:
+def in_words(quarter: Quarter) -> dict[str, Any]:
     """Return the sentences of `study.json`; commands in them are between backquotes."""
     sites, off, unseen = quarter["sites"], faults(quarter), hidden(quarter)
     each = [f"{site} {sites[site]['words']}" for site in off]
@@ -33,7 +33,7 @@ def in_words(quarter: Told) -> dict[str, Any]:
     swapped = [site for site in rows if ORDER in sites[site]["named"]]
     most = [100 * sites[site]["most"] for site in unseen or sites]
     gaps = " to ".join(dict.fromkeys(f"{x:.0f}" for x in (min(most), max(most))))
-    told = page.words(
+    text = page.words(
         "steps",
         told=quarter,
         some=some,
@@ -50,10 +50,10 @@ def in_words(quarter: Told) -> dict[str, Any]:
         gaps=f"a gap of {gaps} points",
         changed=_changed(quarter),
     )
-    return {"headline": told["headline"][0], "next": list(told["next"])}
+    return {"headline": text["headline"][0], "next": list(text["next"])}
 
 
-def _ranks(quarter: Told) -> str:
+def _ranks(quarter: Quarter) -> str:
     """Return whether the scores of all sites together rank outcomes: yes, not, maybe."""
     auc = quarter["all"]["auc"]
     best = max(one["auc"]["low"] for one in quarter["sites"].values())
@@ -68,18 +68,18 @@ def some(names: Sequence[str]) -> str:
     return naming.listed(names, most=_MOST_NAMED) if many else named(names)
 
 
-def faults(quarter: Told) -> list[str]:
+def faults(quarter: Quarter) -> list[str]:
     """Sites with a fault beyond chance, those first whose scores run against outcomes."""
     off = [site for site, one in quarter["sites"].items() if one["named"]]
     return sorted(off, key=lambda site: ORDER not in quarter["sites"][site]["named"])
 
 
-def hidden(quarter: Told, by: str = "noise") -> list[str]:
+def hidden(quarter: Quarter, by: str = "noise") -> list[str]:
     """Sites without a named fault where noise, or the range of scores, hides larger ones."""
     return [site for site, one in quarter["sites"].items() if is_hidden(one, by)]
 
 
-def _changed(quarter: Told) -> dict[str, tuple[list[str], list[str]]]:
+def _changed(quarter: Quarter) -> dict[str, tuple[list[str], list[str]]]:
     """Earlier quarter -> sites that have changed since; those with a fault then and none now."""
     changes = {}
     for name, tests in quarter["changes"].items():
@@ -93,7 +93,7 @@ def _changed(quarter: Told) -> dict[str, tuple[list[str], list[str]]]:
 _COLUMNS = ("gap, points", "slope")
 
 
-def outcome(quarter: Told) -> str:
+def outcome(quarter: Quarter) -> str:
     """Return the predicted quantity in words."""
     classes = quarter["classes"]
     one_of = f"its confidence in one of {len(classes)} classes"
@@ -109,9 +109,9 @@ _SHARES = {
 }
 
 
-def quarter_page(quarter: Told, *where: Path) -> page.Page:
+def quarter_page(quarter: Quarter, *where: Path) -> page.Page:
     """Return the page of a quarter; KeyError or TypeError for another content."""
-    told = page.words(
+    text = page.words(
         "quarter",
         told=quarter,
         cuts=", ".join(f"{edge:.4g}" for edge in quarter["edges"][1:-1]),
@@ -119,19 +119,19 @@ def quarter_page(quarter: Told, *where: Path) -> page.Page:
         some=some,
         at_home=partial(_at_home, quarter),
     )
-    facts = [tuple(fact.split(": ", 1)) for fact in told["facts"] if ": " in fact]
+    facts = [tuple(fact.split(": ", 1)) for fact in text["facts"] if ": " in fact]
     first: list[page.Shown] = [
-        _verdicts(quarter, *told["verdicts"]),
+        _verdicts(quarter, *text["verdicts"]),
         pages.Text("What to do next", tuple(quarter["next"])),
-        pages.Text("What may be published", told["publish"], "plain"),
+        pages.Text("What may be published", text["publish"], "plain"),
         pages.Table("The study", (), facts),
     ]
     privacy = [
-        pages.Text("", told["privacy"]),
-        pages.Text("More", told["more"], "fold"),
-        pages.Text("", told["verify"], "plain"),
+        pages.Text("", text["privacy"]),
+        pages.Text("More", text["more"], "fold"),
+        pages.Text("", text["verify"], "plain"),
     ]
-    curves = _curves(quarter, told["curves"][0])
+    curves = _curves(quarter, text["curves"][0])
     return page.Page(
         f"{quarter['study']}, {quarter['name']}",
         quarter["headline"],
@@ -139,15 +139,15 @@ def quarter_page(quarter: Told, *where: Path) -> page.Page:
             page.Section("Is the model good at each site?", first, "first"),
             *parts(quarter),
             *([page.Section("Reliability at each site", [curves])] if curves else []),
-            pages.Text("Methods, to paste", told["methods"], "plain"),
+            pages.Text("Methods, to paste", text["methods"], "plain"),
             page.Section("Privacy", privacy),
         ],
         versions=quarter["versions"],
-        banner=" ".join(told["banner"]),
+        banner=" ".join(text["banner"]),
     )
 
 
-def _verdicts(quarter: Told, note: str) -> pages.Table:
+def _verdicts(quarter: Quarter, note: str) -> pages.Table:
     """Return the table of page 1: sites with a fault, sites that noise hides, others, all."""
     rate = "prevalence, %" if quarter["score"] == "positive" else "accuracy, %"
     columns = ("site", "verdict", quarter["plural"], rate, "AUC", "O:E", "gap, points")
@@ -167,17 +167,17 @@ def _verdicts(quarter: Told, note: str) -> pages.Table:
     return pages.Table("", columns, tuple(rows), note, left=(0, 1))
 
 
-def _in_order(quarter: Told) -> list[str]:
+def _in_order(quarter: Quarter) -> list[str]:
     return [*dict.fromkeys([*faults(quarter), *hidden(quarter), *quarter["sites"]])]
 
 
-def _metric(measured: Told, place: int) -> str:
+def _metric(measured: Quarter, place: int) -> str:
     """Return the rate of the outcome, or the Brier score, of a site."""
     of = [whole(name, from_json(e)) for name, e in measured["of"].items()]
     return of[place] if of else "too few"
 
 
-def _at_home(quarter: Told, sentence: str) -> str:
+def _at_home(quarter: Quarter, sentence: str) -> str:
     """Return a sentence of a run in the words of a study: sites, and those whom it protects."""
     protect, plural = quarter["terms"]["protect"], quarter["plural"]
     words = {"client": "site", "clients": "sites"}
@@ -208,7 +208,7 @@ def _p_value(p: float) -> str:
     return f"{p:.3f}" if p >= 1e-3 else "<\xa00.001"
 
 
-def parts(quarter: Told) -> Iterator[pages.Part]:
+def parts(quarter: Quarter) -> Iterator[pages.Part]:
     """Tables of the details, from top to bottom."""
     rows: Any = []
     for site in (*_in_order(quarter), _EVERY):
@@ -250,11 +250,11 @@ def parts(quarter: Told) -> Iterator[pages.Part]:
         yield effects.next_site_table(quarter["next_site"])
 
 
-def _number(one: Told) -> str:
+def _number(one: Quarter) -> str:
     return f"{max(one['rows'], 0):,.0f} ± {one['noise']:,.0f}"
 
 
-def _measured(title: str, each: Told, quarter: Told) -> pages.Table:
+def _measured(title: str, each: Quarter, quarter: Quarter) -> pages.Table:
     """Return a table of numbers and metrics of each site at a threshold."""
     names = max((list(one["of"]) for one in each.values()), key=len)
     rows = []
@@ -265,7 +265,7 @@ def _measured(title: str, each: Told, quarter: Told) -> pages.Table:
     return pages.Table(title, ("site", quarter["plural"], *headings), tuple(rows))
 
 
-def _curves(quarter: Told, note: str) -> Sheet | None:
+def _curves(quarter: Quarter, note: str) -> Sheet | None:
     """Return a panel for each site; None without any."""
     sheets = [drawn(curve) for curve in pages.from_json(quarter["curves"])]
     panels = tuple(replace(sheet.panels[0], title=sheet.title) for sheet in sheets)

@@ -1,4 +1,4 @@
-"""What a site makes of the results that it has kept, at a person's command and for its own eyes.
+"""Evaluate the results that a site has kept on its own rows, at a person's command.
 
 A release of any question but `evaluate`: the files of a run, what was sealed, a signature.
 """
@@ -29,8 +29,8 @@ from fedcal.storage.atomic import write_whole
 METRICS, NAMED = "metrics.json", "named"
 
 
-def judge(state: Path) -> list[str]:
-    """Judge the results that a site has not judged yet on its own rows; a line for each.
+def evaluate_results(state: Path) -> list[str]:
+    """Evaluate each result that has no metrics yet on the site's own rows; a line for each.
 
     Beside each lie its metrics then, and a copy with the site's names of the classes, of which the
     server knows a digest. Nothing of this is sent.
@@ -40,7 +40,7 @@ def judge(state: Path) -> list[str]:
         run = path.parent.name
         if not (path.parent / METRICS).exists():
             try:
-                lines.append(f"run {run}, {_judged(site, run, _named(site, path))}")
+                lines.append(f"run {run}, {_evaluate_result(site, run, _named(site, path))}")
             except InputError as e:
                 lines.append(f"run {run}: its result cannot be used: {e}")
     return lines
@@ -58,7 +58,7 @@ def _named(site: Prepared, path: Path) -> Artifact:
     return artifact
 
 
-def _judged(site: Prepared, run: str, artifact: Artifact) -> str:
+def _evaluate_result(site: Prepared, run: str, artifact: Artifact) -> str:
     """Evaluate a kept result on the site's own rows, write that beside it, and return words.
 
     Metrics of a calibrator are before -> after.
@@ -67,10 +67,10 @@ def _judged(site: Prepared, run: str, artifact: Artifact) -> str:
     rows = "test" if site.test else "calibration"
     inputs = None if site.test else site.shards.inputs
     test = Holdout(logits, numerics.softmax(logits), labels, inputs=inputs)
-    judged = artifact.judge(test) if len(labels) else {}
-    content: dict[str, Any] = {"run": run, "rows": rows, "class_names": list(site.names), **judged}
+    metrics = artifact.judge(test) if len(labels) else {}
+    content: dict[str, Any] = {"run": run, "rows": rows, "class_names": list(site.names), **metrics}
     write_whole(site.folder / RESULTS / run / METRICS, json.dumps(content, indent=2))
-    before, after = judged.get("before", {}), judged.get("after", {})
+    before, after = metrics.get("before", {}), metrics.get("after", {})
     about = names.about(content)
     shown = [
         f"{names.column(m, *about)} "
@@ -79,7 +79,7 @@ def _judged(site: Prepared, run: str, artifact: Artifact) -> str:
         if m in after
     ]
     kind = "own test rows" if site.test else "the rows it answered with"
-    floored = names.floored(judged.get("rows_below_floor", {}))
+    floored = names.floored(metrics.get("rows_below_floor", {}))
     return f"on {kind}: {', '.join(shown)}. {floored}".strip(". ") if shown else f"judged on {kind}"
 
 

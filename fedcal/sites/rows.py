@@ -1,9 +1,7 @@
-"""Whether a site's rows are those that it has answered from before: for its own eyes alone.
+"""The rows of one site, and whether it has answered from the same rows before.
 
-What is kept, in the site's own folder, are digests by a key of its own, which lies with them:
+Kept in the site's own folder are digests of the rows by a key of its own, which lies with them:
 without it they say nothing of a row. Neither leaves the site.
-
-The rows of one site, as it gives them.
 """
 
 import datetime
@@ -144,10 +142,10 @@ def read_rows(
     is_csv = path.is_file() and path.name.lower().endswith(SUFFIXES)
     if not is_csv and reading != AS_IT_IS:
         raise checks.InputError(f"--map, --labels and --drop-missing are for CSV files, not {data}")
-    told: list[str] = []
+    notes: list[str] = []
     if is_csv:
         with checks.located(repr(data)):
-            rows, told = read_site_csv(path, names, reading, most)
+            rows, notes = read_site_csv(path, names, reading, most)
     elif _FUNCTION.fullmatch(data) and not path.exists():
         rows = _called(data, names)
     else:
@@ -156,7 +154,7 @@ def read_rows(
     if alone:
         what = f"number of clients in {data} (give each site a file of its own)"
         checks.same(what, len(rows.client_names or "1"), 1)
-    return rows, told
+    return rows, notes
 
 
 def _called(data: str, names: Sequence[str] | None) -> Dataset:
@@ -186,14 +184,14 @@ class SiteRows:
 
     `rows` are as they were read, `shards` are those of one client, and `names` those of the
     classes. `notes`, on what was done with the lines of the file, are for the site's own eyes, and
-    `who` is the word for subjects there.
+    `plural` is the word for subjects there.
     """
 
     rows: Dataset
     shards: Shards
     names: tuple[str, ...]
     notes: Sequence[str] = ()
-    who: str = "subjects"
+    plural: str = "subjects"
 
     @property
     def test(self) -> tuple[numerics.Floats, numerics.Integers] | None:
@@ -215,9 +213,9 @@ class SiteRows:
 
     @property
     def counts(self) -> str:
-        """How many rows and subjects there are: for the site's own terminal."""
-        who = self.shards.subjects
-        of = "" if who is None else f" of {len(np.unique(who)):,} {self.who}"
+        """Numbers of rows and subjects, for the site's own terminal."""
+        subjects = self.shards.subjects
+        of = "" if subjects is None else f" of {len(np.unique(subjects)):,} {self.plural}"
         return f"{len(self.shards.labels):,} rows{of}"
 
     def described(self, *, counts: bool = True) -> str:

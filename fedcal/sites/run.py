@@ -38,10 +38,10 @@ def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, An
     out, study = _folder(path, name), Study.read(path)
     if study.trains:
         raise InputError(f"{path} trains a model: fedcal train rehearses it")
-    rows, dealt = _rows_of_sites(study, data, seed)
+    rows, assigned = _rows_of_sites(study, data, seed)
     config = study.config(partition="natural", seed=seed)
     result = simulate(rows, config=replace(config, data=rows.name))
-    facts = replace(_facts(name, result, study), dealt=dealt)
+    facts = replace(_facts(name, result, study), dealt=assigned)
     return _written(out, study, "", result, facts, None)
 
 
@@ -110,10 +110,10 @@ def _rows_of_sites(study: Study, data: str, seed: int) -> tuple[Dataset, bool]:
         )
     about = np.array([study.sites[site] for site in sites], np.float64)
     share = about / about.sum() if about.all() else np.full(len(sites), 1 / len(sites))
-    who = rows.subject if rows.subject is not None else np.arange(len(rows.labels))
-    _, who = np.unique(who, return_inverse=True)
-    of = np.random.default_rng(seed).choice(len(sites), who.max() + 1, p=share)
-    return replace(rows, client=of[who], client_names=sites), True
+    subjects = rows.subject if rows.subject is not None else np.arange(len(rows.labels))
+    _, places = np.unique(subjects, return_inverse=True)
+    of = np.random.default_rng(seed).choice(len(sites), places.max() + 1, p=share)
+    return replace(rows, client=of[places], client_names=sites), True
 
 
 def question_before(path: Path, name: str) -> str:

@@ -1,4 +1,4 @@
-"""What sites send back, `SITE.join`, and what the coordinator makes of it, `STUDY.sealed`.
+"""Files that sites send back, `SITE.join`, and the coordinator's `STUDY.sealed` made of them.
 
 **Formal guarantee.** A `.join` holds two public keys, names and digests: nothing in it comes from
 a row. It is signed by the site's own key, so nobody can enrol a key that is not theirs. The digest

@@ -129,7 +129,7 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
     after the last word of the run, be it from the SuperLink or in the folder.
     """
     work, seen, asked = out / SERVER, 0, time.monotonic()
-    number, reported, heard = flower_run(out), 0, asked
+    number, reported, last_report = flower_run(out), 0, asked
     try:
         going = True
         while going:
@@ -140,7 +140,7 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
             reported = len(notices)
             done = checkpoint.read_progress(work)
             for pair in done[seen:]:
-                heard = time.monotonic()
+                last_report = time.monotonic()
                 if progress is not None:
                     progress(*pair)
             seen = len(done)
@@ -150,8 +150,8 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
                 if status.startswith(ENDED) and not checkpoint.ended(work):
                     raise _failure(work, status)
                 if status != flower.UNKNOWN:
-                    heard = time.monotonic()
-                elif time.monotonic() - heard > _GONE_S and not checkpoint.ended(work):
+                    last_report = time.monotonic()
+                elif time.monotonic() - last_report > _GONE_S and not checkpoint.ended(work):
                     raise checks.FedcalError(
                         f"the server has not reported the release for {_GONE_S:g} s (it is gone, "
                         f"hangs, or was restarted without its database): {AGAIN}"
@@ -175,7 +175,7 @@ def flower_run(out: Path) -> int:
 
 
 ENDED = "finished"
-"""What Flower's word for the state of a run begins with, once it is over."""
+"""Beginning of Flower's word for the state of a run that is over."""
 
 
 class Control:
@@ -194,8 +194,8 @@ class Control:
         nodes, refused = [], "the SuperLink did not take"
         for key in keys:
             words = "supernode", "register", key.resolve(), "--name", key.stem
-            answer, said = self._ask(f"{refused} {key}", *words, unless="already")
-            nodes.append((key, str(answer.get("node-id", said))))
+            answer, reply_text = self._ask(f"{refused} {key}", *words, unless="already")
+            nodes.append((key, str(answer.get("node-id", reply_text))))
         return nodes
 
     def nodes(self) -> dict[str, str]:
@@ -219,11 +219,11 @@ class Control:
         Then its words follow `refused`, `unless` they have this one.
         """
         reply = self.flower.flwr(*words, flower.CONNECTION, "--format", "json")
-        answer, said = flower.json_in(reply), flower.complaint(reply)
+        answer, reply_text = flower.json_in(reply), flower.complaint(reply)
         known = unless is not None and unless in reply
         if not (answer.get("success") or "nodes" in answer or known):
-            raise checks.FedcalError(f"{refused}: {said}")
-        return answer, said
+            raise checks.FedcalError(f"{refused}: {reply_text}")
+        return answer, reply_text
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from fedcal.results.terminal import Stopped, console
 from fedcal.run.engines.supernode import supernode
 from fedcal.run.engines.tls import check_fleet, read_address, trusted
 from fedcal.sites import joining, kits, site
-from fedcal.sites.release import judge
+from fedcal.sites.release import evaluate_results
 from fedcal.sites.rows import SiteRows
 
 log = logging.getLogger(site_log.LOGGER)
@@ -149,7 +149,7 @@ def status(folder: Path) -> dict[str, Any]:
     log = state / site_log.LOG
     lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
     has_joined, is_read = kit.has_joined, (state / guard.SITE).exists()
-    judged = judge(state) if is_read else []
+    evaluated = evaluate_results(state) if is_read else []
     last = last_release(folder)
     content: dict[str, Any] = {
         "study": study.study,
@@ -170,7 +170,7 @@ def status(folder: Path) -> dict[str, Any]:
         "records": refusal or None,
         "release": None if last is None else str(last),
         "log": lines[-1] if lines else None,
-        "judged": judged,
+        "judged": evaluated,
         "refused": [line for line in lines if any(w in line for w in _REFUSALS)][-3:],
         "answered": jobs,
     }
@@ -203,7 +203,7 @@ def recalibrated(folder: Path, release: Path | None) -> dict[str, Any]:
         "class_names": study.classes,
         "reading": reading,
         "most": study.missing,
-        "who": study.subjects,
+        "plural": study.subjects,
     }
 
 

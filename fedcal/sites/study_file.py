@@ -52,16 +52,16 @@ PROTECTED = {
     **dict.fromkeys(("patient", "customer", "person"), units.Subject.name),
     "record": units.Example.name,
 }
-"""Who is protected, in a study's words -> unit."""
+"""Word for the protected persons in a study -> unit."""
 
 PLURAL = {"person": "people"}
 DELTA = 1e-9
-"""Of a release, at most: what the arithmetic of exact noise may add to a pure epsilon."""
+"""Maximum delta of a release: the arithmetic of exact noise adds no more to a pure epsilon."""
 
 _Setting: TypeAlias = bool | int | float | str | tuple[str, ...] | tuple[float, ...]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
-"""Of a study, a site, a quarter."""
+"""Form of the names of studies, sites and quarters."""
 
 
 def check_file_name(name: str) -> None:
@@ -97,7 +97,7 @@ class Model:
 
 @dataclass(frozen=True)
 class StudyQuestion:
-    """What a release asks: table `[question]`.
+    """Question of a release: table `[question]`.
 
     `text` is as the report has it. `method` is one of `fedcal simulate --method`, `settings` are
     its own (`--set`) and `rounds` how many it has (None = its own number). `delta` is of a release,

@@ -48,7 +48,7 @@ UNCHECKED = (
 )
 _REHEARSAL = "A rehearsal: its rows were one file. Not signed, nor checked: statement and ledger."
 _CHANCE = 1e-9
-"""That noise alone makes a count of a true release impossible."""
+"""Probability that noise alone makes a count of a true release impossible."""
 
 _SPENT = ("epsilon", "delta", "mechanism", "unit", "adjacency", "event")
 
@@ -152,11 +152,13 @@ def _agreed(
     texts = [*facts.versions, *facts.versions.values(), facts.ledger.get("run", "")]
     yield "list of versions", texts, [printable(text)[:80] for text in texts]
     day, paid = datetime.date.fromisoformat(facts.date), facts.spent / study.epsilon_release
-    whole = all(one["digest"] == study.digest for one in since.values())  # else of several prices
-    least = max(round(paid) if whole else paid, sealed is not None)
+    same_terms = all(
+        one["digest"] == study.digest for one in since.values()
+    )  # else of several prices
+    least = max(round(paid) if same_terms else paid, sealed is not None)
     yield "number of releases paid for", f"{paid:.6f}", f"{least:.6f}"
     own = {name: getattr(release, name) for name in ("counts", "std", "input", "known", "data")}
-    wanted = replace(facts, date=day.isoformat(), roster="", one_machine=False)
+    expected = replace(facts, date=day.isoformat(), roster="", one_machine=False)
     if sealed is not None:
         study.year(day)
         yield "digest of the terms", study.digest, sealed.study.digest
@@ -165,11 +167,11 @@ def _agreed(
         sites = {"enrolled": len(study.sites), "answered": len(facts.took_part), "missed": {}}
         record = of_plan(plan, 1, job.secure_aggregation, Facts(tested=False, guarded=True))
         record["more"] += participation.sentences({**sites, "absent": list(facts.absent)})
-        said: Any = {name: tuple(record[name]) for name in ("statement", "more")}
+        stated: Any = {name: tuple(record[name]) for name in ("statement", "more")}
         where: Any = {"roster": sealed.roster.digest, "one_machine": sealed.one_machine}
-        wanted = replace(wanted, dealt=False, ledger=line, **where, **said)
+        expected = replace(expected, dealt=False, ledger=line, **where, **stated)
         own["data"] = ""
-    yield from differences("", asdict(facts), asdict(wanted), 0.0)
+    yield from differences("", asdict(facts), asdict(expected), 0.0)
     made = made.of_sites({"absent": list(facts.absent)}).under(facts.statement)
     by_terms = replace(made, **own, law=plan.noise_law(std)).arrays()
     yield from ((f"release's {k}", v, by_terms[k]) for k, v in release.arrays().items())
@@ -181,9 +183,9 @@ def _impossible(release: ScoreRelease, plan: Plan, facts: QuarterFacts) -> numer
     Rows are not negative, and an absent site has none. Of noise with the log K of its moment
     generating function, P(X > x std) <= exp(K(t) - t x) for each t.
     """
-    counts, law = release.counts, plan.noise_law(release.std)
-    t = np.linspace(0.01, 0.99, 99) * law.limit
-    most = release.std * ((math.log(len(counts) / _CHANCE) + law.log_moments(t)[0]) / t).min()
+    counts, noise = release.counts, plan.noise_law(release.std)
+    t = np.linspace(0.01, 0.99, 99) * noise.limit
+    most = release.std * ((math.log(len(counts) / _CHANCE) + noise.log_moments(t)[0]) / t).min()
     names = release.question.group_names
     away = np.isin(names, facts.absent).repeat(len(counts) // len(names))
     is_sum = np.rint(counts / plan.grid) * plan.grid == counts
@@ -206,9 +208,9 @@ def _around(
         (release, content), there = beside[name], folder.resolve().parent / name
         if signed := (there / SIGNATURE).exists():
             check_signature(there, sealed.coordinator)
-        arrays, wanted, file = copy.arrays(), release.arrays(), f"{quarter.EARLIER}{name}.npz"
+        arrays, expected, file = copy.arrays(), release.arrays(), f"{quarter.EARLIER}{name}.npz"
         same = all(then[key] == content[key] for key in quarter.KEPT)
-        if not same or not all(np.array_equal(arrays[key], wanted[key]) for key in wanted):
+        if not same or not all(np.array_equal(arrays[key], expected[key]) for key in expected):
             raise InputError(f"{folder / file} is not the release of {there}")
         yield f"{file} is the release of {name}/ beside it{'' if signed else ', not signed'}."
     # of one day, either may be the earlier one

@@ -204,18 +204,15 @@ class Levels:
         return tuple(Question.like(self.query(n), (n, n), seed=SEED) for n in rounds)
 
     def learn(self, release: Release, noise_law: NoiseLaw) -> score_release.ScoreRelease:
-        """Return least-squares counts from the levels known so far, scaled to all clients."""
+        """Return least-squares counts once all levels are known, scaled to all clients."""
         level, q = release.round - 1, self.question
         more = float(self._asked.sum() / max(self._asked[level], 1))
         halves = release.values.reshape(2, -1)[:, self.query(release.round).nodes]
         self._sums[level] = halves * more
         self._variance = max(self._variance, float(release.std.max(initial=0.0) * more) ** 2)
-        if len(self._sums) == self.rounds:
-            decoder = binning.decoder_of(q.encoding, q.buckets, q.height)
-        else:  # so far
-            ends = np.cumsum((0, *q.levels))
-            rows = np.concatenate([np.arange(ends[k], ends[k + 1]) for k in self._sums])
-            decoder = np.linalg.pinv(binning.matrix_of(q.encoding, q.buckets, q.height)[rows])
+        if len(self._sums) < self.rounds:
+            return score_release.ScoreRelease(q, np.zeros(q.counts), known=False)
+        decoder = binning.decoder_of(q.encoding, q.buckets, q.height)
         nodes = np.concatenate([self._sums[k] for k in sorted(self._sums)], axis=1)
         counts = (nodes @ decoder.T).ravel()
         return score_release.ScoreRelease(q, counts, math.sqrt(self._variance), noise_law)

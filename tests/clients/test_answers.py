@@ -1,4 +1,4 @@
-"""What a client sends under each trust model: its bounded answer, its coin, its noise."""
+"""Message of a client under each trust model: its bounded answer, its coin, its noise."""
 
 import math
 from dataclasses import replace
@@ -44,7 +44,7 @@ def asked_of(plan: Plan) -> Request:
 
 
 def noise_in(sent: np.ndarray, request: Request, shards: Shards) -> np.ndarray:
-    """What was added to the answers, as integers."""
+    """Return the noise of the answers, as integers."""
     return (sent - answer(shards, request)).view(np.int64)
 
 
@@ -112,7 +112,7 @@ def test_coins_are_tossed_afresh_by_each_site_in_each_round():
 
 
 def test_a_tail_sends_what_a_client_without_rows_sends():
-    """To the bit: so neither who answers nor a message tells a coin, or whether there are rows."""
+    """To the bit: so neither an answer nor its sender reveals a coin, or whether there are rows."""
     clients, length = 400, 20
     plan = plan_of(length, clients=clients, sampling_rate=0.5, trust="distributed")
     request, shards, ids = asked_of(plan), some_shards(clients, 4000), np.arange(clients)
@@ -132,7 +132,7 @@ class Unanswerable(ClippedNLL):
 
 
 def test_a_tail_is_computed_and_refused_like_a_head():
-    """A question that cannot be answered fails whatever the coin says, or failing would tell it."""
+    """A question that cannot be answered fails whatever the coin, or failing would reveal it."""
     plan = plan_of(1, sampling_rate=0.01, trust="distributed")
     request = asked_of(plan)
     request = replace(request, query=Unanswerable(request.query.each, 10.0))

@@ -1,4 +1,4 @@
-"""What a client of somebody else's Flower app answers, and what it keeps to itself."""
+"""Clients of somebody else's Flower app: their answers, and what they keep to themselves."""
 
 import logging
 
@@ -114,9 +114,9 @@ def test_the_server_learns_no_text_of_an_error(caplog):
     with caplog.at_level(logging.INFO, "flwr"), pytest.raises(RoundFailed) as failed:
         AfterTraining("fednewton").start(grid_of(fails), MODEL)
     assert "Meyer" not in str(failed.value)
-    told = [r.getMessage() for r in caplog.records if r.name == "flwr"]
-    assert told
-    assert not [line for line in told if "Meyer" in line]
+    lines = [r.getMessage() for r in caplog.records if r.name == "flwr"]
+    assert lines
+    assert not [line for line in lines if "Meyer" in line]
 
 
 def a_row(logits, labels):
@@ -163,21 +163,13 @@ def shifted(logits, labels):
     return logits, labels + 1
 
 
-def plus_and_minus(logits, labels):
-    return logits[:, :2], np.where(labels % 2, 1, -1)
-
-
-def halves(logits, labels):
-    return logits, labels + 0.5 * (labels == 3)
-
-
-@pytest.mark.parametrize("spoilt", [a_row, shifted, plus_and_minus, halves])
-def test_an_exact_run_hears_that_rows_have_no_label(spoilt, caplog):
+@pytest.mark.parametrize("spoilt", [a_row, shifted])
+def test_an_exact_run_reports_rows_without_a_label(spoilt, caplog):
     def everywhere(arrays, context):
         return spoilt(*[np.array(x) for x in scaled(arrays, context)])
 
-    said = "not all have finite scores, the number of a column as label"
-    with pytest.raises(RoundFailed, match=f"^round 1: no client answered; .*{said}.*$"):
+    reason = "not all have finite scores, the number of a column as label"
+    with pytest.raises(RoundFailed, match=f"^round 1: no client answered; .*{reason}.*$"):
         AfterTraining("fednewton").start(grid_of(everywhere), MODEL)
     private = AfterTraining("fednewton", epsilon=8.0, unit="example")
     assert private.start(grid_of(everywhere), MODEL).sites["answered"] == 4

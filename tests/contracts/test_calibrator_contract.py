@@ -72,13 +72,13 @@ def test_fits_are_alike_whatever_the_input_looks_like_and_leave_it_alone(make):
     calibrator = make()
     assert calibrator.fit(logits, labels) is calibrator
     assert calibrator.classes == 3
-    want = calibrator.predict_proba(logits)
+    expected = calibrator.predict_proba(logits)
     np.testing.assert_array_equal(logits, before[0])
     np.testing.assert_array_equal(labels, before[1])
     calibrator.fit(*rows(5, seed=3))
     for z in (logits.tolist(), logits.astype(np.float32), np.asfortranarray(logits)):
         got = calibrator.fit(z, labels.astype(np.uint8)).predict_proba(z)
-        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(got, expected)
 
 
 def test_many_parameters_start_as_the_model_itself():
@@ -108,7 +108,9 @@ BAD_ROWS: list[Any] = [
 @every_kind
 def test_bad_rows_are_refused(make):
     refused("is not fitted", make().predict_proba, rows(3)[0])
-    each_is_refused([((z, y), said) for z, y, said in BAD_ROWS], lambda given: make().fit(*given))
+    each_is_refused(
+        [((z, y), message) for z, y, message in BAD_ROWS], lambda given: make().fit(*given)
+    )
     calibrator = fitted(make, 3)
     table = [(z, "^logits .this calibrator takes logits.: ") for z, *_ in BAD_ROWS[:6]]
     table.append((rows(4)[0], "this calibrator must be 3, got 4"))
@@ -157,7 +159,7 @@ def each_file_is_refused(path: Path, kind: str, table: list[tuple[Any, str]]) ->
         rewrite(path, **change)
         return calibrators.load(path)
 
-    each_is_refused([(change, f"{path}.*{said}") for change, said in table], load)
+    each_is_refused([(change, f"{path}.*{message}") for change, message in table], load)
 
 
 def test_another_header_is_refused(tmp_path):
@@ -169,7 +171,7 @@ def test_another_header_is_refused(tmp_path):
         ({"format": "fedcal-result"}, "is not a fedcal calibrator"),
         *((text, "is not a fedcal calibrator") for text in ("[]", "{", "{}")),
     ]
-    table = [({"header": header}, said) for header, said in headers]
+    table = [({"header": header}, message) for header, message in headers]
     each_file_is_refused(tmp_path / "c.npz", "temperature", table)
 
 

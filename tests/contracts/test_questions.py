@@ -78,13 +78,13 @@ def test_every_round_asks_what_is_declared_and_only_that(name):
         asked: list[tuple[int, Query]] = []
         query = method.query
 
-        def heard(number: int, query: Any = query, asked: Any = asked) -> Query | None:
+        def recorded(number: int, query: Any = query, asked: Any = asked) -> Query | None:
             found: Query | None = query(number)
             if found is not None:
                 asked.append((number, found))
             return found
 
-        vars(method)["query"] = heard
+        vars(method)["query"] = recorded
         run_inline(method, SHARDS)
         vars(method).pop("query")
         ran += 1

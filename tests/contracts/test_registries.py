@@ -1,10 +1,6 @@
 """Mechanisms, trust models and units are asked, never named: no dispatch outside their folders."""
 
 import ast
-import json
-import re
-import subprocess
-import sys
 from abc import ABC
 from pathlib import Path
 
@@ -24,7 +20,7 @@ MODULES = sorted(
     for folder in ("fedcal", "clients", "strategies", "experiments")
     for path in (ROOT / folder).rglob("*.py")
 )
-CLASSES = {law.__name__ for law in (*MECHANISMS.values(), *UNITS.values())}
+CLASSES = {member.__name__ for member in (*MECHANISMS.values(), *UNITS.values())}
 CLASSES |= {name for name, one in vars(trust).items() if isinstance(one, trust.Trust)}
 NAMES = {*PRIVATE, *TRUSTS, *UNITS}
 COLUMN = (
@@ -36,7 +32,6 @@ COLUMN = (
 OTHERS = {
     ("strategies/methods/search.py", "exponential"): "a search of that name",
     ("strategies/methods/quantiles.py", "exponential"): "a quantile rule of that name",
-    ("experiments/studies/luo/methods.py", "exponential"): "a search of that name",
     ("fedcal/run/engines/ray.py", "local"): "an address of Ray",
     ("clients/site/guard.py", "subject"): "a part of a client, which that unit protects",
     **{(file, "subject"): "a column of data" for file in COLUMN},
@@ -81,7 +76,7 @@ def tables(tree: ast.AST) -> list[str]:
 
 
 def offences(tree: ast.AST, name: str) -> list[str]:
-    """What of a module decides by a name or a type."""
+    """Return the places of a module that decide by a name or a type."""
     words = [repr(word) for word in named(tree) if (name, word) not in OTHERS]
     return [f"{name}: {text}" for text in (*words, *asked_for_type(tree), *tables(tree))]
 
@@ -101,29 +96,6 @@ def test_what_is_missing_is_found_at_import(member):
     with pytest.raises(TypeError, match="Bare lacks"):
         registry(type("Bare", (base,), {"name": "bare"}))
     assert list(registry(member).values()) == [member]
-
-
-READERS = {
-    "kind": ("fedcal.calibrators", "base.kinds()"),
-    "form": ("fedcal.strategies.server.outcome", "ARTIFACTS"),
-}
-"""Where classes register themselves by a name in files: who reads these, and the registry."""
-
-
-@pytest.mark.parametrize("name", READERS)
-def test_a_process_that_reads_files_knows_every_class_that_writes_them(name):
-    """So that no run leaves a file that cannot be loaded."""
-    module, table = READERS[name]
-    read = f"import json, {module}; print(json.dumps(sorted({module}.{table})))"
-    setting = re.compile(rf"^    {name}\b.* = ", re.MULTILINE)
-    paths = [path for path in MODULES if setting.search(path.read_text("utf-8"))]
-    places = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
-    every = [f"fedcal.{place.removeprefix('fedcal.')}" for place in places if "exper" not in place]
-    known, written = (
-        subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True).stdout
-        for code in (read, f"import {', '.join(every)}; {read}")
-    )
-    assert json.loads(known) == json.loads(written)
 
 
 def test_two_of_one_name_are_refused():

@@ -62,8 +62,8 @@ def settled(kind: str) -> Iterator[Query]:
 def table(seed: int = 0) -> dict[str, Any]:
     """Rows of which many are equal in scores, labels and groups, of few subjects at each client.
 
-    A third have one of two scores, 0 and -0 among them; the others are from a normal law, and half
-    of these stand twice, so that sums in another order have other last bits.
+    A third have one of two scores, 0 and -0 among them; the others are normal, and half of these
+    stand twice, so that sums in another order have other last bits.
     """
     rng = np.random.default_rng(seed)
     n = 180
@@ -170,7 +170,9 @@ def test_rows_that_take_part_by_a_simulated_coin_do_not_depend_on_the_order(kind
 @pytest.mark.parametrize("kind", ["mlp_update", "outcome_cell", "set_counts", "weighted_update"])
 def test_rows_of_one_hash_do_not_depend_on_the_order(kind, monkeypatch):
     """Whoever makes rows can make different ones of one hash."""
-    monkeypatch.setattr("fedcal.core.shards.row_hashes", lambda *c: np.zeros(len(c[0]), np.uint64))
+    monkeypatch.setattr(
+        "fedcal.core.row_order.row_hashes", lambda *c: np.zeros(len(c[0]), np.uint64)
+    )
     for query in settled(kind):
         for _, bound in bounds(query):
             first, *others = (

@@ -65,7 +65,7 @@ ALONG: dict[tuple[str, str], dict[str, Any]] = {
     ("fedsgd", "clip"): {"clipping": "row"},
     ("fedsgd", "reach"): {"clipping": "global"},
 }
-"""What else must be given, so that a setting has any meaning."""
+"""Other settings that a setting needs to have any meaning."""
 
 
 def two_values(method: str, name: str) -> tuple[Any, Any]:

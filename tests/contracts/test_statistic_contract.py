@@ -1,4 +1,4 @@
-"""What every client statistic must satisfy, whatever it computes.
+"""Laws that every client statistic satisfies, whatever it computes.
 
 The cases are the `examples` of `fedcal.privacy.query.QUERIES`: a new question needs no line here.
 """

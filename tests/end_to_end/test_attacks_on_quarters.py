@@ -121,10 +121,15 @@ def instead(name, make):
     return alter
 
 
-def sealed_with_more(folder):
-    path = folder / "study.sealed"
-    text = forged(path.read_text(), "study-sealed", KEY, lambda fields: fields.update(note="x"))
-    path.write_text(text)
+def with_a_note(name, purpose):
+    """A signed file with one field more, signed again."""
+
+    def alter(folder):
+        text = (folder / name).read_text("utf-8")
+        changed = forged(text, purpose, KEY, lambda fields: fields.update(note="x"))
+        (folder / name).write_text(changed, "utf-8")
+
+    return alter
 
 
 # What the refusal names, and what is altered; then the coordinator signs it again.
@@ -155,8 +160,8 @@ SIGNED_AGAIN = {
     ),
     "spaces in a summary": ("study.json", content("study.json", lambda b: b + b" ")),
     "a comment in the study": ("study.toml", content("study.toml", lambda b: b + b"# x")),
-    "more in the sealed study": ("note", sealed_with_more),
-    "more in the signature": ("note", edited("signature.json", lambda t: t.update(note="x"))),
+    "more in the sealed study": ("note", with_a_note("study.sealed", "study-sealed")),
+    "more in the signature": ("note", with_a_note("signature.json", "study-quarter")),
     "a number more": ("extra", edited("study.json", lambda t: t.update(extra=1))),
     "another headline": ("headline", edited("study.json", lambda t: t.update(headline="Fine."))),
     "a changed page": ("report.html", content("report.html", lambda b: b.replace(b"</p>", b"!"))),

@@ -115,19 +115,19 @@ def test_one(fault, green):
 
 def started(fault: Fault, green: Path) -> int:
     """Fork a process for a fault, with a session of its own; return its number."""
-    told = green.with_name(f"{fault.name}.told")
+    log = green.with_name(f"{fault.name}.log")
     if process := os.fork():
         return process
     code = 3
     try:
         os.setsid()
-        with told.open("wb") as out:
+        with log.open("wb") as out:
             os.dup2(out.fileno(), 1)
             os.dup2(out.fileno(), 2)
         test_one(fault, green)
     except SystemExit as ended:
         code = int(ended.code or 0)
-    except Exception:  # noqa: BLE001  whatever it is, this process has no other way to tell it
+    except Exception:  # noqa: BLE001  whatever it is, this process has no other way to report it
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -155,16 +155,16 @@ def results(chosen: Sequence[Fault], green: Path, jobs: int) -> Iterator[tuple[F
             yield fault, os.waitstatus_to_exitcode(status) if ended else None
 
 
-def verdict(fault: Fault, code: int | None, told: str) -> tuple[bool, str]:
+def verdict(fault: Fault, code: int | None, log: str) -> tuple[bool, str]:
     """Return whether a fault was caught, and a line that says so."""
-    found = re.search(r"^(?:FAILED|ERROR) (tests/\S+)", told, re.M)
+    found = re.search(r"^(?:FAILED|ERROR) (tests/\S+)", log, re.M)
     # 1: a test failed; 2: an error stopped the collection, such as an import that is refused; so
     # does 4, where pytest names the file of the test that it did not find for that error
     if code in (1, 2) or (code == 4 and found):
         first = found[1] if found else "stopped while tests were collected"
         return True, f"caught          {fault.name}: {first}"
     why = {None: "out of time", 0: "all passed", 4: "no such test", 5: "no test ran"}
-    last = (told.splitlines() or [""])[-1]
+    last = (log.splitlines() or [""])[-1]
     return False, f"MISSED          {fault.name}: {why.get(code, f'exit code {code}, {last}')}"
 
 
@@ -189,9 +189,9 @@ def run(chosen: Sequence[Fault], jobs: int) -> int:
             with suppress(ImportError):
                 importlib.import_module(name)
         for k, (fault, code) in enumerate(results(fits, green, jobs), 1):
-            told = green.with_name(f"{fault.name}.told").read_text("utf-8", errors="replace")
+            log = green.with_name(f"{fault.name}.log").read_text("utf-8", errors="replace")
             shutil.rmtree(green.with_name(fault.name), ignore_errors=True)
-            caught, line = verdict(fault, code, told)
+            caught, line = verdict(fault, code, log)
             bad += [] if caught else [line]
             print(f"{k:4} {line}", flush=True)
     seconds = time.monotonic() - since

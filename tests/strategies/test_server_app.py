@@ -82,7 +82,7 @@ def test_same_bits_as_inline(masks, epsilon, dropout, shards, tmp_path):
     assert read_progress(tmp_path) == [(1, 3), (2, 3), (3, 3)]
     assert read_error(tmp_path) is None
     gone = [k for number in (1, 2, 3) for k in job.unavailable(number)]
-    assert bool(gone) == bool(dropout)  # nothing is sent to who drops out
+    assert bool(gone) == bool(dropout)  # nothing is sent to clients that drop out
     asked = [k for kind, k in wire.sent if kind == ANSWER]
     assert sorted([*asked, *gone]) == sorted([*range(CLIENTS)] * 3)
 
@@ -123,7 +123,7 @@ def test_without_a_folder_a_short_result_is_logged_and_no_sum(method, epsilon, s
 
 
 def stopped(fields: dict[str, Any], shards: Shards, out: Path) -> FedcalError:
-    """What a parent gets to know; the same as what the ServerApp raises."""
+    """Return the error that a parent reads; the same as what the ServerApp raises."""
     with pytest.raises(FedcalError) as caught:
         server.serve(Wire(shards), fields)
     error = read_error(out)
@@ -132,7 +132,7 @@ def stopped(fields: dict[str, Any], shards: Shards, out: Path) -> FedcalError:
     return error
 
 
-def test_what_stops_a_run_is_told(shards, tmp_path):
+def test_what_stops_a_run_is_reported(shards, tmp_path):
     for key in ("method", "trust"):
         error = stopped({**fields_of(job_of(), tmp_path), key: "x"}, shards, tmp_path)
         assert (type(error), error.exit_code) == (InputError, 2)

@@ -4,13 +4,11 @@ import re
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
-from strategy_checks import BUDGETED, nobody
+from strategy_checks import BUDGETED, nobody, some_shards
 
 from fedcal import simulate
 from fedcal.core.checks import TooLittle
-from fedcal.core.shards import Shards
 from fedcal.privacy.privacy import Federation
 from fedcal.run.config import merge
 from fedcal.run.jobs import job_of
@@ -19,16 +17,6 @@ from fedcal.strategies.server.job import Job
 from fedcal.strategies.warnings import LIMITS, Limits, noise_ratio, underpowered
 
 pytestmark = pytest.mark.filterwarnings("error::fedcal.core.checks.TooLittle")
-
-
-def rows(n: int, classes: int = 3, **more: Any) -> dict[str, Any]:
-    """Some rows, and 200 more to test on."""
-    rng = np.random.default_rng(n)
-    y, test = rng.integers(0, classes, n), rng.integers(0, classes, 200)
-    held = {"test_logits": rng.normal(size=(200, classes)), "test_labels": test}
-    return {"logits": 3 * (rng.normal(size=(n, classes)) + 2 * np.eye(classes)[y]), "labels": y} | (
-        held | more
-    )
 
 
 @pytest.mark.filterwarnings("ignore:rows_per_client")
@@ -50,9 +38,9 @@ def test_too_few_for_a_threshold_says_what_would_do(rule):
     assert "\n" not in line
     assert result.after["all_labels"] == 1
     assert any(line[1:] in sentence for sentence in result.privacy["more"])
-    said = " ".join([*result.privacy["statement"], *result.privacy["more"]])
-    assert "coverage_by (result.json), test" in said
-    assert "reliability" not in said
+    lines = " ".join([*result.privacy["statement"], *result.privacy["more"]])
+    assert "coverage_by (result.json), test" in lines
+    assert "reliability" not in lines
     if found := re.search(r"with about ([\d,]+) clients", line):
         clients = int(found[1].replace(",", ""))
         del options["clients"]
@@ -84,28 +72,23 @@ def test_noise_is_too_much_from_the_allowed_part_on_and_clients_make_up_for_it(
     assert not underpowered("fednewton", None, job)
     monkeypatch.setitem(LIMITS, "fednewton", Limits(ratio / 1.5))
     (line,) = underpowered("fednewton", None, job)
-    told = int(re.findall(r"at least about ([\d,]+) clients", line)[0].replace(",", ""))
+    stated = int(re.findall(r"at least about ([\d,]+) clients", line)[0].replace(",", ""))
     needed = 50 * 3.0**power  # half of what is allowed: SURE is 2
-    assert needed <= told <= 1.1 * needed
+    assert needed <= stated <= 1.1 * needed
     assert f"is {100 * ratio:,.0f} % of the largest" in line
-    more = Job("fednewton", replace(federation, clients=told), job.settings)
+    more = Job("fednewton", replace(federation, clients=stated), job.settings)
     assert noise_ratio(more, 100.0) == pytest.approx(ratio / 3, rel=0.1)
 
 
 @pytest.mark.parametrize("unit", ["user", "example"])
 def test_with_privacy_no_row_is_looked_at(unit):
     """Two federations that differ in every row, and in how many there are."""
-    full, fewer, none = _shards(4, 50), _shards(4, 1), nobody(4)
+    full, fewer = (some_shards(3, rows=n, clients=4) for n in (200, 4))
+    none = nobody(4)
     for method in BUDGETED:
         given = merge({"method": method, "epsilon": 1.0, "unit": unit, "clients": 4})
         job = job_of(given, full)
-        said = underpowered(method, full, job)
-        assert said == underpowered(method, none, job), method
+        lines = underpowered(method, full, job)
+        assert lines == underpowered(method, none, job), method
         if "rows_per_client" not in job.settings:  # nor is their number, unless it is declared
-            assert underpowered(method, fewer, job_of(given, fewer)) == said, method
-
-
-def _shards(clients: int, each: int, classes: int = 3) -> Shards:
-    data = rows(clients * each, classes)
-    owner = np.arange(clients * each) % clients
-    return Shards.from_owner(data["logits"], data["labels"], owner, clients)
+            assert underpowered(method, fewer, job_of(given, fewer)) == lines, method

@@ -36,7 +36,7 @@ def asked_by(job: Job, run: str, **change: Any) -> Records:
 
 
 def hostile(run: str) -> dict[str, Records]:
-    """Questions that are not those of `JOB`, each in one way."""
+    """Return questions that differ from those of `JOB`, each in one way."""
     own = JOB.strategy().open_round(1).request
     noise = own.noise
     assert isinstance(noise, Noise)
@@ -85,21 +85,21 @@ def content_of(records: Records, **more: ConfigRecord) -> RecordDict:
 def ask(
     grid: Grid, node: int, contents: Mapping[str, RecordDict], kind: str = "query.answer"
 ) -> dict[str, Any]:
-    """What came back: the words of an answer, or the reason of an error."""
+    """Return what came back: the words of an answer, or the reason of an error."""
     names = list(contents)
     asking = [Message(contents[name], node, kind, group_id="1") for name in names]
     replies: Iterable[Message] = grid.send_and_receive(asking, timeout=120)
     by_id = {reply.metadata.reply_to_message_id: reply for reply in replies}
-    heard: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     for name, message in zip(names, asking, strict=True):
         reply = by_id.get(message.metadata.message_id)
         if reply is None:
-            heard[name] = "nothing came"
+            answers[name] = "nothing came"
         elif reply.has_error():
-            heard[name] = reply.error.reason
+            answers[name] = reply.error.reason
         else:
-            heard[name] = reply.content.array_records["answer"]["words"].numpy().tolist()
-    return heard
+            answers[name] = reply.content.array_records["answer"]["words"].numpy().tolist()
+    return answers
 
 
 @app.main()
@@ -114,17 +114,17 @@ def main(grid: Grid, context: Context) -> None:
     masking = ConfigRecord({"seed": 9, "cohort": [0, 1, 2]})
     if play == "all":
         wrong = {name: content_of(request) for name, request in hostile(run).items()}
-        heard = ask(grid, nodes[0], {**wrong, "masks": content_of(honest, masking=masking)})
-        heard |= ask(grid, nodes[0], {"honest": content_of(honest)})
-        heard |= ask(
+        answers = ask(grid, nodes[0], {**wrong, "masks": content_of(honest, masking=masking)})
+        answers |= ask(grid, nodes[0], {"honest": content_of(honest)})
+        answers |= ask(
             grid, nodes[0], {"replayed": content_of(honest), "second question": content_of(second)}
         )
     elif play == "giants":
         padding = ConfigRecord({"x": bytes(80 << 20)})  # more than one reply may carry
-        heard = ask(grid, nodes[0], {"answer": content_of(honest, padding=padding)})
+        answers = ask(grid, nodes[0], {"answer": content_of(honest, padding=padding)})
         padding = ConfigRecord({"x": bytes(1 << 20)})
-        heard |= ask(grid, nodes[0], {"who": RecordDict({"padding": padding})}, "query.who")
+        answers |= ask(grid, nodes[0], {"who": RecordDict({"padding": padding})}, "query.who")
     else:
         fields = {**context.run_config}
-        heard = ask(grid, nodes[0], {play: content_of(asked_by(Job.from_fields(fields), run))})
-    Path(str(context.run_config["out"])).write_text(json.dumps(heard), "utf-8")
+        answers = ask(grid, nodes[0], {play: content_of(asked_by(Job.from_fields(fields), run))})
+    Path(str(context.run_config["out"])).write_text(json.dumps(answers), "utf-8")

@@ -1,4 +1,4 @@
-"""What a server can compute of contributions in a secure sum: exact linear algebra modulo 2**bits.
+"""Combinations of contributions that a server can compute: exact linear algebra modulo 2**bits.
 
 Each contributor hides its vector by one stream for each piece. To the server a stream is uniform,
 but for those it holds the seed of (a unit vector of the piece) and for sums over sets of
@@ -81,6 +81,6 @@ def learnable(pieces: Sequence[Sequence[Vector]], size: int, bits: int = 64) -> 
 
 
 def is_multiple(vector: Vector, of: frozenset[int]) -> bool:
-    """Whether a combination is a multiple of the sum over these contributors."""
+    """Return whether a combination is a multiple of the sum over these contributors."""
     outside = any(a for k, a in enumerate(vector) if k not in of)
     return not outside and len({vector[k] for k in of}) <= 1

@@ -12,7 +12,7 @@ ADDITIVE = ("laplace", "gaussian")
 
 
 def prefer(name: str) -> tuple[type[Mechanism], ...]:
-    """What a method prefers; "least" = Laplace or Gaussian noise, whichever is less."""
+    """Return preferences of a method; "least" = Laplace or Gaussian noise, whichever is less."""
     return (Laplace, Gaussian) if name == "least" else (MECHANISMS[name],)
 
 
@@ -44,7 +44,7 @@ def drawn_from(drawn: np.ndarray, chances: np.ndarray) -> bool:
     return follows(np.bincount(np.clip(drawn, -far, far) + far, minlength=len(chances)), chances)
 
 
-def has_law(drawn: np.ndarray, mechanism: str, scale: float) -> bool:
-    """Return whether integers may have been drawn from a law of this scale."""
+def has_scale(drawn: np.ndarray, mechanism: str, scale: float) -> bool:
+    """Return whether integers may have been drawn from the distribution of this scale."""
     far = math.ceil(60 * scale)
     return drawn_from(drawn, probabilities(mechanism, scale, np.arange(-far, far + 1)))

@@ -1,4 +1,4 @@
-"""What can be seen of processes on Linux: who started whom, and where they listen."""
+"""Processes on Linux: their parents, and the addresses where they listen."""
 
 import ipaddress
 import os
@@ -51,7 +51,7 @@ def listening(of: set[int]) -> set[str]:
 
 
 def until(condition: Callable[[], bool], patience: float = 60.0) -> bool:
-    """Whether it holds within so many seconds."""
+    """Return whether it holds within this number of seconds."""
     deadline = time.monotonic() + patience
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)

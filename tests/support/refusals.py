@@ -17,20 +17,20 @@ def each_is_refused(
     for given, pattern in table:
         try:
             call(given)
-            said = None
+            message = None
         except InputError as error:
-            said = str(error)
-        if said is None or not re.search(pattern, said) or "\n" in said:
-            wrong.append(f"{given!r:.200}: not {pattern!r}, but {said!r}")
-        elif not said.startswith(start) or len(said) >= (most or 10**9):
-            wrong.append(f"{given!r:.200}: {said!r}")
+            message = str(error)
+        if message is None or not re.search(pattern, message) or "\n" in message:
+            wrong.append(f"{given!r:.200}: not {pattern!r}, but {message!r}")
+        elif not message.startswith(start) or len(message) >= (most or 10**9):
+            wrong.append(f"{given!r:.200}: {message!r}")
     assert not wrong, "\n".join(wrong)
 
 
 def refused(
-    said: str, call: Callable[..., object], *given: Any, error: type = InputError, **named: Any
+    message: str, call: Callable[..., object], *given: Any, error: type = InputError, **named: Any
 ) -> None:
-    """`call` with what is given raises this error, in one line that matches `said`."""
-    with pytest.raises(error, match=said) as caught:
+    """`call` with what is given raises this error, in one line that matches `message`."""
+    with pytest.raises(error, match=message) as caught:
         call(*given, **named)
     assert "\n" not in str(caught.value)

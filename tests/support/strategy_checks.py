@@ -1,4 +1,4 @@
-"""What tests of many strategies check: tables of bad input, noise of a known size, no rows."""
+"""Checks of many strategies: tables of bad input, noise of a known size, no rows."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -17,12 +17,12 @@ BUDGETED = tuple(name for name in STRATEGIES if name not in {*exact_only(), "fed
 
 
 def assert_refused(table: Iterable[tuple[Any, ...]], make: Callable[..., object]) -> None:
-    """`make(*given)` of each line (*given, said) is refused in one line that says so."""
-    each_is_refused(((given, said) for *given, said in table), lambda given: make(*given))
+    """`make(*given)` of each line (*given, message) is refused in one line that says so."""
+    each_is_refused(((given, message) for *given, message in table), lambda given: make(*given))
 
 
 def assert_std_is_one(draws: Iterable[Floats], kurtosis: float = 3.0) -> None:
-    """Of draws in units of their std; 2/3 and 3/2 of it would be rejected."""
+    """Check draws in units of their std; 2/3 and 3/2 of it would be rejected."""
     sample = np.concatenate([np.ravel(draw) for draw in draws])
     spread = 4.5 * np.sqrt((kurtosis - 1) / (4 * len(sample)))
     assert spread < 0.24

@@ -1,16 +1,14 @@
 """A real SuperLink for slow tests: TLS and node authentication, on the loopback interface."""
 
 import contextlib
-import json
 import os
 import shlex
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import tomli_w
 
@@ -75,25 +73,6 @@ class SuperLink:
                     time.sleep(0.1)
             yield
 
-    @contextlib.contextmanager
-    def supernodes(self, *sites: str) -> Iterator[None]:
-        """Flower's own SuperNodes, registered, each with its place among them."""
-        with contextlib.ExitStack() as nodes:
-            for k, site in enumerate(sites):
-                folder = self.folder / f"node-{site}"
-                folder.mkdir()
-                command: list[str | Path] = [
-                    *(BIN / "flower-supernode", "--superlink", self.fleet),
-                    *("--root-certificates", self.root, "--host", "127.0.0.1"),
-                    *("--port", str(free_port()), "--auth-supernode-private-key", self.key(site)),
-                    *("--node-config", f"partition-id={k} num-partitions={len(sites)}"),
-                ]
-                env = {**self.env, "FLWR_HOME": str(folder)}
-                nodes.enter_context(
-                    ProcessTree(command, folder=folder, env=env, log=folder / "log")
-                )
-            yield
-
     def flwr(self, *arguments: str | Path) -> str:
         done = subprocess.run(
             [str(BIN / "flwr"), *map(str, arguments)],
@@ -108,21 +87,16 @@ class SuperLink:
     def register(self, *sites: str) -> None:
         for site in sites:
             public = self.key(site).with_suffix(".pub")
-            said = self.flwr("supernode", "register", public, CONNECTION, "--name", site)
-            assert "registered successfully" in said.lower(), said
+            shown = self.flwr("supernode", "register", public, CONNECTION, "--name", site)
+            assert "registered successfully" in shown.lower(), shown
 
     def run(self, app: Path) -> str:
         """Start a run and stream it to its end; what was shown."""
         return self.flwr("run", app, CONNECTION, "--stream")
 
-    def runs(self) -> list[Mapping[str, Any]]:
-        text = self.flwr("list", CONNECTION, "--format", "json")
-        found: list[Mapping[str, Any]] = json.loads(text[text.index("{") :])["runs"]
-        return found
-
 
 def shell(line: str, cwd: Path) -> str:
-    """What a line of shell prints, in an environment of its own; nothing that it starts stays."""
+    """Return the output of a line of shell, run in a fresh environment; nothing it starts stays."""
     with superlink.run_folder() as folder:
         found = superlink.commands("flower")
         env = superlink.quiet_environment(folder / "home") | ray_environment(folder)

@@ -1,4 +1,4 @@
-"""How much of a machine one message may use."""
+"""Limits of one message: its size, and the CPU time and memory of its answer."""
 
 import math
 import signal

@@ -1,4 +1,4 @@
-"""What runs for each message at a real site, in place of Flower's `flwr-clientapp`.
+"""Process that answers a message at a real site, in place of Flower's `flwr-clientapp`.
 
 python -m fedcal.clients.site.process.runtime --worker     imported once; forks for each message
 python -m fedcal.clients.site.process.runtime ARGUMENTS    one message, cold

@@ -28,9 +28,8 @@ from experiments.studies.angelopoulos.splits import (
 )
 from experiments.studies.claims import between, larger, listed
 from experiments.studies.rows import counted, grouped, one, rng_of, where
-from experiments.studies.spec import Record, Rows, RowsClaim, Study, Told
-from experiments.studies.zhang.models import PLAIN, Training, trained
-from experiments.studies.zhang.tasks import Task, tasks
+from experiments.studies.spec import Outcome, Record, Rows, RowsClaim, Study
+from experiments.studies.zhang.models import PLAIN, Task, Training, tasks, trained
 from fedcal.conformal.levels import best_bins, thresholds
 from fedcal.strategies.server.outcome import Progress
 
@@ -160,8 +159,8 @@ def _networks(
         for sets in (EXACT, PRIVATE):
             rule, each = both[0][sets][0], [one[sets][1] for one in both]
             place = {"data": name, "model": model, "sets": sets, "n": n, "tests": n}
-            judged, facts = joined(each), {"accuracy": accuracy, "between": _between(each)}
-            found.append(setting(place | facts, rule, judged))
+            evaluation, facts = joined(each), {"accuracy": accuracy, "between": _between(each)}
+            found.append(setting(place | facts, rule, evaluation))
     return found
 
 
@@ -197,8 +196,8 @@ def _networks_claims(found: Rows) -> Iterator[RowsClaim]:
         error = math.hypot(private["between"], plain["between"]) / math.sqrt(TRAININGS)
         text, both = f"{private['data']}: a privately trained network", [private, plain]
         shown = f"{listed(both, 'set_size', 'model')}; accuracy {listed(both, 'accuracy', 'model')}"
-        told = larger(private["set_size"], plain["set_size"], 2 * error)
-        yield f"{text} has larger sets", told, shown, "accuracy 67 % instead of 73 %"
+        outcome = larger(private["set_size"], plain["set_size"], 2 * error)
+        yield f"{text} has larger sets", outcome, shown, "accuracy 67 % instead of 73 %"
 
 
 def _covers(about: str, row: Record) -> RowsClaim:
@@ -320,8 +319,8 @@ def _spread(drawn: Splits, epsilon: float) -> Record:
     for seed in range(SEEDS):
         m = best_bins(N, epsilon, ALPHA, seed)
         rng = rng_of("angelopoulos-figure5", 0, epsilon, seed)
-        judged = by_both(drawn, epsilon, rng, m)[PRIVATE][1].record
-        runs.append((m, judged["set_size"], judged["coverage"]))
+        evaluation = by_both(drawn, epsilon, rng, m)[PRIVATE][1].record
+        runs.append((m, evaluation["set_size"], evaluation["coverage"]))
     bins, sizes, coverage = zip(*runs, strict=True)
     return {
         **{"what": SPREAD, "epsilon": epsilon, "seeds": SEEDS},
@@ -346,7 +345,7 @@ def _budgets_claims(found: Rows) -> Iterator[RowsClaim]:
         private = where(found, what="setting", sets=PRIVATE, chosen=chosen)
         mine = [one(private, epsilon=e) for e in epsilons]
 
-        def falls(a: Record, b: Record) -> Told:
+        def falls(a: Record, b: Record) -> Outcome:
             error = math.hypot(a["coverage_error"], b["coverage_error"])
             return larger(a["coverage"], b["coverage"], 2 * error)
 
@@ -395,9 +394,9 @@ def _patients(progress: Progress | None = None, *, splits: int = 1_000) -> Rows:
         data, rng = scored(name), rng_of("angelopoulos-figure6", 0, name, epsilon)
         tests = len(data.own) - n
         both = by_both(split(data, n, tests, splits, rng), epsilon, rng)
-        for sets, (rule, judged) in both.items():
+        for sets, (rule, evaluation) in both.items():
             place = {"data": name, "sets": sets, "n": n, "tests": tests, "budget": epsilon}
-            found.append(setting(place | {"accuracy": data.accuracy}, rule, judged))
+            found.append(setting(place | {"accuracy": data.accuracy}, rule, evaluation))
     return found
 
 

@@ -102,7 +102,7 @@ class Splits:
     calibration: Floats
     tests: Integers
 
-    def judged(self, at: Floats) -> SetEvaluation:
+    def evaluate(self, at: Floats) -> SetEvaluation:
         """Evaluate the sets of (k,) thresholds `at` on the test rows."""
         covered = (self.of.own[self.tests] <= at[:, None]).mean(axis=1)
         most = self.of.every.shape[1]
@@ -257,8 +257,8 @@ def by_both(
     scores = splits.calibration
     mine = level_of(scores.shape[1], epsilon, bins)
     drawn = private_thresholds(scores, mine["bins"], epsilon, ALPHA, rng, mine["gamma"])
-    exact = splits.judged(exact_thresholds(scores, ALPHA))
-    return {EXACT: (dict.fromkeys(mine), exact), PRIVATE: (mine, splits.judged(drawn))}
+    exact = splits.evaluate(exact_thresholds(scores, ALPHA))
+    return {EXACT: (dict.fromkeys(mine), exact), PRIVATE: (mine, splits.evaluate(drawn))}
 
 
 def setting(place: Record, rule: Record, found: SetEvaluation) -> Record:

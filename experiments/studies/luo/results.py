@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -22,14 +22,16 @@ from statistics import fmean, median
 
 from experiments.studies.claims import between
 from experiments.studies.claims import where as on_how_many
-from experiments.studies.luo.methods import (
+from experiments.studies.luo.trials import (
     COLUMNS,
     METHODS,
     NOISES,
     PRIVATE,
+    Tables,
+    rows_of,
     run_point,
+    settings_for,
 )
-from experiments.studies.luo.trials import Tables, rows_of, settings_for
 from experiments.studies.rows import counted, grouped, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study, study_file
 from fedcal import datasets
@@ -146,16 +148,15 @@ def _methods(cells: Rows, beside: Mapping[str, Averages]) -> Iterator[Record]:
     `behind`: median over that of Acc-T under the same noise.
     """
     for c in COLUMNS:
-        noise, own = c.noise or NOISES[0], _averages(cells, c.key)
+        method, _, noise = c.partition("/")
+        noise, own = noise or NOISES[0], _averages(cells, c)
         paper = {
-            f"{name} {what}": lines[c.method][k]
-            if noise == Local.name and c.method in lines
-            else None
+            f"{name} {what}": lines[method][k] if noise == Local.name and method in lines else None
             for name, lines in beside.items()
             for k, what in enumerate(own)
         }
         yield {
-            **{"what": "method", "noise": noise, "method": c.method, "title": TITLES[c.method]},
+            **{"what": "method", "noise": noise, "method": method, "title": TITLES[method]},
             **own,
             "behind": own["median"] / _averages(cells, f"acc-t/{noise}")["median"],
             **paper,
@@ -165,7 +166,7 @@ def _methods(cells: Rows, beside: Mapping[str, Averages]) -> Iterator[Record]:
 def _perturbations(cells: Rows) -> Iterator[Record]:
     """Mean over the settings of each data set: what = "perturbation"."""
     for (name,), mine in grouped(cells, "data").items():
-        means = {c.key: fmean(row[c.key] for row in mine) for c in COLUMNS}
+        means = {c: fmean(row[c] for row in mine) for c in COLUMNS}
         yield {"what": "perturbation", "data": name, **means}
 
 
@@ -207,7 +208,7 @@ def _order_claims(mine: Averages, beside: Mapping[str, Averages]) -> Iterator[Ro
         )
 
 
-def _lead(lines: Averages, names: Sequence[str]) -> tuple[str, float]:
+def _lead(lines: Averages, names: Iterable[str]) -> tuple[str, float]:
     """Return the best other method, and its median over that of Acc-T."""
     following = min((m for m in names if m != "acc-t"), key=lambda m: lines[m][0])
     return following, lines[following][0] / lines["acc-t"][0]

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from experiments.studies.cells import BASE, LOSS, MEAN
-from experiments.studies.claims import Claim, Found
+from experiments.studies.claims import BASE, LOSS, MEAN, Claim, Found
 from experiments.studies.spec import Record, Rows, study_file
 
 SCALING = ("FedCal", "FedOPVector", "FedTemp")
@@ -119,8 +118,8 @@ def _most_resilient(rows: Rows) -> Found:
         means = {r["epsilon"]: r[MEAN] for r in mine}
         if len(means) > 1:
             grown[title] = means[min(means)] / means[max(means)]
-    told = "FedTemp" in grown and len(grown) > 1
-    return bool(grown["FedTemp"] == min(grown.values())) if told else None
+    known = "FedTemp" in grown and len(grown) > 1
+    return bool(grown["FedTemp"] == min(grown.values())) if known else None
 
 
 def _worse_than_base(rows: Rows) -> dict[float, bool]:

@@ -1,35 +1,30 @@
-"""What a client sends and computes in a round: Tables 6 and 7 of Maddock et al.
+"""What a client sends in a round: Table 6 of Maddock et al.
 
-Table 6 counts the numbers of a calibrator or a histogram, 8 bytes each; so does the payload that
-`result.json` reports. Table 7 times a client: the same question is answered for the same clients by
-the vectorised function, and by that function client by client. Seconds are those of this thread on
-a core (`time.thread_time`); both ways take turns, each is repeated, and medians count. What is
-computed once a run (`Shards.derived`) is there already.
+It counts the numbers of a calibrator or a histogram, 8 bytes each; so does the payload that
+`result.json` reports.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
-from typing import Any
 
 import numpy as np
 
-from experiments.studies.rows import counted, dealt, grouped, where
-from experiments.studies.spec import Record, Rows, RowsClaim, Study, study_file
+from experiments.studies.rows import counted, where
+from experiments.studies.spec import Record, Rows, RowsClaim, Study
 from fedcal import datasets, partition
-from fedcal.clients.answers import answer, contribute
-from fedcal.core.checks import FedcalError, InputError
+from fedcal.clients.answers import contribute
+from fedcal.core.checks import InputError
 from fedcal.core.numerics import Integers, Words
 from fedcal.core.shards import Shards
 from fedcal.privacy import wire
 from fedcal.privacy.curator import OpenRound
 from fedcal.run.config import Config
-from fedcal.run.engines.inline import BLOCK_NUMBERS, run_inline
+from fedcal.run.engines.inline import run_inline
 from fedcal.run.jobs import job_of
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Progress
@@ -53,8 +48,6 @@ PAPER_UP = {"fedtemp": 8, "fedopvector": 160, "fedcal": 44_112, "fedbbq": 20_480
 PAPER_DOWN = {**PAPER_UP, "fedbbq": 0}
 """Table 6 (c = 10) in bytes: its .01, .16, 43.08 and 20.0 kb are 1, 2 c, 5514 and 2^7 2 c numbers
 of 8 bytes, in units of 1024; 5514 are the weights and biases of 10-64-64-10 neurons."""
-
-# -- Table 6 -------------------------------------------------------------------------------------
 
 
 def _bytes(quick: bool = False, progress: Progress | None = None) -> Rows:
@@ -177,116 +170,3 @@ def _shards(classes: int, clients: int) -> Shards:
 
 
 table6 = Study(_bytes, _bytes_claims)
-
-# -- Table 7 -------------------------------------------------------------------------------------
-
-POPULATIONS = ((100, 50), (1_000, 5), (10_000, 5))
-"""(clients, rows of each on average). The paper's clients have some 70 rows."""
-
-PAPER: Mapping[str, float] = {
-    title.lower(): values[0][0]
-    for title, values in study_file("maddock")["printed"]["table7"]["rows"].items()
-}
-"""Mean seconds of a client in a round, CIFAR-10 (ResNet18)."""
-
-SAMPLE, REPEATS = 50, 5
-"""Clients that are answered one by one; how often each way is timed."""
-
-
-def _seconds(quick: bool = False, progress: Progress | None = None) -> Rows:
-    """One row for each method and population (quick: 8 clients of 5 rows, once).
-
-    Returns
-    -------
-    list of dict
-        method, clients, rows (a client's, on average), numbers (of its answer), and CPU seconds
-        per client of one round at epsilon = 1: `vectorised` in the inline engine's blocks, `loop`
-        client by client; `ratio` = loop / vectorised; `paper`: Table 7's mean or None
-    """
-    populations = [population(*size) for size in (((8, 5),) if quick else POPULATIONS)]
-    private = [name for name in METHODS if name not in exact_only()]
-    todo = counted(product(populations, private), progress)
-    return [timed_row(method, shards, 1 if quick else REPEATS) for shards, method in todo]
-
-
-def population(clients: int, mean_rows: int) -> Shards:
-    """Rows of the CIFAR-10 network, with replacement, dealt by Dirichlet(0.1)."""
-    data, rng = datasets.load(NETWORKS[10]), np.random.default_rng(0)
-    pick = rng.integers(0, len(data.labels), clients * mean_rows)
-    return dealt(data.logits, data.labels, pick, clients, rng)
-
-
-def timed_row(method: str, shards: Shards, repeats: int) -> Record:
-    """Time one method on one population.
-
-    Raises
-    ------
-    FedcalError
-        If a client alone computes other bits than among others: then there is nothing to
-        compare.
-    """
-    asked: Any = job_for(method, {}, shards, 1.0).strategy().open_round(1)
-    request, rng = asked.request, np.random.default_rng(0)
-    some = np.sort(rng.choice(shards.clients, min(SAMPLE, shards.clients), replace=False))
-    single = [shards.block(k, k + 1) for k in some.tolist()]
-    alone = np.concatenate([answer(s, request) for s in single])
-    if not np.array_equal(alone, answer(shards.take(some), request)):
-        raise FedcalError(f"{method}: a client alone computes other bits than among others")
-    size = max(1, BLOCK_NUMBERS // request.bound.length)
-    blocks = [part for _, part in shards.blocks(np.arange(shards.clients), size)]
-
-    def clocked(parts: Iterable[Shards]) -> float:
-        start = time.thread_time()
-        for part in parts:
-            answer(part, request)
-        return time.thread_time() - start
-
-    ways: dict[str, Callable[[], float]] = {
-        "loop": lambda: clocked(single) / len(single),
-        "vectorised": lambda: clocked(blocks) / shards.clients,
-    }
-    for way in ways.values():
-        way()  # warms up
-    taken = [[way() for way in ways.values()] for _ in range(repeats)]
-    loop, vectorised = np.median(taken, axis=0).tolist()
-    return {
-        "method": method,
-        "clients": shards.clients,
-        "rows": len(shards.labels) / shards.clients,
-        "numbers": request.bound.length,
-        **{"vectorised": vectorised, "loop": loop},
-        "ratio": loop / vectorised if vectorised else None,
-        "paper": PAPER.get(method),
-    }
-
-
-def _seconds_claims(table: Rows) -> Iterator[RowsClaim]:
-    """Test Table 7 (A.6) on our first population, and the vectorised speed-up on each.
-
-    Seconds depend on the machine, so that only claims that hold or fail by far are made here.
-    """
-    sizes = grouped(table, "clients", "rows")
-    first = {r["method"]: r["loop"] for r in next(iter(sizes.values()))}
-    slowest = max(first, key=first.__getitem__)
-    scaling = sorted(("fedcal", "fedtemp", "fedopvector"), key=first.__getitem__)
-    yield (
-        "A client needs at most 0.1 seconds for a round",
-        first[slowest] <= 0.1,
-        f"the slowest, {slowest}, needs {first[slowest]:.2g}",
-    )
-    yield (
-        "FedCal is the fastest of FedCal, FedTemp and FedOPVector",
-        scaling[0] == "fedcal",
-        ", ".join(f"{m} {1000 * first[m]:.2g} ms" for m in scaling),
-    )
-    for (clients, mean), mine in sizes.items():
-        slow = [f"{r['method']} {r['ratio']:.3g}" for r in mine if r["ratio"] and r["ratio"] < 50]
-        yield (
-            f"{clients:,} clients of {mean:.3g} rows: many at once are 50 times as fast as calls "
-            "of the same function for one client at a time",
-            not slow,
-            f"not for {', '.join(slow)}" if slow else "for every method",
-        )
-
-
-table7 = Study(_seconds, _seconds_claims)

@@ -66,14 +66,14 @@ class Attacked:
             f"{self.rounds} rounds": self.rounds > 1,
             f"sampling rate {self.sampling_rate:g}": self.sampling_rate < 1,
             "no sum over rows": not self.row_sums,
-            f"{self.numbers} numbers": self.numbers > 1 and self.law.answers == "sum",
+            f"{self.numbers} numbers": self.numbers > 1 and self.kind.answers == "sum",
             "OS noise": self.noise_source == "system",
         }
         return ", ".join(note for note, holds in notes.items() if holds)
 
     def plan(self) -> Plan:
         """Return the plan that is attacked."""
-        rule: Rule = "joint" if self.law.answers == "sum" else "per_value"
+        rule: Rule = "joint" if self.kind.answers == "sum" else "per_value"
         return make_plan(
             Federation(
                 clients=CLIENTS,
@@ -88,12 +88,12 @@ class Attacked:
             ),
             rounds=self.rounds,
             bound=Bound((self.numbers,), (2.5,), rule),
-            prefers=(self.law,),
+            prefers=(self.kind,),
             row_sums=self.row_sums,
         )
 
     @property
-    def law(self) -> type[Mechanism]:
+    def kind(self) -> type[Mechanism]:
         """The mechanism under attack."""
         return MECHANISMS[self.mechanism]
 
@@ -105,9 +105,9 @@ _NUMBERS = {"sum": 1, "index": CANDIDATES, "onehot": 4}
 def attacks() -> list[Attacked]:
     """All that go together, then some with more rounds, sampling and other neighbours."""
     found = [
-        Attacked(law.name, trust.name, unit.name, numbers=_NUMBERS[law.answers])
-        for law, trust, unit in product(PRIVATE.values(), NOISY.values(), UNITS.values())
-        if trust.accepts(law) and law.part in (None, unit.per)
+        Attacked(kind.name, trust.name, unit.name, numbers=_NUMBERS[kind.answers])
+        for kind, trust, unit in product(PRIVATE.values(), NOISY.values(), UNITS.values())
+        if trust.accepts(kind) and kind.part in (None, unit.per)
     ]
     central, shared, local = Central.name, Distributed.name, Local.name
     user, row = User.name, Example.name
@@ -134,7 +134,7 @@ def attacked(attack: Attacked, trials: int, error: float, seed: int = 0) -> Find
 
     There are fewer trials if each is a call of its own.
     """
-    if attack.law.answers != "sum":
+    if attack.kind.answers != "sum":
         trials //= _SLOWER
     return audit(attack.plan(), trials, error=error / len(attacks()), seed=seed)
 

@@ -33,7 +33,6 @@ from fedcal.core.shards import Shards
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.verdicts import SEEN, detectable
 from fedcal.mechanisms import NoiseLaw
-from fedcal.metrics.binning import bucket_of
 from fedcal.metrics.bootstrap import ERROR, holm
 from fedcal.run.jobs import job_of
 from fedcal.sites.study_file import Model, Study
@@ -51,7 +50,6 @@ FALSE, LIMIT, NAMED = 0.05, 0.07, 0.9
 PROMISES = ("promised before anything ran", "promised by a release")
 ALIKE, CROSSED = "all alike", ("1, 3", "2, 3", "1, 4")
 _SINCE = datetime.date(2026, 1, 1)
-FEATURES = (2, 4, 6, 10)
 TESTS = 2 * len(SITES) + 2 * (len(SITES) + 1)
 """Of the last quarter, the largest family: it is compared with the first one and the one before."""
 
@@ -75,7 +73,7 @@ class Truth:
     shifted: bool = False
 
     @property
-    def law(self) -> Floats:
+    def weights(self) -> Floats:
         """Shares of patients by `_BASE`."""
         p = expit(_BASE)
         share = 1 - p + p * math.exp(self.offset) if self.shifted else np.ones_like(p)
@@ -85,7 +83,7 @@ class Truth:
     def gap(self) -> float:
         """Mean score less outcome."""
         x = _BASE[:, None] + _BY_ROW
-        return float(self.law @ (expit(x) - expit(self.offset + self.slope * x)).mean(axis=1))
+        return float(self.weights @ (expit(x) - expit(self.offset + self.slope * x)).mean(axis=1))
 
 
 @cache
@@ -108,7 +106,7 @@ def world(faults: bool) -> list[list[Truth]]:
 def patients(truths: Sequence[Truth], rng: np.random.Generator) -> Shards:
     """Draw the rows of a quarter."""
     n = np.array(list(PATIENTS.values()))
-    base = [_BASE[rng.choice(len(_BASE), m, p=t.law)] for m, t in zip(n, truths, strict=True)]
+    base = [_BASE[rng.choice(len(_BASE), m, p=t.weights)] for m, t in zip(n, truths, strict=True)]
     number = rng.integers(1, MOST_ROWS + 1, n.sum())
     of, luck = np.repeat(np.arange(n.sum()), number), rng.random(n.sum())
     x = np.concatenate(base)[of] + rng.choice(_BY_ROW, len(of))
@@ -184,13 +182,11 @@ def rows(quick: bool = False, progress: Progress | None = None, *, years: int = 
         `what` "years": share with a `false` name, and its upper `limit` (Clopper & Pearson, 97.5 %,
         one-sided). "sites": releases that name a hospital, for all that is `right`, or for what is
         `wrong`; `least` is the lower limit of `right`. "changes": the same of pairs of quarters.
-        "seen": of releases with a gap as large as a promise, those that name it. "few values": of
-        calibrated scores of as many yes-or-no features, those that are named
+        "seen": of releases with a gap as large as a promise, those that name it
     """
     years = 10 if quick else years
     todo = [partial(year_rows, faults, years) for faults in (False, True)]
     todo += [partial(seen_rows, *each, 4 * years) for each in product(PROMISES, (-1.0, 1.0))]
-    todo += [partial(few_rows, features, years) for features in FEATURES]
     return [row for part in shared.counted(todo, progress) for row in part()]
 
 
@@ -203,21 +199,21 @@ def year_rows(faults: bool, years: int) -> Rows:
     steep = np.array([[t.slope != 1 for t in now] for now in truths])[:, None]
     wrong = (joint & ~(off | steep)) | (gap & ~off) | (slope & ~steep)
     right = (off | steep) & (gap | ~off) & (slope | ~steep) & joint
-    false, told = wrong.any(axis=(0, 2)), Rows()
+    false, made = wrong.any(axis=(0, 2)), Rows()
     for name, half in product(SITES, (0, 1)):
         parts = (np.ravel(part[2 * half :][:2, :, SITES.index(name)]) for part in (right, wrong))
         here: Record = {"what": "sites", "site": name, "quarters": ("1, 2", "3, 4")[half]}
-        told.append(here | _shares(*parts))
+        made.append(here | _shares(*parts))
     for (a, b), moved in changes.items():
         same = np.array([x == y for x, y in zip(truths[a], truths[b], strict=True)])
         same = np.append(same, same.all())
         false = false | (moved & same).any(axis=-1)
         for k, name in enumerate((*SITES, ALIKE)):
             here = {"what": "changes", "site": name, "quarters": f"{a + 1}, {b + 1}"}
-            told.append(here | _shares(moved[:, k] & ~same[k], moved[:, k] & same[k]))
+            made.append(here | _shares(moved[:, k] & ~same[k], moved[:, k] & same[k]))
     label: Record = {"world": "faults" if faults else "no faults", "years": years}
     whole: Record = {"what": "years", "false": _five(false.mean()), "limit": _limit(false)}
-    return [label | row for row in (whole, *told)]
+    return [label | row for row in (whole, *made)]
 
 
 def _shares(right: Booleans, wrong: Booleans) -> Record:
@@ -260,47 +256,24 @@ def seen_rows(by: str, sign: float, releases: int) -> Rows:
     ]
 
 
-def few_rows(features: int, releases: int) -> Rows:
-    """Measure how often calibrated sites are named if their score has only 2^features values."""
-    rng, told = rng_of(NAME, 4, features), Rows()
-    for name, n in PATIENTS.items():
-        edges = plan()[1].bucket_edges
-        counts = np.zeros((releases, 2, len(edges) - 1))
-        for one in counts:
-            weights, share = rng.normal(0, 1.2, features), rng.uniform(0.1, 0.6, features)
-            p = expit(-1.2 + ((rng.random((n, features)) < share) - share) @ weights)
-            y = (rng.random(n) < p).astype(np.int64)
-            np.add.at(one, (y, bucket_of(p, edges)), 1.0)
-        noise = rng.laplace(0, plan()[2] / math.sqrt(2), counts.shape)
-        hits = site_tests.calibration(sites_of(counts + noise))[0] <= LEVEL / TESTS
-        told.append({"what": "few values", "site": name, "values": 2**features})
-        told[-1] |= {"wrong": _five(hits.mean()), "limit": _limit(hits)}
-    return told
-
-
 def claims(found: Rows) -> Iterator[RowsClaim]:
     """Yield the targets, their verdicts and the measurements."""
     for r in where(found, what="years"):
-        told = f"{100 * r['false']:.1f} %, upper limit {100 * r['limit']:.1f} %"
+        evidence = f"{100 * r['false']:.1f} %, upper limit {100 * r['limit']:.1f} %"
         text = f"{r['world']}: at most 5 % of years have a false name, upper limit at most 7 %"
-        yield text, r["false"] <= FALSE and r["limit"] <= LIMIT, told
+        yield text, r["false"] <= FALSE and r["limit"] <= LIMIT, evidence
     faults = {"cedar": "20 points off, 1,000 patients", "elm": "slope 0.35, 3,000 patients"}
     named = {text: where(found, what="sites", site=name) for name, text in faults.items()}
     moved = [r for r in where(found, what="changes", site="dogwood") if r["quarters"] in CROSSED]
     for text, mine in (named | {"changed by 15 points, 2,000 patients": moved}).items():
         few = min(where(mine, world="faults"), key=lambda r: r["right"])
-        told = f"{100 * few['right']:.1f} % (at least {100 * few['least']:.1f} %)"
-        yield f"{text}: named for it in at least 90 %", few["right"] >= NAMED, told
+        evidence = f"{100 * few['right']:.1f} % (at least {100 * few['least']:.1f} %)"
+        yield f"{text}: named for it in at least 90 %", few["right"] >= NAMED, evidence
     for (by,), mine in shared.grouped(where(found, what="seen"), "promise").items():
         few = min(mine, key=lambda r: r["seen"])
-        told = f"least often {100 * few['seen']:.1f} %: {PATIENTS[few['site']]:,} patients, "
-        told += f"{100 * few['gap']:.1f} points too {'high' if few['sign'] > 0 else 'low'}"
-        yield f"{by}: a gap of that size is named in at least 80 %", few["seen"] >= SEEN, told
-    few = max(where(found, what="few values"), key=lambda r: r["wrong"])
-    told = f"up to {100 * few['wrong']:.1f} %: {PATIENTS[few['site']]:,} patients, "
-    told += f"{few['values']} values"
-    text = "calibrated scores of few values: no more of them are named than the level allows"
-    yield text, few["wrong"] <= LEVEL / TESTS, told
+        evidence = f"least often {100 * few['seen']:.1f} %: {PATIENTS[few['site']]:,} patients, "
+        evidence += f"{100 * few['gap']:.1f} points too {'high' if few['sign'] > 0 else 'low'}"
+        yield f"{by}: a gap of that size is named in at least 80 %", few["seen"] >= SEEN, evidence
 
 
 study = Measured(rows, claims)

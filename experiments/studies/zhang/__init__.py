@@ -4,9 +4,6 @@
 over-confident, clipping is the cause, recalibration corrects it.
 
 The paper fine-tunes RoBERTa and fits linear heads on features of ViT and ResNet-50. Here it is
-linear heads on features: on what ships (`tasks.SHIPPED`), and on any features file by `--data`.
-`zhang.toml` says what each experiment shows, `tasks` on which rows, `models` how models are trained
-and recalibrated, `scores` what is measured of them.
+linear heads on features: on what ships, and on any features file by `--data`. `zhang.toml` says
+what each experiment shows.
 """
-
-from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Figures 1 and 4 to 7: two Gaussians, clip norms, noise, accuracy, training rows, label noise.
+"""Figures 4 to 7: clip norms, noise, accuracy, training rows, label noise.
 
-Each is a row for each training, with what `scores.over_seeds` measures of it, and its claims.
+Each is a row for each training, with what `tables.over_seeds` measures of it, and its claims.
 """
 
 from __future__ import annotations
@@ -19,52 +19,19 @@ from experiments.studies.zhang.models import (
     CLIP,
     EPSILON,
     LR,
-    MIXTURE_HOW,
     PLAIN,
-    STEPS,
+    Task,
     Training,
-    mixture_at,
-    mixture_plain,
     multiplier,
 )
-from experiments.studies.zhang.scores import (
+from experiments.studies.zhang.tables import (
     DP,
     MATTERS,
     NON_PRIVATE,
     above,
     study,
 )
-from experiments.studies.zhang.tasks import MIXTURE, Task
 from fedcal.core.numerics import Floats
-
-# -- Figure 1: a private model is sure of most rows ----------------------------------------------
-
-SURE, POINT = 0.95, 0.01
-"""Confidences from here on are called near 1; what accuracies may differ by."""
-
-
-def _gaussians(of: Task) -> Iterator[tuple[Record, Training]]:
-    yield {"what": "model", "model": NON_PRIVATE}, mixture_plain()
-    yield {"what": "model", "model": DP}, MIXTURE_HOW
-
-
-def _sure(of: Task, facts: Record, told: Sequence[Floats]) -> Record:
-    """`sure`, the share of test rows whose confidence is `SURE` or more."""
-    return {"sure": float(np.mean([probs.max(axis=1) >= SURE for probs in told]))}
-
-
-def _gaussians_claims(found: Rows) -> Iterator[RowsClaim]:
-    """Yield the claims of the introduction."""
-    plain, private = (one(found, what="model", model=title) for title in (NON_PRIVATE, DP))
-    near = abs(plain["accuracy"] - private["accuracy"]) <= POINT
-    yield "The accuracies are within one point", near, listed(found, "accuracy", "model")
-    text = f"At least twice as many confidences of the private model are {SURE:g} or more"
-    yield ordered(text, [private], [plain], "sure", "model", factor=2)
-    text = "The private model's ECE is larger"
-    yield ordered(text, [private], [plain], "ece", "model", least=MATTERS)
-
-
-figure1 = Study(study(_gaussians, 5, (MIXTURE,), _sure), _gaussians_claims)
 
 # -- Figure 4 (a): the clip norm at a fixed epsilon ----------------------------------------------
 
@@ -74,12 +41,10 @@ CLIPS, LITTLE = (0.1, 0.3, 1.0), 0.02
 
 def _clips(of: Task) -> Iterator[tuple[Record, Training]]:
     """Yield what = "clip" with `clip`; "none" is without clipping and noise."""
-    if of.name == MIXTURE:
-        found = {f"{clip:g}": mixture_at(clip) for clip in STEPS} | {"none": mixture_plain()}
-    else:
-        found = {f"{clip:g}": Training(EPSILON, clip=clip, lr=CLIP * LR / clip) for clip in CLIPS}
-        found["none"] = PLAIN
-    yield from (({"what": "clip", "clip": clip}, how) for clip, how in found.items())
+    for clip in CLIPS:
+        how = Training(EPSILON, clip=clip, lr=CLIP * LR / clip)
+        yield {"what": "clip", "clip": f"{clip:g}"}, how
+    yield {"what": "clip", "clip": "none"}, PLAIN
 
 
 @of_each
@@ -96,7 +61,7 @@ def _clip_claims(found: Rows) -> Iterator[RowsClaim]:
     yield text, max(accuracies) - min(accuracies) < LITTLE, listed(lines, "accuracy", "clip")
 
 
-figure4a = Study(study(_clips, 5, (MIXTURE,), shipped=True), _clip_claims)
+figure4a = Study(study(_clips, 5), _clip_claims)
 
 # -- Figure 4 (c): noise without clipping, and clipping without noise ----------------------------
 # Neither protects anybody: the noise is that of a clip norm which nothing was clipped to. So the
@@ -109,8 +74,7 @@ CAUSE = 0.8
 
 def _parts(of: Task) -> Iterator[tuple[Record, Training]]:
     """Yield what = "part" with `gradients`, the treatment of gradients."""
-    mixed = of.name == MIXTURE
-    both, plain = (MIXTURE_HOW, mixture_plain()) if mixed else (Training(EPSILON), PLAIN)
+    both, plain = Training(EPSILON), PLAIN
     yield {"what": "part", "gradients": BOTH}, both
     yield {"what": "part", "gradients": CLIPPED}, replace(both, epsilon=math.inf)
     added = multiplier(of, both) * both.clip
@@ -133,7 +97,7 @@ def _parts_claims(found: Rows) -> Iterator[RowsClaim]:
     yield text, most if adds else None, places if adds else f"it adds nothing: {places}"
 
 
-figure4c = Study(study(_parts, 3, (MIXTURE,), shipped=True), _parts_claims)
+figure4c = Study(study(_parts, 3), _parts_claims)
 
 # -- Figure 5: is it the accuracy? ECE and accuracy over epsilon, and at equal accuracy ----------
 
@@ -175,7 +139,7 @@ def _stopped_claims(found: Rows) -> Iterator[RowsClaim]:
     )
 
 
-figure5 = Study(study(_stopped, 3, shipped=True), _stopped_claims)
+figure5 = Study(study(_stopped, 3), _stopped_claims)
 
 # -- Figure 6: ECE and loss on training and on test rows -----------------------------------------
 
@@ -215,7 +179,7 @@ def _on_rows(of: Task) -> Iterator[tuple[Record, Training]]:
     yield from (({"what": "method", "method": t}, how) for t, how in ON_ROWS.items())
 
 
-figure6 = Study(study(_on_rows, 5, shipped=True), _rows_claims)
+figure6 = Study(study(_on_rows, 5), _rows_claims)
 
 # -- Figure 7: what the Bayes classifier may be sure of, and what a private model is -------------
 
@@ -232,13 +196,13 @@ def _noisy(of: Task) -> Iterator[tuple[Record, Training]]:
             yield facts, replace(how, label_noise=share)
 
 
-def _confident(of: Task, facts: Record, told: Sequence[Floats]) -> Record:
+def _confident(of: Task, facts: Record, probs_by_seed: Sequence[Floats]) -> Record:
     """Compare this classifier's confidence with that of the best possible one.
 
     `best`: the most that a classifier which knows the true class may be confident of the noisy one;
     `over`: share of test rows with a confidence above it by `MORE`; `confidence`: mean.
     """
-    tops = [probs.max(axis=1) for probs in told]
+    tops = [probs.max(axis=1) for probs in probs_by_seed]
     best = 1 - facts["noise"] * (1 - 1 / of.classes)
     over = float(np.mean([top > best + MORE for top in tops]))
     return {"best": best, "over": over, "confidence": float(np.mean(tops))}
@@ -263,4 +227,4 @@ def _noisy_claims(found: Rows) -> Iterator[RowsClaim]:
     yield text, most["over"] > 0.5, f"mean confidence {most['confidence']:.3f}"
 
 
-figure7 = Study(study(_noisy, 2, seen=_confident, shipped=True), _noisy_claims)
+figure7 = Study(study(_noisy, 2, _confident), _noisy_claims)

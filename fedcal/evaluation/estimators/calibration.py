@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc, expit
 
 from fedcal.core.numerics import FLOOR, Floats, Purpose, stream
-from fedcal.evaluation.estimators.metrics import FEW_MISRANKED_ROWS, LEAST, RocAuc, SmoothMetric
+from fedcal.evaluation.estimators.metrics import FEW_MISRANKED_ROWS, RocAuc, SmoothMetric
 from fedcal.evaluation.intervals import (
     FIRM,
     IntervalOptions,
@@ -341,26 +341,12 @@ class CalibrationSlope(Recalibration):
     which = 1
 
 
-class CalibrationSlopeCut(CalibrationSlope):
-    """Slope on the logit of scores that are cut to [1e-4, 1 - 1e-4]."""
-
-    name, cut = "calibration_slope_cut", ""
-    least = LEAST
-
-
 class CalibrationIntercept(Recalibration):
     """Intercept beside the slope; 0 if calibrated."""
 
     name, cut = "calibration_intercept", "calibration_intercept_cut"
     scale = 4.0
     which = 0
-
-
-class CalibrationInterceptCut(CalibrationIntercept):
-    """Intercept beside the slope of scores that are cut to [1e-4, 1 - 1e-4]."""
-
-    name, cut = "calibration_intercept_cut", ""
-    least = LEAST
 
 
 def logit(scores: Floats, least: float = FLOOR) -> Floats:

@@ -7,7 +7,7 @@ would not be. Everything here is a function of a `Histogram`, with its gradient 
 import math
 from abc import abstractmethod
 from dataclasses import replace
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -40,6 +40,11 @@ def edge_index(h: Histogram, threshold: float) -> int:
             f"threshold must be the lower edge of a bucket, got {threshold!r}; the nearest: {near}"
         )
     return at
+
+
+def variant(metric: type[Metric], name: str, **attributes: Any) -> type[Metric]:
+    """Return a metric with another name and other class attributes, and no metric of cut scores."""
+    return type(metric.__name__, (metric,), {"name": name, "cut": "", **attributes})
 
 
 class SmoothMetric(Metric):
@@ -338,13 +343,6 @@ class Brier(MeanScore):
         return np.stack([scores**2, (1 - scores) ** 2])
 
 
-class ConfidenceBrier(Brier):
-    """The Brier score of the confidence as the probability that the top label is right."""
-
-    name = "confidence_brier"
-    scores = ("confidence",)
-
-
 class LogLoss(MeanScore):
     """Mean of -ln of the outcome's probability, which is 1e-12 at least."""
 
@@ -360,28 +358,6 @@ class LogLoss(MeanScore):
         """Return -ln of the outcome's probability."""
         own = np.clip(np.stack([1 - scores, scores]), cls.least, 1 - cls.least)
         return np.asarray(-np.log(own))
-
-
-class LogLossCut(LogLoss):
-    """Log loss of scores that are cut to [1e-4, 1 - 1e-4]."""
-
-    name, cut = "log_loss_cut", ""
-    bounds = (0.0, -math.log(LEAST))
-    least = LEAST
-
-
-class ConfidenceLogLoss(LogLoss):
-    """The log loss of the confidence as the probability that the top label is right."""
-
-    name, cut = "confidence_log_loss", "confidence_log_loss_cut"
-    scores = ("confidence",)
-
-
-class ConfidenceLogLossCut(LogLossCut):
-    """Log loss of confidences that are cut to [1e-4, 1 - 1e-4]."""
-
-    name = "confidence_log_loss_cut"
-    scores = ("confidence",)
 
 
 class Gap(MeanScore):
@@ -437,10 +413,3 @@ class RocAuc(RatioMetric):
         total = h.root.sum(axis=0)
         each = (np.square(through).sum(), total @ through @ total, np.square(total @ total))
         return np.array(each)
-
-
-class ConfidenceAuc(RocAuc):
-    """ROC AUC of confidence against correctness: how well the model knows its errors."""
-
-    name = "confidence_auc"
-    scores = ("confidence",)

@@ -56,7 +56,7 @@ _FIRM = 6.0
 them keeps as much of their noise."""
 
 _QUIET = 30.0
-"""What noise counts in a site's own fit, so that only sites whose rows drown it have one: where
+"""Weight of noise in a site's own fit, so that only sites whose rows drown it have one: where
 rates differ much, one common fit reads slopes of 1 as .7 (adult-income, dirichlet:0.5)."""
 
 _NARROWEST = 1e-3
@@ -357,7 +357,7 @@ def next_site(counts: Floats, edges: Floats, root: Floats) -> dict[str, Any]:
     for metric, (values, variances) in site_metrics(counts, edges, root).items():
         each = predicted(values, variances)
         name, _, shown, _ = _SHOWN[metric]
-        metrics[name] = {k: float(shown(getattr(each, k))) for k in ("mean", "low", "high")}
+        metrics[name] = {k: float(shown(end)) for k, end in each.items()}
     return {"sites": sites, "verified": sites >= FEWEST, "metrics": metrics}
 
 
@@ -413,25 +413,12 @@ _SHOWN: Mapping[str, tuple[str, str, Any, float]] = {
 quotient of both ends where it is a ratio, else their difference. The table has them all."""
 
 
-@dataclass(frozen=True, eq=False)
-class Predicted:
-    """Prediction for a new site; leading dimensions are federations.
+def predicted(values: Floats, variances: Floats) -> dict[str, Floats]:
+    """Return `mean` over sites and 95 % prediction interval, `low` to `high`, of a new site.
 
-    Attributes
-    ----------
-    mean
-        (...) mean over sites
-    low, high
-        (...) ends of the 95 % prediction interval
+    Mean and tau are integrated over, by the values and variances (..., S) of the sites; leading
+    dimensions are federations.
     """
-
-    mean: Floats
-    low: Floats
-    high: Floats
-
-
-def predicted(values: Floats, variances: Floats) -> Predicted:
-    """Integrate over mean and tau, by the values and variances (..., S) of the sites."""
     typical = np.exp(np.log(variances).mean(axis=-1, keepdims=True))
     scale = np.minimum(RELATIVE * np.sqrt(typical), MOST)
     grid = np.concatenate([[0.0], np.geomspace(0.03, 30.0, _POINTS)])
@@ -447,7 +434,7 @@ def predicted(values: Floats, variances: Floats) -> Predicted:
     p /= p.sum(axis=-1, keepdims=True)
     spread = np.sqrt(1 / total + tau**2)
     low, high = (_quantile(p, mean, spread, q) for q in (0.025, 0.975))
-    return Predicted((p * mean).sum(axis=-1), low, high)
+    return {"mean": (p * mean).sum(axis=-1), "low": low, "high": high}
 
 
 def _quantile(p: Floats, mean: Floats, spread: Floats, q: float) -> Floats:

@@ -24,13 +24,13 @@ _STEPS, _TINY = 60, 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class Law:
+class SumDistribution:
     """Distribution of d sums of counts under a hypothesis.
 
     `rows` (..., n) of cells have outcome 1 with the probability `share` (..., n), and a row's
     outcome less that is weighted by `weights` (..., d, n); `noise` (..., d, m) has the factors of
-    independent variates with the law `each`; `power` (..., d, d) is the covariance of the normal
-    part. Rows of one subject count as `most` together, and may depend on one another in
+    independent variates with the distribution `each`; `power` (..., d, d) is the covariance of the
+    normal part. Rows of one subject count as `most` together, and may depend on one another in
     any way: the spread of a mean of residuals is at most that of the residuals.
     """
 
@@ -71,23 +71,23 @@ def squares(weights: Floats, each: Floats) -> Floats:
     return np.asarray((weights * each[..., None, :]) @ weights.mT)
 
 
-def p_value(law: Law, sums: Floats) -> Floats:
+def p_value(null: SumDistribution, sums: Floats) -> Floats:
     """Return the probability of sums (..., d) as rare, d = 1 or 2, (...)."""
-    t = np.zeros(np.broadcast_shapes(sums.shape, law.weights.shape[:-1]))
+    t = np.zeros(np.broadcast_shapes(sums.shape, null.weights.shape[:-1]))
     for _ in range(_STEPS):  # Newton's, damped
-        _, first, second = law.log_moments(t)
+        _, first, second = null.log_moments(t)
         slack = sums - first
         step = (inverse(second) @ slack[..., None])[..., 0]
         decrement = np.sqrt(np.maximum((slack * step).sum(axis=-1), 0.0))
         if decrement.max(initial=0.0) < 1e-6:
             break
-        move, jump = dot(step, law.noise), law.most * np.abs(dot(step, law.weights))
-        room = law.each.limit - np.sign(move) * dot(t, law.noise)  # at 0 K is infinite
+        move, jump = dot(step, null.noise), null.most * np.abs(dot(step, null.weights))
+        room = null.each.limit - np.sign(move) * dot(t, null.noise)  # at 0 K is infinite
         reach = (0.95 * room / np.maximum(np.abs(move), _TINY)).min(axis=-1, initial=np.inf)
         share = np.where(decrement > 0.3, 1 / (1 + decrement), 1.0)
         share = np.minimum(np.minimum(share, reach), 2.0 / jump.max(axis=-1, initial=_TINY))
         t = t + share[..., None] * step
-    (k, _, second), start, d = law.log_moments(t), inverse(law.variance), sums.shape[-1]
+    (k, _, second), start, d = null.log_moments(t), inverse(null.variance), sums.shape[-1]
     linear = (t * sums).sum(axis=-1)
     value = np.maximum(linear - k, _TINY)
     square = np.maximum((sums * (start @ sums[..., None])[..., 0]).sum(axis=-1), _TINY)
@@ -166,7 +166,7 @@ class Sites:
         return replace(self, **{name: getattr(self, name)[places] for name in each})
 
     @property
-    def ways(self) -> Floats:
+    def directions(self) -> Floats:
         """Weights of offset and slope: 1 and the mean log odds, (..., 2, buckets)."""
         x = (self.within * self.points).sum(axis=-1)
         return np.asarray(np.stack([np.ones_like(x), x], axis=-2))
@@ -186,7 +186,9 @@ class Sites:
         slack = self.counts[..., 1, :] - self.counts.sum(axis=-2) * share
         return np.asarray((weights @ slack[..., None])[..., 0])
 
-    def law_of(self, share: Floats, weights: Floats, truth: Floats | None = None) -> Law:
+    def distribution_of(
+        self, share: Floats, weights: Floats, truth: Floats | None = None
+    ) -> SumDistribution:
         """Return the distribution of `score` if outcomes have probabilities `truth` or `share`.
 
         Where they differ from the shares, rows are taken as drawn from all buckets again.
@@ -198,7 +200,7 @@ class Sites:
         power = power + squares(weights, self.most * self.rows * (true - share) ** 2)
         if not self.law.tailed:
             power, each = power + each @ each.mT, each[..., :0]
-        return Law(self.rows, true, weights, each, power, self.most, self.law)
+        return SumDistribution(self.rows, true, weights, each, power, self.most, self.law)
 
     def fit(self, free: tuple[int, ...] = (0, 1), start: Floats = _CALIBRATED) -> Floats:
         """Fit offset and slope (..., 2); coefficients that are not `free` (0, 1) keep their start.
@@ -207,13 +209,13 @@ class Sites:
         """
         own, prior = list(free), np.diag(1 / _PRIOR[list(free)] ** 2)
         lead = np.broadcast_shapes(self.rows.shape[:-1], start.shape[:-1])
-        at, ways = np.array(np.broadcast_to(start, (*lead, 2))), self.ways[..., own, :]
+        at, directions = np.array(np.broadcast_to(start, (*lead, 2))), self.directions[..., own, :]
         for _ in range(_STEPS):
             share = self.shares(at)
-            info = squares(ways, self.rows * share * (1 - share))
-            noise = self.law_of(share, ways).variance - self.most * info
+            info = squares(directions, self.rows * share * (1 - share))
+            noise = self.distribution_of(share, directions).variance - self.most * info
             lever = info @ inverse(info + noise)
-            gain = (lever @ self.score(share, ways)[..., None])[..., 0]
+            gain = (lever @ self.score(share, directions)[..., None])[..., 0]
             gain = gain - (at - _CALIBRATED)[..., own] @ prior
             step = np.linalg.solve(lever @ info + prior, gain[..., None])[..., 0]
             at[..., own] += np.clip(step, -_LONGEST, _LONGEST)
@@ -223,7 +225,7 @@ class Sites:
 
     def centred(self, share: Floats, of: int) -> Floats:
         """Return weights of offset (of = 0) or slope (1), blind to the other, (..., 1, buckets)."""
-        mine, rest = self.ways[..., of, :], self.ways[..., 1 - of, :]
+        mine, rest = self.directions[..., of, :], self.directions[..., 1 - of, :]
         info = self.rows * share * (1 - share) * rest
         lever = divide((info * mine).sum(-1, keepdims=True), (info * rest).sum(-1, keepdims=True))
         return np.asarray((mine - rest * lever)[..., None, :])
@@ -231,15 +233,15 @@ class Sites:
 
 def calibration(sites: Sites) -> tuple[Floats, Floats, Floats]:
     """Return p-values of offset 0 and slope 1; gap 0, of any slope; slope 1, of any offset."""
-    share, ways = sites.shares(), sites.ways
-    joint = p_value(sites.law_of(share, ways), sites.score(share, ways))
+    share, directions = sites.shares(), sites.directions
+    joint = p_value(sites.distribution_of(share, directions), sites.score(share, directions))
     expected = np.stack([1 - share, share], axis=-2) * sites.rows[..., None, :]
     none = replace(sites, counts=expected).fit((0,), sites.fit())  # gap 0, and the likely slope
-    one = ways[..., :1, :]
-    gap = p_value(sites.law_of(share, one, sites.shares(none)), sites.score(share, one))
+    one = directions[..., :1, :]
+    gap = p_value(sites.distribution_of(share, one, sites.shares(none)), sites.score(share, one))
     moved = sites.shares(sites.fit((0,)))
     lever = sites.centred(moved, 1)
-    return joint, gap, p_value(sites.law_of(moved, lever), sites.score(moved, lever))
+    return joint, gap, p_value(sites.distribution_of(moved, lever), sites.score(moved, lever))
 
 
 def ranking(sites: Sites) -> tuple[Floats, Floats, Floats]:
@@ -258,7 +260,7 @@ def ranking(sites: Sites) -> tuple[Floats, Floats, Floats]:
     rate = (events + 1) / (total + 2)
     share = rate[..., None] + 0 * sites.rows
     ranks, own = (_mean_ranks(part)[..., None, :] for part in (rows, each))
-    law, sums = sites.law_of(share, ranks), sites.score(share, ranks)[..., 0]
+    null, sums = sites.distribution_of(share, ranks), sites.score(share, ranks)[..., 0]
     parts, size = fractions(each), total * rate * (1 - rate)
     other = (parts * own[..., ::-1, 0, :] ** 2).sum(axis=-1)  # of outcome 0, and 1
     apart = sites.most * size * (rate * other[..., 0] + (1 - rate) * other[..., 1])
@@ -266,8 +268,9 @@ def ranking(sites: Sites) -> tuple[Floats, Floats, Floats]:
     both = parts.prod(axis=-2)
     loose = both * (np.ptp(sites.points, axis=-1) > SPIKE)
     ties = UNRANKED**2 * size**2 * (loose**2).sum(axis=-1)
-    law = replace(law, power=law.power + (np.maximum(apart - alike, 0.0) + ties)[..., None, None])
-    p = p_value(law, sums[..., None]) / 2
+    unsure_ranks = (np.maximum(apart - alike, 0.0) + ties)[..., None, None]
+    null = replace(null, power=null.power + unsure_ranks)
+    p = p_value(null, sums[..., None]) / 2
     lead = sums / size  # an AUC less 1/2
     spread = np.abs(sites.points[..., :, None] - sites.points[..., None, :])
     spread = np.einsum("...bi,...bij,...bj->...b", sites.within, spread, sites.within)
@@ -292,9 +295,9 @@ def gaps(sites: Sites, truth: Floats, share: Floats | None = None) -> tuple[Floa
 
     `share`: mean score in each bucket (..., buckets); None = of the scores as they are.
     """
-    share, one = sites.shares() if share is None else share, sites.ways[..., :1, :]
+    share, one = sites.shares() if share is None else share, sites.directions[..., :1, :]
     gap = -sites.score(share, one)[..., 0] / sites.total
-    variance = sites.law_of(share - gap[..., None], one, truth).variance[..., 0, 0]
+    variance = sites.distribution_of(share - gap[..., None], one, truth).variance[..., 0, 0]
     return gap, np.where(sites.rows.sum(axis=-1) < 1, 1.0, np.sqrt(variance) / sites.total)
 
 
@@ -303,10 +306,10 @@ def observed_expected(sites: Sites, truth: Floats) -> Floats:
 
     It is normal on the logarithm's scale; NaN where noise hides it. `truth` as in `gaps`.
     """
-    share, one = sites.shares(), sites.ways[..., :1, :]
+    share, one = sites.shares(), sites.directions[..., :1, :]
     expected = np.maximum((sites.counts.sum(axis=-2) * share).sum(axis=-1), 1.0)
     ratio = np.maximum(sites.counts[..., 1, :].sum(axis=-1), 0.0) / expected
-    variance = sites.law_of(ratio[..., None] * share, one, truth).variance[..., 0, 0]
+    variance = sites.distribution_of(ratio[..., None] * share, one, truth).variance[..., 0, 0]
     off = divide(np.sqrt(variance) / expected, ratio, 1.0)
     times = np.where(off < 1, np.exp(1.96 * np.minimum(off, 1.0)), np.nan)
     return np.asarray(ratio * np.stack([times / times, 1 / times, times]))
@@ -324,7 +327,7 @@ def spans(sites: Sites, of: int) -> tuple[Floats, Floats, Floats]:
         at = np.where(np.arange(2) == of, (value + side * step)[..., None], _CALIBRATED)
         truth = sites.shares(sites.fit((1 - of,), at))
         lever = sites.centred(truth, of)
-        std = np.sqrt(sites.law_of(truth, lever).variance[..., 0, 0])
+        std = np.sqrt(sites.distribution_of(truth, lever).variance[..., 0, 0])
         return side * sites.score(truth, lever)[..., 0] < -1.96 * std
 
     low, high = side * _first(beyond, _REACH[of], (2, *value.shape))
@@ -337,15 +340,15 @@ def least_gap(sites: Sites, level: float, seen: float) -> Floats:
     It is the larger of both signs of an offset beside a slope of 1. If scores cannot have a gap of
     one sign, the other sign's is returned.
     """
-    share, one = sites.shares(), sites.ways[..., :1, :]
-    bound = np.sqrt(-2 * math.log(level) * sites.law_of(share, one).variance[..., 0, 0])
+    share, one = sites.shares(), sites.directions[..., :1, :]
+    bound = np.sqrt(-2 * math.log(level) * sites.distribution_of(share, one).variance[..., 0, 0])
     side = _SIDES.reshape(2, *(1,) * bound.ndim)
 
     def moved(step: Floats) -> tuple[Floats, Floats]:
         """Return the expected sum of outcomes less shares, and its std."""
         truth = sites.shares(np.stack([side * step, np.ones_like(step)], axis=-1))
         sums = np.abs((sites.rows * (truth - share)).sum(axis=-1))
-        variance = sites.law_of(share, one, truth).variance[..., 0, 0]
+        variance = sites.distribution_of(share, one, truth).variance[..., 0, 0]
         return sums, np.sqrt(variance - sites.most * sums**2 / sites.total)  # rows about their mean
 
     def enough(step: Floats) -> Any:
@@ -379,15 +382,16 @@ def changes(
     """
     alike = np.arange(earlier.rows.shape[-2]) if alike is None else alike
     pair, half = _side_by_side(earlier, later), earlier.rows.shape[-1]
-    truth, ways, parts = pair.shares(pair.fit()), pair.ways, (np.s_[..., :half], np.s_[..., half:])
+    truth, directions = pair.shares(pair.fit()), pair.directions
+    parts = np.s_[..., :half], np.s_[..., half:]
     weight = pair.rows * truth * (1 - truth)
-    first, second = (squares(ways[part], weight[part]) for part in parts)
+    first, second = (squares(directions[part], weight[part]) for part in parts)
     lever = inverse(first + second)
-    each = (-second @ lever @ ways[parts[0]], first @ lever @ ways[parts[1]])
+    each = (-second @ lever @ directions[parts[0]], first @ lever @ directions[parts[1]])
     weights = np.concatenate(each, axis=-1)
-    law, contrast = pair.law_of(truth, weights), pair.score(truth, weights)
-    every = p_value(_over_sites(law, alike), contrast[..., alike, :].sum(axis=-2))
-    p_values = np.concatenate([p_value(law, contrast), every[..., None]], axis=-1)
+    null, contrast = pair.distribution_of(truth, weights), pair.score(truth, weights)
+    every = p_value(_over_sites(null, alike), contrast[..., alike, :].sum(axis=-2))
+    p_values = np.concatenate([p_value(null, contrast), every[..., None]], axis=-1)
 
     def plus(part: Floats, axis: int) -> Floats:
         """Return the sites followed by the sum of those that may change alike, along `axis`."""
@@ -396,7 +400,7 @@ def changes(
 
     apart = inverse(plus(first @ lever @ second, -3), _LITTLE)
     slope = (apart @ plus(contrast, -2)[..., None])[..., 1, 0]  # to first order
-    spread = apart @ (plus(law.variance, -3) + _LITTLE * np.eye(2)) @ apart.mT
+    spread = apart @ (plus(null.variance, -3) + _LITTLE * np.eye(2)) @ apart.mT
     (before, a), (after, b) = gaps(earlier, truth[parts[0]]), gaps(later, truth[parts[1]])
     size = earlier.total * later.total / (earlier.total + later.total)
     whole = plus(size, -1)
@@ -416,10 +420,10 @@ def _side_by_side(a: Sites, b: Sites) -> Sites:
     return Sites(root=root, law=law, points=points, within=within, most=max(a.most, b.most), **each)
 
 
-def _over_sites(law: Law, places: Integers) -> Law:
+def _over_sites(null: SumDistribution, places: Integers) -> SumDistribution:
     """Return the distribution of the sum over the sites at these places of (..., S)."""
-    flat = [law.rows[..., places, :], law.share[..., places, :]]
-    flat += [np.moveaxis(x[..., places, :, :], -3, -2) for x in (law.weights, law.noise)]
+    flat = [null.rows[..., places, :], null.share[..., places, :]]
+    flat += [np.moveaxis(x[..., places, :, :], -3, -2) for x in (null.weights, null.noise)]
     rows, share, weights, noise = (np.reshape(part, (*part.shape[:-2], -1)) for part in flat)
-    power = law.power[..., places, :, :].sum(axis=-3)
-    return Law(rows, share, weights, noise, power, law.most, law.each)
+    power = null.power[..., places, :, :].sum(axis=-3)
+    return SumDistribution(rows, share, weights, noise, power, null.most, null.each)

@@ -113,7 +113,7 @@ def verdicts_of(
             moved[when, name] = gap[k], std[k], slope[k], turned[k]
     adjusted = holm(alone)
 
-    def judged(key: tuple[str, str], gap: float, slope: float) -> Record:
+    def verdict(key: tuple[str, str], gap: float, slope: float) -> Record:
         parts = ["gap"] * (gap <= single) + ["slope"] * (slope <= single) or ["joint"]
         named = parts if adjusted[key] <= level else []
         return {"p_value": alone[key], "adjusted": adjusted[key], "named": named}
@@ -126,7 +126,7 @@ def verdicts_of(
     most = _most(now, score)
     crowds = (exact <= most) | (exact < limits / 2)
     for k, (name, one) in enumerate(zip(names, _estimates(now), strict=True)):
-        one = judged(("", name), *(p[k] for p in own)) | one
+        one = verdict(("", name), *(p[k] for p in own)) | one
         one |= {"limit": float(limits[k]), "most": float(most[k]), "one_class": bool(one_class[k])}
         one |= {"hides": ("range" if crowds[k] else "noise") * bool(limits[k] > most[k])}
         words = _words(one["named"], one["gap"], one["slope"], score, False)
@@ -139,7 +139,7 @@ def verdicts_of(
         verdicts["sites"][name] = one | {"words": words}
     for (when, name), (by, spread, slope_p, turn) in moved.items():
         move = _around(by, spread)
-        one = judged((when, name), math.erfc(abs(by / spread) / 2**0.5), slope_p)
+        one = verdict((when, name), math.erfc(abs(by / spread) / 2**0.5), slope_p)
         # one interval alone shows which way a joint change went
         likely = one["named"] == ["joint"] and abs(by) > 1.96 * spread
         how = _words(["gap"] if likely else one["named"], move, turn, score, True)
@@ -178,14 +178,14 @@ def _one_class(sites: Sites, release: ScoreRelease) -> list[str]:
     """Return words on each site whose outcomes are all of one class, or nearly; "" for others."""
     counts, std = sites.counts.sum(axis=-1), float(np.linalg.norm(sites.root.sum(axis=0)))
     names = release.class_names or ("the first class", "the last class")
-    told = [""] * len(counts)
+    descriptions = [""] * len(counts)
     for k, own in enumerate(counts if release.question.score == "positive" else ()):
         total, few, least = own.sum(), int(own.argmin()), max(float(own.min()), 0.0)
         most = math.ceil(least + 1.96 * std)
         if total > FIRM * std * 2**0.5 and own[few] <= 1.96 * std and most <= _FEW * total:
-            told[k] = "has one class only, or nearly: at most "
-            told[k] += f"{most:,} of {total:,.0f} have {names[few]}"
-    return told
+            descriptions[k] = "has one class only, or nearly: at most "
+            descriptions[k] += f"{most:,} of {total:,.0f} have {names[few]}"
+    return descriptions
 
 
 def _crowd(rows: Floats, release: ScoreRelease) -> str:
@@ -247,14 +247,15 @@ def detectable(
     return min(float(site_tests.least_gap(site, level / tests, SEEN)), 1.0)
 
 
-def enough(release: ScoreRelease, judged: Record) -> int | None:
+def enough(release: ScoreRelease, verdict: Record) -> int | None:
     """Return the number of protected units with which sites that noise hides could see enough.
 
     That is a gap of `most`. It has two digits and rests on each site's own scores. None = such a
-    number does not exist, or noise hides nothing. `judged` is of `verdicts_of` for the release.
+    number does not exist, or noise hides nothing. `verdict` is the
+    record that `verdicts_of` returns for the release.
     """
-    (_, now), single = _sites(release, "the release"), judged["level"] / judged["tests"]
-    each = judged["sites"].values()
+    (_, now), single = _sites(release, "the release"), verdict["level"] / verdict["tests"]
+    each = verdict["sites"].values()
     own = now[[k for k, v in enumerate(each) if is_hidden(v, "noise") and v["limit"] < 1]]
     most = _most(own, release.question.score)
 

@@ -20,7 +20,6 @@ from fedcal.strategies import server_app, settings
 from fedcal.strategies.server.job import Job
 
 FILE = "pyproject.toml"
-NAME = "fedcal-app"
 
 _HEADER = """\
 # Written by `fedcal flower-app`, which replaces it. Where fedcal[simulation] is installed:
@@ -49,7 +48,7 @@ def app_toml(fields: Mapping[str, Any]) -> str:
         "config": dict(fields),
     }
     project = {
-        "name": NAME,
+        "name": "fedcal-app",
         "version": fedcal.__version__,
         "license": "Apache-2.0",
         "dependencies": list[str](),

@@ -35,7 +35,7 @@ def example(kind: str, number: int = 0) -> Query:
 
 
 def read(query: Query, **changes: Any) -> Query:
-    """What a client makes of the parameters, some of them changed; None = left out."""
+    """Return the question as a client reads its parameters, some changed; None = left out."""
     facts = {name: getattr(query, name) for name in query.facts}
     params = {k: v for k, v in {**query.params(), **changes}.items() if v is not None}
     return type(query).read(params, facts)
@@ -79,7 +79,7 @@ def test_hostile_parameters_are_refused_in_one_line(kind, number):
 
 
 def may_be(kind: str, given: tuple[str, Any]) -> bool:
-    """What one parameter takes though another would not."""
+    """Return whether one parameter takes a value that another would not."""
     name, value = given
     return (
         # a log(1/T) like any

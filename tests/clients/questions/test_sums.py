@@ -41,13 +41,6 @@ def slow_histograms(shards: Shards, bins: int) -> Floats:
     return counts
 
 
-def test_bins_are_closed_on_the_left_and_the_last_one_on_both_sides():
-    # p_1 = 1/2 (an edge of 4 bins), 1 and 0, each once as positive and once as negative
-    logits = np.repeat([[0.0, 0.0], [-1e4, 0.0], [0.0, -1e4]], 2, axis=0)
-    shards = Shards.from_owner(logits, np.tile([1, 0], 3), np.zeros(6, np.int64), 1)
-    assert ClassHistograms(4, 2).sums(shards).tolist() == [[1, 0, 1, 1, 1, 0, 1, 1]]
-
-
 @pytest.mark.parametrize(("c", "bins"), [(2, 128), (3, 8), (40, 2)])
 def test_histograms_are_those_of_a_plain_loop(c, bins):
     shards = some_shards(c, rows=90, clients=CLIENTS)
@@ -86,7 +79,7 @@ def test_each_row_of_a_client_is_drawn_equally_often():
 
 @pytest.mark.parametrize("c", [2, 10, 50])
 def test_sums_at_a_temperature_are_their_slow_twins(c):
-    """Of a search, and Newton's G and H as they are defined."""
+    """These are the sums of a search, and Newton's G and H as they are defined."""
     shards, many = some_shards(c, rows=80, clients=CLIENTS, scale=3.0), len(TEMPERATURES)
     shards.logits[::9] = np.round(shards.logits[::9] / 4)  # some tie
     gap, loss, g, h = np.zeros((4, CLIENTS, many))

@@ -10,7 +10,7 @@ from refusals import refused
 
 from experiments.__main__ import main
 from experiments.studies import claims, expected, spec
-from experiments.studies.cells import LOSS, MEAN
+from experiments.studies.claims import LOSS, MEAN
 from experiments.studies.expected import (
     content,
     deviations,
@@ -21,8 +21,7 @@ from experiments.studies.expected import (
     wrong_verdicts,
 )
 from experiments.studies.maddock.claims import CLAIMS, mean_ratio
-from experiments.studies.result import Reproduction
-from experiments.studies.run import reproduce
+from experiments.studies.run import Reproduction, reproduce
 from experiments.studies.spec import EXPERIMENTS, Record
 from experiments.studies.texts import COMPARISONS, DEMO
 from fedcal import compare
@@ -102,7 +101,7 @@ def test_cells_are_what_compare_gives_and_claims_are_judged(ran, small, network)
     words = {v.text.partition(" ")[0]: v.word for v in found.verdicts}
     assert words["Without"] == "holds"  # FedNewton without privacy is the pooled temperature
     assert words["FedNewton's"] == "holds"
-    assert words["FedCal"] == "not told here"
+    assert words["FedCal"] == "undecided"
     assert {path.name for path in out.iterdir()} == {"small.json", "small.md", "small.csv"}
     assert "FedBBQ all weight,fedbbq[weighting=all]" in (out / "small.csv").read_text("utf-8")
     refused("holds small: --overwrite", reproduce, small, data=[network], out=out)
@@ -135,7 +134,7 @@ def test_check_says_what_deviates(small, network, tmp_path, monkeypatch, capsys)
     write(small, content(reproduce(small, data=[network], seeds=1, jobs=1)), "abc1234")
     assert studies(*given, "--check") == 0
     out = capsys.readouterr().out
-    for words in ("all results are as expected", "FedBBQ all weight", "Not told here"):
+    for words in ("all results are as expected", "FedBBQ all weight", "Undecided"):
         assert words in out
 
     results = read(small)["results"]
@@ -219,11 +218,11 @@ def judge(key: str, *cells: Record) -> claims.Verdict:
 def test_each_some_and_all():
     good, bad = cell("FedBBQ", 0.02, 0.9), cell("FedBBQ", 0.02, 0.88, network="other")
     some = judge("unweighted-loses", good, bad)
-    assert (some.holds, some.said) == (True, "on 1 of 2; not on net")
+    assert (some.holds, some.evidence) == (True, "on 1 of 2; not on net")
     assert judge("unweighted-loses", good).word == "does not hold"
     each = judge("weighted-keeps", *(c | {"title": "FedBBQ all weight"} for c in (good, bad)))
     assert (each.holds, each.word) == (False, "holds in part")
-    assert each.said == "on 1 of 2; not on other"
+    assert each.evidence == "on 1 of 2; not on other"
     failed = cell("FedBBQ all weight", 0.02, failures=["nobody answered"])
     assert judge("weighted-keeps", failed).holds is None
 

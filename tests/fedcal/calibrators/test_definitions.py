@@ -69,11 +69,11 @@ def test_the_fit_is_the_optimum(classes, n, hardness):
 def test_a_class_that_is_masked_out_does_not_matter():
     """Masks are often the lowest float32."""
     logits, labels = rows(3)
-    want = TemperatureScaling().fit(logits, labels).temperature
+    expected = TemperatureScaling().fit(logits, labels).temperature
     for mask in (-1e4, float(np.finfo(np.float32).min), -1e90):
         masked = np.concatenate([logits, np.full((len(logits), 1), mask)], axis=1)
         got = TemperatureScaling().fit(masked, labels).temperature
-        assert got == pytest.approx(want, rel=1e-9)
+        assert got == pytest.approx(expected, rel=1e-9)
 
 
 def test_histogram_binning_by_hand():
@@ -127,8 +127,8 @@ def test_bbq_against_a_slow_twin(bins, noise, estimate):
     positive[2] = negative[2] = 0.0  # a class that nobody has
     table = BBQ.from_histograms(positive, negative, 3, estimate=estimate).table
     counts = zip(positive.tolist(), negative.tolist(), strict=True)
-    want = [slow_bbq(p, n, estimate) for p, n in counts]
-    np.testing.assert_allclose(table, want, rtol=1e-11)
+    expected = [slow_bbq(p, n, estimate) for p, n in counts]
+    np.testing.assert_allclose(table, expected, rtol=1e-11)
 
 
 @pytest.mark.parametrize(("kind", "classes"), [(HistogramBinning, 10), (BBQ, 2)])

@@ -50,25 +50,15 @@ def test_coverage_is_that_of_simulated_ranks(n, std):
     assert covered(n, level, Normal(std)) == pytest.approx(mean, abs=2e-3)
 
 
-@pytest.mark.parametrize("law", [NoiseFree(), Normal(5.0)])
-def test_what_is_asked_for_is_kept_and_more_asks_for_more(law):
-    for n in (60, 600):
-        levels = [marginal_level(n, alpha, law) for alpha in ALPHAS]
-        assert levels == sorted(levels, reverse=True)
-        for alpha, level in zip(ALPHAS, levels, strict=True):
-            assert covered(n, level, law) >= 1 - alpha > covered(n, level - 1e-3, law)
-    assert marginal_level(600, 0.1, Normal(8.0)) >= marginal_level(600, 0.1, Normal(5.0)) - 1e-6
-
-
 @pytest.mark.parametrize(
-    ("law", "alpha"), [(NoiseFree(), 0.1), (Normal(1e-3), 0.17), (Normal(0.3), 0.1)]
+    ("noise", "alpha"), [(NoiseFree(), 0.1), (Normal(1e-3), 0.17), (Normal(0.3), 0.1)]
 )
-def test_a_private_number_of_rows_has_the_largest_level_of_all(law, alpha):
+def test_a_private_number_of_rows_has_the_largest_level_of_all(noise, alpha):
     """Levels go up and down with n: by a whole rank without noise."""
     for fewest in (5, 60):  # n beyond these 200 bring nothing new
-        each = [marginal_level(n, alpha, law) - (1 - alpha) * n for n in range(fewest, 200)]
-        assert centred_level(fewest, alpha, law) == pytest.approx(max(each), abs=1e-5)
-    assert centred_level(0.5, alpha, law) == math.inf
+        each = [marginal_level(n, alpha, noise) - (1 - alpha) * n for n in range(fewest, 200)]
+        assert centred_level(fewest, alpha, noise) == pytest.approx(max(each), abs=1e-5)
+    assert centred_level(0.5, alpha, noise) == math.inf
 
 
 # -- a drawn crossing: misses of bags of rows, each left out in turn, exactly ---------------------
@@ -159,7 +149,7 @@ def test_of_all_rows_that_clients_may_have_the_worst_is_reached(most, clip):
 )
 def test_tabled_laws_are_those_of_sums(encoding, height, draws):
     weights = np.cumsum(decoder_of(encoding, 16, height), axis=0)[:-1]
-    law, more = Noise(2.0, NoiseLaw(True, draws)).of_sums(weights)
+    noise, more = Noise(2.0, NoiseLaw(True, draws)).of_sums(weights)
     rng = np.random.default_rng(3)
     runs, scale = 40_000, 2.0 / np.sqrt(2 * draws)
     gammas = rng.gamma(draws, scale, (2, runs, weights.shape[1]))
@@ -168,18 +158,18 @@ def test_tabled_laws_are_those_of_sums(encoding, height, draws):
     assert sums.std(axis=0) == pytest.approx(std, rel=0.03)
     at = np.linspace(-4 * std, 4 * std, 41)
     seen = np.stack([np.mean(column[:, None] < at, axis=0) for column in sums.T])
-    told = law.below(at)
-    assert (told <= seen.min(axis=0) + 5 * 0.5 / np.sqrt(runs)).all()  # never more than there is
-    assert (told >= seen.min(axis=0) - 0.015).all()  # a step of the table, and chance
+    tabled = noise.below(at)
+    assert (tabled <= seen.min(axis=0) + 5 * 0.5 / np.sqrt(runs)).all()  # never more than there is
+    assert (tabled >= seen.min(axis=0) - 0.015).all()  # a step of the table, and chance
 
 
 def test_one_laplace_law_is_tabled_from_below():
-    law, _ = Noise(1.0, NoiseLaw(True)).of_sums(np.eye(1))
-    assert isinstance(law, Tabled)
+    noise, _ = Noise(1.0, NoiseLaw(True)).of_sums(np.eye(1))
+    assert isinstance(noise, Tabled)
     x = np.linspace(-9, 9, 3001)
     exact = laplace.cdf(x, scale=np.sqrt(0.5))
-    assert (law.below(x) <= exact).all()
-    assert (law.below(x) >= exact - 0.02).all()
+    assert (noise.below(x) <= exact).all()
+    assert (noise.below(x) >= exact - 0.02).all()
     bound = Noise(1.0, NoiseLaw(True)).bound(np.ones(1), 0.999)
     assert laplace.sf(bound, scale=np.sqrt(0.5)) <= 0.001 < laplace.sf(bound / 1.1, scale=0.7071)
 
@@ -201,9 +191,9 @@ def test_all_sums_have_the_noise_that_the_level_is_for():
     # prefix 1 has less noise than prefix 2, whose law both are to have
     n, std, runs = 10_000, 50.0, 3000
     thresholds, flat = np.array([0.2, 0.6, 1.0]), np.eye(3)
-    law, more = Noise(std).of_sums(np.tril(np.ones((3, 3)))[:-1])
+    noise, more = Noise(std).of_sums(np.tril(np.ones((3, 3)))[:-1])
     assert more[0] == pytest.approx(std)
-    first = marginal_level(n, 0.1, law) + np.sqrt(2) * std  # one standard deviation above it
+    first = marginal_level(n, 0.1, noise) + np.sqrt(2) * std  # one standard deviation above it
     rng = np.random.default_rng(2)
     counts = np.array([first, n, 0.0]) + std * rng.standard_normal((runs, 3))
     release = SetRelease(thresholds, counts, flat, Noise(std), n)
@@ -282,15 +272,15 @@ MASSES = {"two masses": (0.85, 0.98), "edges": (0.5, 0.89, 0.9, 0.91)}
 
 
 @pytest.mark.parametrize(
-    ("law", "n", "epsilon"),
+    ("scores_of", "n", "epsilon"),
     [("uniform", 50, 1.0), ("two masses", 300, 1.0), ("edges", 1000, 1.0), ("edges", 1000, 8.0)],
 )
-def test_it_covers(law, n, epsilon):
+def test_it_covers(scores_of, n, epsilon):
     rng = np.random.default_rng(1)
-    values = np.array(MASSES.get(law, ()))
-    scores = rng.random((1000, n)) if law == "uniform" else rng.choice(values, (1000, n))
+    values = np.array(MASSES.get(scores_of, ()))
+    scores = rng.random((1000, n)) if scores_of == "uniform" else rng.choice(values, (1000, n))
     t = drawn_thresholds(scores, paper.best_bins(n, epsilon, 0.1), epsilon, rng)
-    covered = t if law == "uniform" else (values <= t[:, None]).mean(axis=1)
+    covered = t if scores_of == "uniform" else (values <= t[:, None]).mean(axis=1)
     assert covered.mean() >= 0.9 - 3.5 * covered.std() / math.sqrt(len(covered))
 
 

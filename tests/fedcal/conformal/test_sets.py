@@ -15,8 +15,8 @@ from fedcal.conformal.coverage import (
     Basis,
     SetEvaluation,
     binomial_interval,
+    evaluate,
     fewer_than_chance,
-    judged,
     shortfalls,
 )
 from fedcal.storage.artifact import Holdout
@@ -70,20 +70,20 @@ def holdout(rows: int = 3, known: bool = True) -> Holdout:
 def test_judged_by_hand():
     sets = lac(0.75)
     assert sets.results()["after"] is None
-    told = sets.judge(holdout())
+    record = sets.judge(holdout())
     # sets {1, 3}, {0}, {1, 2}; labels 3, 0, 0
-    assert told["before"] == {"coverage": 1 / 3, "set_size": 1.0}
-    assert told["after"] == pytest.approx(
+    assert record["before"] == {"coverage": 1 / 3, "set_size": 1.0}
+    assert record["after"] == pytest.approx(
         {"coverage": 2 / 3, "set_size": 5 / 3, "singletons": 1 / 3, "empty": 0, "all_labels": 0}
     )
-    by = told["coverage_by"]
+    by = record["coverage_by"]
     assert by["class"]["0"]["coverage"] == 0.5
     assert set(by["class"]) == {"0", "3"}
     assert (by["size"]["2"]["rows"], by["size"]["2"]["coverage"]) == (2, 0.5)
     assert by["site"]["x"]["set_size"] == 2.0
     assert by["group"]["b"]["coverage"] == 1.0
     assert sets.glance(holdout()) == pytest.approx({"coverage": 2 / 3, "set_size": 5 / 3})
-    json.dumps({**sets.results(), **told}, allow_nan=False)
+    json.dumps({**sets.results(), **record}, allow_nan=False)
     assert "site" not in sets.judge(holdout(known=False))["coverage_by"]
 
 
@@ -106,26 +106,26 @@ def test_intervals_are_those_of_the_binomial_law():
     np.testing.assert_allclose(binom.cdf(hits[inner], rows[inner], high[inner]), 0.025, rtol=1e-9)
 
 
-def judged_classes(covered: list[int], rows: int) -> SetEvaluation:
+def evaluated_classes(covered: list[int], rows: int) -> SetEvaluation:
     """Rows of two classes, of which so many of each are covered, by sets of one label."""
     labels = np.repeat([0, 1], rows)
     hit = np.concatenate([np.arange(rows) < k for k in covered])
     chosen = np.where(hit, labels, 1 - labels)
-    return judged(np.eye(2, dtype=bool)[chosen], labels, labels)
+    return evaluate(np.eye(2, dtype=bool)[chosen], labels, labels)
 
 
 def test_a_class_that_falls_short_is_named_with_what_helps():
     def short(covered: list[int], promised: dict[str, list[str]], rows: int = 1000) -> list[str]:
-        return shortfalls(judged_classes(covered, rows), 0.1, promised, None, ("well", "ill"))
+        return shortfalls(evaluated_classes(covered, rows), 0.1, promised, None, ("well", "ill"))
 
-    (told,) = short([995, 805], {})
-    assert "ill 80.5 %" in told
-    assert "well" not in told
-    assert "--set by=class" in told
+    (record,) = short([995, 805], {})
+    assert "ill 80.5 %" in record
+    assert "well" not in record
+    assert "--set by=class" in record
     assert short([910, 890], {}) == []  # chance
-    (told,) = short([995, 805], {"class": ["0", "1"]})
-    assert "the guarantee for each by itself" in told
-    assert "--set" not in told
+    (record,) = short([995, 805], {"class": ["0", "1"]})
+    assert "the guarantee for each by itself" in record
+    assert "--set" not in record
     both = short([850, 850], {})
     assert both[0].startswith("Sets cover 85 %")
     assert "ill 85 %" in both[1]
@@ -133,11 +133,11 @@ def test_a_class_that_falls_short_is_named_with_what_helps():
 
 
 def test_the_rows_of_the_threshold_vary_too():
-    found = judged_classes([4400, 4400], 5000)  # 88 % of 10,000: 6.7 binomial standard errors
+    found = evaluated_classes([4400, 4400], 5000)  # 88 % of 10,000: 6.7 binomial standard errors
     assert shortfalls(found, 0.1, {}, None)[0].startswith("Sets cover 88 %")
     assert shortfalls(found, 0.1, {}, Basis((10_000,)))[0].startswith("Sets cover 88 %")
     of_few = shortfalls(found, 0.1, {}, Basis((300,)))  # such thresholds vary by 1.7 points
-    assert not any(told.startswith("Sets cover") for told in of_few)
+    assert not any(record.startswith("Sets cover") for record in of_few)
     rng = np.random.default_rng(0)
     short, runs = 0, 400
     for _ in range(runs):  # 200 scores make a threshold; coverage of 5,000 rows like them
@@ -153,7 +153,7 @@ def test_rows_of_alike_clients_count_as_fewer():
     hit = owner % 10 != 0  # four clients miss all their rows, 36 none
     sets = np.eye(2, dtype=bool)[np.where(hit, 0, 1)]
     parts = {"site": (owner, [str(k) for k in range(40)])}
-    found = judged(sets, np.zeros(2000, int), np.zeros(2000, int), parts)
+    found = evaluate(sets, np.zeros(2000, int), np.zeros(2000, int), parts)
     assert found.alike == pytest.approx(50 * 40 / 39)
     assert shortfalls(found, 0.05, {}, None) == []  # 90 % of 39 rows' worth
     assert shortfalls(replace(found, alike=1.0), 0.05, {}, None)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import flwr
 import pytest
-from extending import ROOT
 from flwr.supernode.runtime import run_clientapp as flower
 from refusals import refused
 
@@ -16,6 +15,7 @@ from fedcal.core import flower_internals
 from fedcal.core import flower_internals_site as internals
 from fedcal.core.checks import REMOVED
 
+ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads(Path(ROOT, "pyproject.toml").read_text("utf-8"))["project"]
 GONE = [name for name in REMOVED if name.startswith("fedcal ")]
 LINES = [

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.core.shards import Shards, uniforms
+from fedcal.core.row_order import uniforms
+from fedcal.core.shards import Shards
 
 CLIENTS = 9
 EMPTY = [(), (0,), (0, 4, CLIENTS - 1), tuple(range(1, CLIENTS))]

@@ -59,9 +59,9 @@ def test_a_torch_model_is_run_in_batches_and_given_back_as_it_was(wrapped):
     data = from_model(model, (torch.tensor(rows, requires_grad=True), torch.tensor(np.tile(Y, 7))))
     assert (model.training, model.norm.training, model.drop.training) == (True, False, True)
     assert model.most == BATCH < len(rows)
-    want = (rows / np.sqrt(1 + 1e-5)) @ model.line.weight.detach().numpy().T
-    want += model.line.bias.detach().numpy()
-    np.testing.assert_allclose(data.logits, want, atol=1e-5)
+    expected = (rows / np.sqrt(1 + 1e-5)) @ model.line.weight.detach().numpy().T
+    expected += model.line.bias.detach().numpy()
+    np.testing.assert_allclose(data.logits, expected, atol=1e-5)
     again = from_model(model, {"rows": {"x": rows.astype(np.float32)}, "labels": np.tile(Y, 7)})
     np.testing.assert_allclose(again.logits, data.logits, atol=1e-6)
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from refusals import refused
 from scipy import stats
 
 from fedcal.core.checks import InputError
@@ -18,7 +17,6 @@ from fedcal.evaluation import (
     cox,
     decision_curve,
     evaluate,
-    evaluate_classes,
     page,
     roc_curve,
 )
@@ -126,7 +124,6 @@ ERRORS = {
     "calibrated": ((1, 1, 1.0), 5_000, np.zeros((BUCKETS, 0))),
     "calibrated, noisy": ((1, 1, 1.0), 20_000, toeplitz(20)),
     "nearly, noisy": ((1, 1, 0.85), 20_000, 10 * np.eye(BUCKETS)),
-    "overconfident": ((0.5, 0.5, 0.5), 5_000, np.zeros((BUCKETS, 0))),
     "overconfident, noisy": ((0.5, 0.5, 0.5), 5_000, toeplitz(10)),
     "skewed": ((1, 6, 0.8), 20_000, 5 * np.eye(BUCKETS)),
 }
@@ -154,11 +151,8 @@ def test_calibration_errors_are_covered(case, runs, least):
 def test_noise_that_drowns_is_said():
     h = releases(truth(1, 1, 0.8), 2_000, 100 * np.eye(BUCKETS), 1)[0]
     for name, found in evaluate(h, "positive").items():
-        told = json.loads(json.dumps(found.to_json(), allow_nan=False))
         assert found.drowned, name
-        assert told["value"] is None, name
-    clear = evaluate(Histogram.exact(EDGES, 1e4 * truth(1, 1, 0.8)), "positive")
-    assert not any(found.drowned for found in clear.values())
+        assert found.to_json()["value"] is None, name
     assert evaluate(Histogram.exact(EDGES, np.zeros((2, BUCKETS))), "positive")["recall"].drowned
     for counts in (-np.ones((2, BUCKETS)), np.eye(2, BUCKETS) - 0.5):  # fewer than no rows
         found = evaluate(Histogram(EDGES, counts, np.eye(BUCKETS)), "positive")
@@ -227,11 +221,6 @@ def test_with_noise_it_is_wilson_s_interval_of_fewer_rows():
     assert (share - 0.5 / rows - found.low) / std == pytest.approx(1.96, rel=0.03)
 
 
-@pytest.mark.parametrize("edges", [[0.1, 0.5, 1.0], [0.0, 0.5, 0.9], [0.0, 0.0, 1.0]])
-def test_edges_of_a_histogram_increase_from_0_to_1(edges):
-    refused("edges must increase", Histogram.exact, np.array(edges), np.ones((2, 2)))
-
-
 def test_intervals_of_curves_are_fieller_s_of_sums_of_counts():
     """Noise of one variance v on each count: sums of them have variances in closed form."""
     v = 16.0
@@ -288,7 +277,6 @@ def test_paired_differences():
     counts = np.array([[2000.0, 600.0], [500.0, 16_900.0]])
     paired = compare(a, b, "confidence", agreement=counts)["accuracy"]
     assert paired.value == pytest.approx(100 / 20_000)
-    assert paired.sampling == pytest.approx(math.sqrt(1100) / 20_000, rel=0.01)  # McNemar
     assert paired.high - paired.low < found["accuracy"].high - found["accuracy"].low
 
 
@@ -303,15 +291,6 @@ def test_noise_of_a_paired_difference_is_that_of_its_four_cells():
     assert (found.low, found.high) == pytest.approx((float(low), float(high)))
     assert found.noise == pytest.approx(math.sqrt(v * (2 + 4 * 0.3**2)) / 1000)
     assert found.sampling == pytest.approx(math.sqrt((0.5 - 0.3**2) / 1000))
-
-
-def test_the_classwise_ece_is_the_mean_of_the_classes():
-    parts = [releases(truth(1, 3, s), 20_000, toeplitz(5), 1)[0] for s in (1.0, 0.7, 0.8)]
-    found = evaluate_classes(parts)["classwise_ece"]
-    each = [Ece().span(h, IntervalOptions(what=f"class {j}")) for j, h in enumerate(parts)]
-    assert found.value == pytest.approx(np.mean([e.value for e in each]))
-    assert found.noise < min(e.noise for e in each)
-    assert found.low <= found.value
 
 
 # -- findings: metrics of views and groups as JSON, and as parts of a page ------------------------
@@ -333,15 +312,15 @@ def test_a_small_group_is_named_and_has_no_numbers():
         for k, (name, rows) in enumerate(sizes.items())
     }
     found = findings(histograms, "positive")
-    told = found.to_json()
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert told["groups"]["small"] == {"suppressed": True}
-    assert set(told["groups"]["middling"]) == {"metrics"}  # 300 rows, a noise of std 33
+    record = found.to_json()
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
+    assert record["groups"]["small"] == {"suppressed": True}
+    assert set(record["groups"]["middling"]) == {"metrics"}  # 300 rows, a noise of std 33
     shown = {part.title: part for part in page.parts(found, histograms)}
     table = shown["Groups"]
     assert [row[0] for row in table.rows] == ["large", "middling", "small"]
     assert table.rows[-1][1:] == ("too few", "", "", "", "", "")
-    tests = told["groups_calibration"]["metrics"]
+    tests = record["groups_calibration"]["metrics"]
     assert set(tests["p_values"]) == {"large", "middling"}
     assert table.columns[-1] == "calibrated: p-value"
     assert [row[-1].endswith(": not calibrated") for row in table.rows[:2]] == [
@@ -357,13 +336,13 @@ def test_two_accuracies_and_their_difference_are_of_the_same_counts(std):
     rng = np.random.default_rng(3)
     histograms = {(view, "", ""): drawn_histogram(4000, std, 9) for view in ("model", "other")}
     agreement = np.array([2700.0, 100.0, 300.0, 900.0]) + std * rng.standard_normal(4)
-    told = findings(histograms, "positive", agreement=agreement, cell_std=std).to_json()
-    one, other = (told[key]["accuracy"]["value"] for key in ("metrics", "metrics_other"))
+    record = findings(histograms, "positive", agreement=agreement, cell_std=std).to_json()
+    one, other = (record[key]["accuracy"]["value"] for key in ("metrics", "metrics_other"))
     both, first, second, _ = agreement
     assert one == pytest.approx((both + first) / agreement.sum())
     assert other == pytest.approx((both + second) / agreement.sum())
-    for name, change in told["metrics_difference"].items():
-        pair = [told[key][name]["value"] for key in ("metrics", "metrics_other")]
+    for name, change in record["metrics_difference"].items():
+        pair = [record[key][name]["value"] for key in ("metrics", "metrics_other")]
         if change["value"] is not None:
             assert change["value"] == pytest.approx(pair[1] - pair[0], abs=1e-12), name
             assert change["low"] <= change["value"] <= change["high"], name

@@ -14,8 +14,8 @@ from fedcal.core.numerics import Floats
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import edges_of
 from fedcal.evaluation.sites.site_tests import (
-    Law,
     Sites,
+    SumDistribution,
     calibration,
     changes,
     least_gap,
@@ -119,22 +119,15 @@ def test_what_a_site_is_said_to_see_is_seen(rows, mean):
     assert 0.76 < ((found[0] <= level) & (found[1] <= level)).mean() < 0.94
 
 
-def test_a_site_without_rows_says_nothing():
-    empty = Sites.of(np.zeros((1, 2, 10)), EDGES, np.zeros((10, 0)), NoiseLaw())
-    assert [float(p[0]) for p in calibration(empty)] == [1.0, 1.0, 1.0]
-    assert least_gap(empty, 0.01, 0.8)[0] == np.inf
-    assert (changes(empty, sites(300, releases=1))[0] == 1.0).all()
-
-
 # -- p-values of noisy sums, where families of tests look: at 1 in 400 and beyond -----------------
 
 WAYS = np.stack([np.ones(6), np.linspace(-3, 3, 6)])
 SHARE = 1 / (1 + np.exp(3.5 - WAYS[1] / 3))  # rare outcomes: sums are skewed
 
 
-def law(rows, noise, most=1.0, d=2):
+def null(rows, noise, most=1.0, d=2):
     each = np.full(6, float(rows))
-    return Law(each, SHARE, WAYS[:d], noise * WAYS[:d], np.zeros((d, d)), most)
+    return SumDistribution(each, SHARE, WAYS[:d], noise * WAYS[:d], np.zeros((d, d)), most)
 
 
 def too_often(of, chance, limit, draws=20_000, p_of=None):
@@ -154,20 +147,20 @@ def too_often(of, chance, limit, draws=20_000, p_of=None):
 def test_tails_are_honest_and_not_wasteful(rows, noise, d):
     for chance in (0.05, 0.0025):
         limit = (1.25 if rows == 50 and not noise else 1.1) * chance
-        share, above = too_often(law(rows, noise, d=d), 1.5 * chance, limit)
+        share, above = too_often(null(rows, noise, d=d), 1.5 * chance, limit)
         assert above < 3
         assert share > 0.6 * chance
 
 
 def test_rows_of_one_subject_may_be_alike():
-    alike = law(600, 1.0, 4.0)
+    alike = null(600, 1.0, 4.0)
     assert too_often(alike, 0.015, 0.01)[1] < 3
-    assert too_often(alike, 0.015, 0.01, p_of=law(600, 1.0))[0] > 0.1
+    assert too_often(alike, 0.015, 0.01, p_of=null(600, 1.0))[0] > 0.1
 
 
 def test_nothing_known_is_nothing_rare():
-    assert p_value(law(0, 0.0), np.zeros(2)) == 1.0
-    assert p_value(law(50, 1.0), np.array([300.0, 900.0])) < 1e-30
+    assert p_value(null(0, 0.0), np.zeros(2)) == 1.0
+    assert p_value(null(50, 1.0), np.array([300.0, 900.0])) < 1e-30
 
 
 # -- verdicts -------------------------------------------------------------------------------------

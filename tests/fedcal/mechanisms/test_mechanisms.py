@@ -1,17 +1,18 @@
 import itertools
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from laws import ADDITIVE, follows, has_law, probabilities
+from laws import ADDITIVE, follows, has_scale, probabilities
 from laws import noise as noise_of
 from refusals import each_is_refused
 from scipy import stats
 
 from fedcal import accounting
 from fedcal.core.numerics import Purpose, stream
-from fedcal.mechanisms import Gaussian, Laplace, Noise, Source, Sum, Unary
+from fedcal.mechanisms import Exponential, Gaussian, Laplace, Noise, Source, Sum, Unary
 from fedcal.mechanisms.additive import SMOOTHING
 from fedcal.mechanisms.choice import draw_index, unary_flip
 from fedcal.secure_aggregation import Ring
@@ -19,6 +20,7 @@ from fedcal.units import Bound
 
 LEVEL = 1e-6  # of a test that must accept: a right mechanism fails one seed in a million
 DRAWS = 20_000
+INTEGERS = Ring(1000, 1.0)
 
 additive = pytest.mark.parametrize("mechanism", ADDITIVE)
 sources = pytest.mark.parametrize("system", [False, True], ids=["seeded", "system"])
@@ -38,14 +40,14 @@ def source_of(system: bool, seed: int = 1) -> Source:
 @additive
 @sources
 def test_noise_has_the_law_and_neither_two_thirds_nor_three_halves_of_its_scale(mechanism, system):
-    """Of each block its own scale."""
+    """Each block has its own scale."""
     scales = (3.7, 20.0, 0.5, 150.0)
     noise = noise_of(mechanism, (DRAWS,) * 4, scales).draw(source_of(system))
     assert noise.dtype == np.int64
     for part, scale in zip(np.split(noise, 4), scales, strict=True):
-        assert has_law(part, mechanism, scale)
-        assert not has_law(part, mechanism, scale * 2 / 3)
-        assert not has_law(part, mechanism, scale * 3 / 2)
+        assert has_scale(part, mechanism, scale)
+        assert not has_scale(part, mechanism, scale * 2 / 3)
+        assert not has_scale(part, mechanism, scale * 3 / 2)
         assert abs(part.mean()) < 5 * part.std() / math.sqrt(len(part))
 
 
@@ -64,15 +66,15 @@ def test_shares_add_up_to_the_whole_and_more_of_them_to_more(mechanism, system):
     noise = noise_of(mechanism, (DRAWS,), (scale,), shares)
     source = source_of(system)
     drawn = [noise.draw(source) for _ in range(2 * shares)]
-    whole = np.sum(drawn[:shares], axis=0)
-    assert has_law(whole, mechanism, scale)
+    total = np.sum(drawn[:shares], axis=0)
+    assert has_scale(total, mechanism, scale)
     for wrong in (2 / 3, 3 / 2):
-        assert not has_law(whole, mechanism, wrong * scale)
+        assert not has_scale(total, mechanism, wrong * scale)
     too_few = np.sum(drawn[: shares - 1], axis=0)
-    assert not has_law(too_few, mechanism, scale)
-    assert too_few.var() < 0.85 * whole.var()
-    assert np.sum(drawn, axis=0).var() / whole.var() == pytest.approx(2.0, rel=0.15)
-    assert drawn[0].var() * shares / whole.var() == pytest.approx(1.0, rel=0.15)
+    assert not has_scale(too_few, mechanism, scale)
+    assert too_few.var() < 0.85 * total.var()
+    assert np.sum(drawn, axis=0).var() / total.var() == pytest.approx(2.0, rel=0.15)
+    assert drawn[0].var() * shares / total.var() == pytest.approx(1.0, rel=0.15)
 
 
 LAPLACE = [("joint", 1, 1.0), ("per_block", 1, 2.0), ("per_value", 1, 5.0)]
@@ -116,7 +118,7 @@ def test_noise_that_is_none_is_refused():
     ]
     each_is_refused(
         table,
-        lambda words: Unary.client(np.array(words, np.uint64), WHOLE, coin(0.2, 3), rng_of(1)),
+        lambda words: Unary.client(np.array(words, np.uint64), INTEGERS, coin(0.2, 3), rng_of(1)),
     )
 
 
@@ -158,7 +160,7 @@ def test_shares_of_three_steps_add_up_to_a_discrete_gaussian():
 SCORES = np.array([0.0, 1.0, -1.0, 2.5, -4.0, 7.0, 30.0])
 
 
-def law(scores: np.ndarray, epsilon: float, norm: float) -> np.ndarray:
+def exact_probabilities(scores: np.ndarray, epsilon: float, norm: float) -> np.ndarray:
     """Exact probabilities, exp(-eps |S| / (2 C)) normalised."""
     logits = [-epsilon * abs(s) / (2 * norm) for s in scores.tolist()]
     top = max(logits)
@@ -174,9 +176,9 @@ def test_draws_follow_the_law_and_neither_two_thirds_nor_three_halves_of_epsilon
     source, number = source_of(system), DRAWS // 6
     drawn = [draw_index(SCORES, epsilon, norm, source) for _ in range(number)]
     counts = np.bincount(drawn, minlength=len(SCORES))
-    assert follows(counts, law(SCORES, epsilon, norm))
-    assert not follows(counts, law(SCORES, epsilon * 2 / 3, norm))
-    assert not follows(counts, law(SCORES, epsilon * 3 / 2, norm))
+    assert follows(counts, exact_probabilities(SCORES, epsilon, norm))
+    assert not follows(counts, exact_probabilities(SCORES, epsilon * 2 / 3, norm))
+    assert not follows(counts, exact_probabilities(SCORES, epsilon * 3 / 2, norm))
 
 
 class _Given:
@@ -187,29 +189,6 @@ class _Given:
 
     def random(self) -> float:
         return self.uniform
-
-
-def implemented_law(scores: np.ndarray, epsilon: float, norm: float) -> np.ndarray:
-    """Probabilities of the code itself: how many of the 2**53 uniform numbers give each index."""
-
-    def index(m: int) -> int:
-        return draw_index(scores, epsilon, norm, _Given(m * 2.0**-53))
-
-    cuts = [0]
-    for i in range(len(scores) - 1):
-        low, high = cuts[-1], 2**53  # the first m whose index is above i
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if index(middle) > i else (middle + 1, high)
-        cuts.append(low)
-    return np.diff([*cuts, 2**53]) / 2**53
-
-
-@pytest.mark.parametrize(("epsilon", "norm"), [(1.0, 1.0), (3.0, 0.2), (0.1, 50.0)])
-def test_the_code_has_exactly_the_law(epsilon, norm):
-    np.testing.assert_allclose(
-        implemented_law(SCORES, epsilon, norm), law(SCORES, epsilon, norm), rtol=0, atol=1e-14
-    )
 
 
 def test_huge_scores_neither_overflow_nor_leave_the_range():
@@ -225,9 +204,22 @@ def test_huge_scores_neither_overflow_nor_leave_the_range():
     assert draw_index(scores[::-1], 1.0, 1.0, first) == 1
 
 
-# --- optimal unary encoding ---------------------------------------------------------------------
+def test_a_draw_among_blocks_counts_the_diameter():
+    """P(i) ~ exp(-eps sum |S_i| / (2 C)), C doubled where a neighbour may replace a client."""
+    bound, rng, draws = Bound((2, 1, 2), (2.0,) * 3, "per_block", 1), rng_of(1), 2000
+    for diameter in (1, 2):
+        of = Sum(INTEGERS, bound, diameter, 10, np.zeros(0), 1.0)
+        sums = np.array([0.0, 0.0, 4.0, 2.0, -2.0])
+        draw = partial(Exponential(2.0).release, sums, of, lambda rng=rng: rng)
+        drawn = [draw()[0][0] for _ in range(draws)]
+        for counted in (1, 2):
+            p = 1 / (1 + 2 * math.exp(-2.0 * 4 / (2 * 2.0 * counted)))
+            assert (stats.binomtest(drawn.count(0), draws, p).pvalue > LEVEL) == (
+                counted == diameter
+            )
 
-WHOLE = Ring(1000, 1.0)
+
+# --- optimal unary encoding ---------------------------------------------------------------------
 
 
 def coin(flip: float, cells: int) -> Noise:
@@ -241,7 +233,7 @@ def encoded(cell: int | None, cells: int, epsilon: float, times: int, system: bo
         words[cell] = 1
     source, flip = source_of(system), unary_flip(epsilon)
     return np.array(
-        [Unary.client(words, WHOLE, coin(flip, len(words)), source) for _ in range(times)]
+        [Unary.client(words, INTEGERS, coin(flip, len(words)), source) for _ in range(times)]
     )
 
 
@@ -282,12 +274,12 @@ def test_unary_encoding_has_exactly_its_epsilon(epsilon):
 
 
 def test_counts_are_unbiased_and_have_the_std_of_an_empty_cell():
-    """Of a one in two is counted 1/2, of a zero the flip: what is released of means is exact."""
+    """The expected sum of encoded answers is released exactly: 1/2 of each 1, and flipped zeros."""
     clients, epsilon = 60, 1.5
     flip = unary_flip(epsilon)
-    law, bound = Unary(epsilon), Bound((3,), (2.0,))
-    of = Sum(WHOLE, bound, 1, clients, law.std(np.zeros(0), clients, bound), 1.0)
+    unary, bound = Unary(epsilon), Bound((3,), (2.0,))
+    of = Sum(INTEGERS, bound, 1, clients, unary.std(np.zeros(0), clients, bound), 1.0)
     answers = np.array([45, 5, 0])  # nobody is in the last cell, some have no rows at all
-    values, std = law.release(0.5 * answers + flip * (clients - answers), of, lambda: None)
+    values, std = unary.release(0.5 * answers + flip * (clients - answers), of, lambda: None)
     np.testing.assert_allclose(values, answers, atol=1e-9)
     np.testing.assert_allclose(std, math.sqrt(clients * flip * (1 - flip)) / (0.5 - flip))

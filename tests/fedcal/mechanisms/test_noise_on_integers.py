@@ -1,4 +1,4 @@
-"""Laplace noise on integers: where it is drawn, its law, its guarantee, and intervals by it."""
+"""Laplace noise on integers: where it is drawn, its distribution, guarantee and intervals."""
 
 import itertools
 import math
@@ -53,7 +53,7 @@ def std_of(epsilon: float, norm: float, draws: float = 1.0) -> float:
 
 @every_case
 def test_neighbours_likelihood_ratio_is_at_most_e_to_the_epsilon(epsilon, norm):
-    """Of two numbers, over all integers in reach, for every change of at most the norm."""
+    """Try two numbers, over all integers in reach, for every change of at most the norm."""
     plan = plan_of(bound_of(norm), epsilon)
     assert (plan.grid, plan.on_integers) == (1.0, True)
     assert plan.noise_std == (pytest.approx(std_of(epsilon, norm), rel=1e-12),)
@@ -81,7 +81,7 @@ def test_in_one_draw_for_studies_it_has_the_same_law(trust):
 
 EDGES = {"classes": 3, "edges": np.array([4.0])}
 SETS = {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0])}
-WHOLE: list[tuple[Query, str, float]] = [
+INTEGER: list[tuple[Query, str, float]] = [
     (BinOutcomes(5, "correct_total"), "row", 1.0),
     (ClassHistograms(4, 3), "row", 3.0),
     (PooledHistograms(4, 2), "row", 1.0),
@@ -98,7 +98,7 @@ FINE: list[tuple[Query, str]] = [
 
 
 def test_only_counts_of_parts_of_clients_have_their_noise_on_integers():
-    for query, part, norm in WHOLE:
+    for query, part, norm in INTEGER:
         bound = query.bound(part, (), 1)
         assert (bound.whole, set(bound.norms)) == (True, {norm}), query.kind
         assert not query.bound(part, (), 2).whole
@@ -116,8 +116,8 @@ def test_scales_too_small_for_shares_go_to_the_fine_grid():
 
 
 def test_a_question_of_fractions_is_not_asked_under_a_plan_on_integers():
-    whole, half = ScoreCounts(**EDGES), ScoreCounts(**EDGES, gain=0.5)
-    curator = Curator(plan_of(whole.bound("row", (), 1), 1.0))
+    counts, half = ScoreCounts(**EDGES), ScoreCounts(**EDGES, gain=0.5)
+    curator = Curator(plan_of(counts.bound("row", (), 1), 1.0))
     with pytest.raises(PrivacyError, match="adds fractions"):
         curator.open(1, half)
 
@@ -142,13 +142,13 @@ def test_addends_at_the_bound_keep_every_bit_and_no_addend_exceeds_it():
 @every_case
 @pytest.mark.parametrize("draws", [1, 3])
 def test_quantiles_are_those_of_the_law(epsilon, norm, draws):
-    law, std = chances(epsilon, norm, draws), std_of(epsilon, norm, draws)
+    distribution, std = chances(epsilon, norm, draws), std_of(epsilon, norm, draws)
     named = NoiseLaw(True, draws, 1 / std)
-    k = np.abs(np.arange(len(law)) - len(law) // 2)
+    k = np.abs(np.arange(len(distribution)) - len(distribution) // 2)
     for level in (0.5, 0.9, 0.95, 0.99):
         reach = round(named.quantile(level) * std)
-        assert law[k <= reach].sum() >= level - 1e-9
-        assert reach == 0 or law[k <= reach - 1].sum() < level
+        assert distribution[k <= reach].sum() >= level - 1e-9
+        assert reach == 0 or distribution[k <= reach - 1].sum() < level
 
 
 def test_a_normal_interval_of_one_noise_on_integers_is_widened():
@@ -183,12 +183,12 @@ def test_intervals_of_a_release_of_few_counts_cover(epsilon, norm, number):
 
 @every_case
 def test_moments_waves_and_samples_are_of_one_law(epsilon, norm):
-    law, std = chances(epsilon, norm, 2), std_of(epsilon, norm, 2)
-    k, named = np.arange(len(law)) - len(law) // 2, NoiseLaw(True, 2.0, 1 / std)
+    distribution, std = chances(epsilon, norm, 2), std_of(epsilon, norm, 2)
+    k, named = np.arange(len(distribution)) - len(distribution) // 2, NoiseLaw(True, 2.0, 1 / std)
     assert named.limit / std == pytest.approx(epsilon / norm, rel=1e-9)
     t = np.array([-0.3, 0.1, 0.5]) * named.limit
     near = np.abs(k) < 120
-    moments = np.exp(np.outer(t / std, k[near])) @ law[near]
+    moments = np.exp(np.outer(t / std, k[near])) @ distribution[near]
     np.testing.assert_allclose(named.log_moments(t)[0], np.log(moments), atol=1e-9)
     step = 1e-5
     up, down = named.log_moments(t + step), named.log_moments(t - step)
@@ -196,21 +196,21 @@ def test_moments_waves_and_samples_are_of_one_law(epsilon, norm):
         slope = (up[order] - down[order]) / (2 * step)
         np.testing.assert_allclose(named.log_moments(t)[order + 1], slope, rtol=1e-5, atol=1e-8)
     np.testing.assert_allclose(
-        np.exp(named.log_waves(t)), np.cos(np.outer(t / std, k)) @ law, atol=1e-9
+        np.exp(named.log_waves(t)), np.cos(np.outer(t / std, k)) @ distribution, atol=1e-9
     )
     drawn = np.rint(named.sample(np.random.default_rng(2), (DRAWS,)) * std).astype(int)
-    assert drawn_from(drawn, law)
+    assert drawn_from(drawn, distribution)
 
 
 @pytest.mark.parametrize(("epsilon", "numbers"), [(1.0, 1), (3.0, 40), (8.0, 5)])
 def test_sums_of_counts_are_below_a_point_at_least_as_often_as_the_table_says(epsilon, numbers):
-    law, std = chances(epsilon, 1.0), std_of(epsilon, 1.0)
+    distribution, std = chances(epsilon, 1.0), std_of(epsilon, 1.0)
     noise = SumNoise(std, NoiseLaw(True, 1.0, 1 / std))
     weights = np.tril(np.ones((numbers, numbers)))
     table, more = noise.of_sums(weights)
     rng = np.random.default_rng(5)
-    k = np.arange(len(law)) - len(law) // 2
-    z = rng.choice(k, p=law, size=(DRAWS, numbers)) @ weights.T
+    k = np.arange(len(distribution)) - len(distribution) // 2
+    z = rng.choice(k, p=distribution, size=(DRAWS, numbers)) @ weights.T
     sums = z + more * rng.standard_normal(z.shape)
     for x in np.linspace(-2, 2, 9) * sums.std():
         seen = (sums < x).mean(axis=0)

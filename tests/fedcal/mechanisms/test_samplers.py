@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from laws import has_law
+from laws import has_scale
 from refusals import each_is_refused
 from scipy import stats
 
@@ -51,13 +51,13 @@ SAMPLERS: list[tuple[Sampler, Any, float]] = [  # and the least scale of each
 ]
 
 
-@pytest.mark.parametrize(("sampler", "law", "_"), SAMPLERS)
-def test_large_scales_have_the_continuous_law(sampler, law, _):
+@pytest.mark.parametrize(("sampler", "distribution", "_"), SAMPLERS)
+def test_large_scales_have_the_continuous_law(sampler, distribution, _):
     scale = 1.3 * 2.0**38
     drawn = sampler(scale, 10_000, seeded())
-    assert stats.kstest(drawn / scale, law().cdf).pvalue > LEVEL
+    assert stats.kstest(drawn / scale, distribution().cdf).pvalue > LEVEL
     for wrong in SCALES:
-        assert stats.kstest(drawn / scale / wrong, law().cdf).pvalue < LEVEL
+        assert stats.kstest(drawn / scale / wrong, distribution().cdf).pvalue < LEVEL
     # the last digits are as random as the first ones
     assert stats.chisquare(np.bincount(drawn & 15, minlength=16)).pvalue > LEVEL
 
@@ -66,17 +66,17 @@ def test_large_scales_have_the_continuous_law(sampler, law, _):
 def test_polya_shares_add_up_to_discrete_laplace_noise(scale, shares):
     n = 20_000
     total = polya_share(scale, shares, n * shares, seeded()).reshape(n, shares).sum(axis=1)
-    assert has_law(total, "laplace", scale)
+    assert has_scale(total, "laplace", scale)
     for wrong in SCALES:
-        assert not has_law(total, "laplace", scale * wrong)
+        assert not has_scale(total, "laplace", scale * wrong)
     one_missing = polya_share(scale, shares / 2, n * shares, seeded()).reshape(n, shares)
-    assert not has_law(one_missing.sum(axis=1), "laplace", scale)
+    assert not has_scale(one_missing.sum(axis=1), "laplace", scale)
 
 
 UNIT = 2**128
 
 
-def law_of(table: samplers.Table) -> list[int]:
+def masses_of(table: samplers.Table) -> list[int]:
     """Probability of each index in units of 2**-128, read off the table's columns."""
     capacity = 2 ** (128 - table.bits)
     mass = [0] * 2**table.bits
@@ -104,19 +104,19 @@ def _context():
         yield context
 
 
-def geometric_law(scale: float) -> dict[int, Decimal]:
+def geometric_masses(scale: float) -> dict[int, Decimal]:
     mass = {0: 1}
     digits = samplers._digits(scale)
     for j, table in enumerate(digits):
-        own = [(d << 12 * j, m) for d, m in enumerate(law_of(table)) if m]
+        own = [(d << 12 * j, m) for d, m in enumerate(masses_of(table)) if m]
         mass = {k + d: p * m for k, p in mass.items() for d, m in own}
     return {k: Decimal(p) / UNIT ** len(digits) for k, p in mass.items()}
 
 
 @pytest.mark.parametrize("scale", [0.05, 1.0, 7.3, 100.0])
 def test_laplace_tables_are_within_the_total_variation(scale):
-    magnitude = geometric_law(scale)
-    negative = Decimal(law_of(samplers._negative(scale))[1]) / UNIT
+    magnitude = geometric_masses(scale)
+    negative = Decimal(masses_of(samplers._negative(scale))[1]) / UNIT
     discrete = {k: p * (1 - negative) for k, p in magnitude.items()}
     discrete |= {-1 - k: p * negative for k, p in magnitude.items()}
     last = max(discrete) + 50
@@ -125,11 +125,11 @@ def test_laplace_tables_are_within_the_total_variation(scale):
     assert total_variation(discrete, weights) < TOTAL_VARIATION
 
 
-def gaussian_law(std: float) -> dict[int, Decimal]:
+def gaussian_masses(std: float) -> dict[int, Decimal]:
     mass = {0: 1}
     parts = gaussian_sampler._parts(std)
     for table, middle, shift in parts:
-        own = [((i - middle) << shift, m) for i, m in enumerate(law_of(table)) if m]
+        own = [((i - middle) << shift, m) for i, m in enumerate(masses_of(table)) if m]
         both: dict[int, int] = {}
         for k, p in mass.items():
             for value, m in own:
@@ -140,7 +140,7 @@ def gaussian_law(std: float) -> dict[int, Decimal]:
 
 @pytest.mark.parametrize("std", [0.3, 1.0, 12.5, 51.5, 409.5])
 def test_gaussian_tables_are_within_the_total_variation(std):
-    discrete = gaussian_law(std)
+    discrete = gaussian_masses(std)
     assert len(gaussian_sampler._parts(std)) == (2 if std > 409 else 1)
     double = 2 * Decimal(std) ** 2
     half = {k: (-k * k / double).exp() for k in range(max(discrete) + 21)}
@@ -163,29 +163,29 @@ def test_every_split_is_smooth_enough(std):
 
 @pytest.mark.parametrize(("scale", "shares"), [(0.3, 5.0), (3.0, 2.0), (20.0, 1.5)])
 def test_jumps_and_their_number_are_within_the_total_variation(scale, shares):
-    law = samplers._law(scale, shares)
+    distribution = samplers._shares_of(scale, shares)
     q = (-1 / Decimal(scale)).exp()
     mean = -2 * (1 - q).ln() / Decimal(shares)
-    number = {k: Decimal(m) / UNIT for k, m in enumerate(law_of(law.count))}
+    number = {k: Decimal(m) / UNIT for k, m in enumerate(masses_of(distribution.count))}
     poisson = {k: mean**k / math.factorial(k) for k in range(len(number) + 30)}
     assert total_variation(number, poisson) < TOTAL_VARIATION / 8
 
     tried: dict[int, Decimal] = {}
-    geometric = geometric_law(scale)
-    for index, block in enumerate(law_of(law.block)):
+    geometric = geometric_masses(scale)
+    for index, block in enumerate(masses_of(distribution.block)):
         least, sign = 2 ** (index >> 1), (1, -1)[index & 1]
         for g, p in geometric.items():
             size = least + g % least
             accepted = Decimal(-(-UNIT * least // size)) / UNIT  # rounded up
             tried[sign * size] = tried.get(sign * size, 0) + p * accepted * block / UNIT
     accepted = sum(tried.values())
-    assert law.accepted == pytest.approx(float(accepted), rel=1e-12)
+    assert distribution.accepted == pytest.approx(float(accepted), rel=1e-12)
     jumps = {k: p / accepted for k, p in tried.items() if p}
     last = max(max(jumps), 100)
     half = {k: q**k / k for k in range(1, last + 1)}
     gap = total_variation(jumps, half | {-k: w for k, w in half.items()})
     assert mean * gap < TOTAL_VARIATION / 4
-    assert law.mean == pytest.approx(float(mean), rel=1e-12)
+    assert distribution.mean == pytest.approx(float(mean), rel=1e-12)
 
 
 def test_a_jump_is_accepted_exactly_where_the_fraction_says():
@@ -243,7 +243,7 @@ def test_coins_have_exactly_their_probability():
     for p, right in ((0.3, True), *((0.3 * wrong, False) for wrong in SCALES)):
         assert (stats.binomtest(int(coins.sum()), DRAWS, p).pvalue > LEVEL) == right
     for p in (0.1, 1 - 2.0**-53, 2.0**-70, 5e-324):
-        heads = Fraction(law_of(samplers._coin(p))[1], UNIT)
+        heads = Fraction(masses_of(samplers._coin(p))[1], UNIT)
         assert abs(heads - Fraction(p)) <= Fraction(1, UNIT)
 
 

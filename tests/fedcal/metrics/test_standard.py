@@ -1,6 +1,5 @@
 """Metrics: numbers by hand, a plain-loop twin, laws, and one meaning in every command."""
 
-import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,11 +14,8 @@ from numpy.typing import NDArray
 from refusals import each_is_refused
 
 import fedcal.metrics as metrics
-from fedcal import simulate
-from fedcal.cli.main import exit_code_of
 from fedcal.core.numerics import FLOOR, softmax
 from fedcal.metrics import below_floor, classwise_ece, ece, names, nll, standard, summary
-from fedcal.run.estimator import FederatedCalibrator
 
 # No deadline: no test depends on the clock. Derandomized: a run repeats.
 steady = settings(deadline=None, derandomize=True)
@@ -87,6 +83,7 @@ def test_blocks_change_nothing(monkeypatch, block, pending):
     monkeypatch.setattr(standard, "_BLOCK", block)
     monkeypatch.setattr(standard, "_PENDING", pending)
     assert summary(probs, labels) == pytest.approx(twin(probs, labels, 15), abs=1e-12)
+    assert nll(probs, labels) == pytest.approx(sk.log_loss(labels, probs), abs=1e-12)
 
 
 @pytest.mark.parametrize("name", KEYS)
@@ -141,26 +138,3 @@ def test_what_is_refused(score, monkeypatch):
     probs = np.full((9, 2), 0.5)
     probs[7] = 1.5, -0.5
     each_is_refused([(probs, r"row 7, class 0 is 1\.5")], lambda probs: score(probs, [0] * 9))
-
-
-def test_commands_results_and_estimators_agree(tmp_path, capsys):
-    """A metric of one name is one number in every command and in Python, on the same rows."""
-    z, y = scored(4, 600, 4)
-    data = tmp_path / "rows.npz"
-    np.savez(data, logits=z[:300], labels=y[:300], test_logits=z[300:], test_labels=y[300:])
-    run = simulate(str(data), method="fedtemp", epsilon=math.inf, clients=5)
-    expected = summary(softmax(z[300:]), y[300:])
-    run.save(tmp_path / "run", report=False)
-    after = summary(run.artifact.predict_proba(z[300:]), y[300:])
-    capsys.readouterr()
-    calibrator, out = tmp_path / "run/calibrator.npz", tmp_path / "o.npz"
-    apply = f"apply --json --calibrator {calibrator} --data {data} --out {out}"
-    assert exit_code_of(apply.split()) == 0
-    applied = json.loads(capsys.readouterr().out)
-    stored = json.loads((tmp_path / "run" / "result.json").read_text("utf-8"))
-    for result in (run.judged, applied, stored):
-        assert result["before"] == pytest.approx(expected, rel=0, abs=1e-12)
-        assert result["after"] == pytest.approx(after, rel=0, abs=1e-12)
-    estimator = FederatedCalibrator("fedtemp", epsilon=math.inf, clients=5).fit(z[:300], y[:300])
-    p = estimator.predict_proba(z[300:])
-    assert summary(p, y[300:])["nll"] == pytest.approx(sk.log_loss(y[300:], p), rel=0, abs=1e-12)

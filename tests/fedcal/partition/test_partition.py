@@ -152,9 +152,8 @@ def four_classes() -> Dataset:
 
 
 def owners(spec: str, clients: int = 8, seed: int = 0, data: Dataset | None = None) -> np.ndarray:
-    partition = parse(spec)
     given = four_classes() if data is None else data
-    return owners_by(partition.partitioner, partition.options, given, clients, seed)[0]
+    return owners_by(*parse(spec).value, given, clients, seed)[0]
 
 
 PARTITIONERS = {  # spec -> sizes, where they are promised
@@ -189,9 +188,6 @@ def test_every_row_has_one_owner_by_the_seed_and_nothing_else_changes(spec, capf
 def test_natural_owners_are_the_data_s_clients():
     data = four_classes()
     np.testing.assert_array_equal(owners("flwr:NaturalIdPartitioner", data=data), data.client)
-    owner = owners("flwr:GroupedNaturalIdPartitioner:group_size=2:sort_unique_ids=true", data=data)
-    assert data.client is not None
-    np.testing.assert_array_equal(owner, data.client // 2)
     nobody = from_arrays(logits=np.zeros((4, 2)), labels=[0, 1, 0, 1], name="mine")
     refused("mine names no clients", owners, "flwr:NaturalIdPartitioner", data=nobody)
 

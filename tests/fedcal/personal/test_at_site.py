@@ -122,8 +122,8 @@ def test_counts_of_any_shape_have_a_prior_and_an_expectation(case: str, std: flo
     for prior in site_priors(release).values():
         assert np.isfinite(prior.mean).all()
         assert (np.linalg.eigvalsh(prior.cov) > 0).all()
-    told = release.results()["next_site"]["metrics"]
-    for one in told.values():
+    record = release.results()["next_site"]["metrics"]
+    for one in record.values():
         assert one["low"] <= one["mean"] <= one["high"]
         assert np.isfinite([v for v in one.values() if isinstance(v, float)]).all()
 
@@ -132,7 +132,7 @@ def test_counts_of_any_shape_have_a_prior_and_an_expectation(case: str, std: flo
 
 
 def test_the_fit_is_the_largest_posterior_density(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each site by itself, whatever the others are; of two classes, and of a temperature."""
+    """Each site is fitted by itself, for two classes and for a temperature."""
     for module in (releases, posterior):
         monkeypatch.setattr(module, "STEPS", (1.0,))
     rng = np.random.default_rng(5)
@@ -176,7 +176,7 @@ def _log_posterior(rows: Shards, at: Floats, prior: SitePrior) -> float:
 
 
 def test_the_risk_is_a_probability_of_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of sites drawn from the prior itself as many are harmed as the risks add up to."""
+    """As many sites drawn from the prior itself are harmed as the risks add up to."""
     monkeypatch.setattr(posterior, "RIGHT", 1e-9)
     rng = np.random.default_rng(6)
     prior = SitePrior(COMMON, np.diag([0.5, 0.2]) ** 2)
@@ -258,7 +258,7 @@ def test_the_calibrator_gives_the_same_probabilities(classes: int) -> None:
 
 
 def test_a_new_site_is_inside_the_prediction_interval() -> None:
-    """Of calibration in the large and slope, in about 95 % of federations of 15 sites."""
+    """The interval of offset and slope holds in about 95 % of federations of 15 sites."""
     rng = np.random.default_rng(10)
     inside = {"calibration_in_the_large": 0, "log_slope": 0}
     tau = np.array([0.3, 0.2])
@@ -269,6 +269,6 @@ def test_a_new_site_is_inside_the_prediction_interval() -> None:
         noisy = counts + rng.laplace(0, 1, counts.shape) * (k % 2)
         found = site_metrics(noisy, edges_of("positive"), np.eye(10) * std)
         for name, at in zip(inside, true[15], strict=True):
-            law = predicted(*found[name])
-            inside[name] += bool(law.low < at < law.high)
+            interval = predicted(*found[name])
+            inside[name] += bool(interval["low"] < at < interval["high"])
     assert all(0.89 <= n / 160 < 1 for n in inside.values()), inside

@@ -27,7 +27,7 @@ from fedcal.units import UNITS
 JOB = Job("fedtemp", Federation(12, 3, epsilon=1.0, trust="local"), class_digest="0" * 64)
 FIELDS = JOB.to_fields()
 OWN = {"ledger", "cap", "cap-delta", "seed", "dropout", "tolerant", "timeout", "grace"}
-"""What a server decides by itself."""
+"""Facts that a server decides by itself."""
 
 
 def test_every_field_of_a_job_is_agreed_on_or_the_server_s_own_affair():
@@ -43,7 +43,7 @@ def changed(kind: type, value: Any) -> Any:
 
 
 OPEN = {"classes", "input", "class-digest"}
-"""What a server may leave to the sites: plan and questions follow from the sites' own."""
+"""Facts that a server may leave to the sites: plan and questions follow from the sites' own."""
 
 
 @pytest.mark.parametrize("name", AGREED)
@@ -82,7 +82,7 @@ COMMITTEE: Mapping[str, Any] = {"committee": 7, "threshold": 5, "colluding": 2}
 def jobs(name: str) -> Iterator[Job]:
     """Small jobs that between them reach every branch of the method's plan."""
     method = STRATEGIES[name]
-    ways = cycle(((1.0, "masks"), (0.5, "masks"), (0.5, PROTOCOL), (1.0, PROTOCOL)))
+    rates = cycle(((1.0, "masks"), (0.5, "masks"), (0.5, PROTOCOL), (1.0, PROTOCOL)))
     rows = {"rows_per_client": 9.0} if "rows_per_client" in settings_of(name) else {}
     first, *others = method.examples
     cases = [(first, pair) for pair in product(TRUSTS, UNITS)]
@@ -91,7 +91,7 @@ def jobs(name: str) -> Iterator[Job]:
         epsilon = 1.0 if trust in NOISY else math.inf
         if method.exact_only and trust in NOISY:
             continue
-        rate, secure = next(ways)
+        rate, secure = next(rates)
         federation = Federation(
             *(12, 3),
             epsilon=epsilon,
@@ -184,8 +184,8 @@ def test_under_the_protocol_the_noise_is_the_site_s_own(trust):
     assert (own.noise is None) == (trust == "central")
     assert own.rate == 0.5
     if own.noise is not None:
-        whole = plan.quorum - 2 if trust == "distributed" else 1  # two of them may tell theirs
-        assert own.noise.shares == whole
+        needed = plan.quorum - 2 if trust == "distributed" else 1  # two of them may tell theirs
+        assert own.noise.shares == needed
 
 
 def test_under_exact_sums_no_other_kind_of_question_is_answered():

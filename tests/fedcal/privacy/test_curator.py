@@ -16,7 +16,7 @@ from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
 from fedcal.privacy.curator import Curator, OpenRound, Release
 from fedcal.privacy.query import QUERIES
-from fedcal.units import UNITS, Bound
+from fedcal.units import Bound
 
 BOUND = Bound((2, 1), (1.0, 3.0), "per_block")
 
@@ -338,26 +338,3 @@ def test_under_local_a_round_that_is_open_is_not_asked_again():
     refused("no client answers twice", curator.open, 1, ASK, error=PrivacyError)
     close(curator, asked)
     assert release(curator, 2).round == 2
-
-
-@pytest.mark.parametrize(("unit", "row_sums"), [("example", True), ("example", False)])
-def test_a_draw_among_blocks_has_the_plans_epsilon(unit, row_sums):
-    """P(i) ~ exp(-eps sum |S_i| / (2 C)), C doubled where a row can turn a client around."""
-    federation = Federation(clients=10, classes=2, epsilon=2.0, unit=unit)
-    bound = Bound((2, 1, 2), (2.0,) * 3, "per_block", 1)
-    plan = make_plan(
-        federation, rounds=1, bound=bound, prefers=prefer("exponential"), row_sums=row_sums
-    )
-    sums = np.array([0.0, 0.0, 4.0, 2.0, -2.0])
-    twice = UNITS[unit].adjacency(False) == "replace"
-    norm = 2.0 * (1 if (UNITS[unit].whole_client or row_sums) and not twice else 2)
-    p = 1 / (1 + 2 * math.exp(-2.0 * 4 / (2 * norm)))
-    hits, draws = 0, 300
-    for seed in range(draws):
-        curator = Curator(seeded(plan, seed))
-        asked = curator.open(1, Asks((2, 1, 2)))
-        curator.charge(asked, 10)
-        hits += curator.close(asked, asked.request.ring.encode(sums)).values[0] == 0
-    assert abs(hits - draws * p) < 5 * math.sqrt(draws * p * (1 - p))
-    wrong = 1 / (1 + 2 * math.exp(-2.0 * 4 / norm))
-    assert abs(hits - draws * wrong) > 5 * math.sqrt(draws * wrong * (1 - wrong))

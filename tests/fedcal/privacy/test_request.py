@@ -44,7 +44,7 @@ Fields = dict[str, Any]
 
 
 def back(request: Request, fields: Fields | None = None, context: Fields | None = None) -> Request:
-    """What is read of a request, with some fields changed."""
+    """Return the request that is read, with some fields changed."""
     return wire.from_fields(
         {**wire.to_fields(request), **(fields or {})},
         {**facts_of(request.query), **(context or {})},

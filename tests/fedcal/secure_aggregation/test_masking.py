@@ -41,17 +41,17 @@ def total(rows: np.ndarray) -> np.ndarray:
 def test_masks_cancel_in_any_order(n):
     cohort, x = cohort_of(n), vectors(n, 5)
     plain = total(x)
-    whole = masks(cohort, RUN, ROUND, 5)
-    assert whole.shape == (n, 5)
-    assert whole.dtype == np.uint64
-    assert (total(x + whole) == plain).all()
+    hidden = masks(cohort, RUN, ROUND, 5)
+    assert hidden.shape == (n, 5)
+    assert hidden.dtype == np.uint64
+    assert (total(x + hidden) == plain).all()
 
     order = np.random.default_rng(1).permutation(n)
-    assert (masks([cohort[k] for k in order], RUN, ROUND, 5) == whole[order]).all()
+    assert (masks([cohort[k] for k in order], RUN, ROUND, 5) == hidden[order]).all()
 
     if n > 1:
-        assert (whole != 0).any(axis=1).all()
-        assert (total((x + whole)[1:]) != total(x[1:])).any()
+        assert (hidden != 0).any(axis=1).all()
+        assert (total((x + hidden)[1:]) != total(x[1:])).any()
 
 
 @pytest.mark.parametrize("n", [1, 2, 65, COMPLETE_UP_TO, COMPLETE_UP_TO + 1, 600])

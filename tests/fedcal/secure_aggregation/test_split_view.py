@@ -1,4 +1,4 @@
-"""What a lying server learns that shows members of the committee different sets of contributors.
+"""Knowledge of a lying server that shows committee members different sets of contributors.
 
 All there is to learn is linear. The server sees y_i = x_i - sum over pieces T of p_{i,T}, modulo
 2**64, and of each member that holds piece T the sum of p_{i,T} over the set U that it was shown.

@@ -108,10 +108,10 @@ def test_a_long_vector_of_equal_numbers_on_the_bound(rule, order):
     assert 1 - 1e-6 < max(exact_squares(row, bound, 2.0**-45)) <= 1
 
 
-@pytest.mark.parametrize(("rule", "want"), list(zip(RULES, [1.0, 3**0.5, 8**0.5], strict=True)))
+@pytest.mark.parametrize(("rule", "expected"), list(zip(RULES, [1.0, 3**0.5, 8**0.5], strict=True)))
 @orders
-def test_sensitivity_by_rule(rule, want, order):
-    assert Bound(LENGTHS, NORMS, rule, order).sensitivity == want
+def test_sensitivity_by_rule(rule, expected, order):
+    assert Bound(LENGTHS, NORMS, rule, order).sensitivity == expected
 
 
 @rules
@@ -143,14 +143,14 @@ def test_a_vector_inside_the_bound_keeps_every_bit(case):
 @pytest.mark.parametrize(("order", "part"), [(2, math.hypot), (1, lambda *x: sum(map(abs, x)))])
 def test_only_the_group_that_is_too_long_is_clipped(order, part):
     x = np.array([[30.0, -40.0, 0.0, 0.5]])
-    want: dict[Rule, Any] = {
+    expected: dict[Rule, Any] = {
         "joint": x[0] / part(*x[0]),
         "per_block": [30 / part(30, 40), -40 / part(30, 40), 0, 0.5],
         "per_value": [1, -1, 0, 0.5],
     }
     for rule in RULES:
         clipped = bounded(x, Bound((2, 2), (1.0, 1.0), rule, order))[0]
-        np.testing.assert_allclose(clipped, want[rule], rtol=1e-10)
+        np.testing.assert_allclose(clipped, expected[rule], rtol=1e-10)
 
 
 @rules

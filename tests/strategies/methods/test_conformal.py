@@ -193,7 +193,7 @@ def test_quantiles_that_a_federation_cannot_ask_for():
 
 PRIVATE: dict[str, Any] = {"epsilon": 2.0, "unit": "example"}
 SLACK = 0.02
-"""What one run may be below its promise: about 2.5 standard errors of the test rows used here."""
+"""Margin of one run below its promise: about 2.5 standard errors of the test rows used here."""
 
 
 def run(data: Any, options: dict[str, Any], **settings: Any) -> Any:
@@ -228,7 +228,7 @@ def test_one_release_serves_every_alpha(tmp_path):
     refused(r"alpha must be in \(0, 1\)", read.at, 1.0)
 
 
-def test_a_rare_label_is_in_every_set_and_no_exact_count_is_told():
+def test_a_rare_label_is_in_every_set_and_no_exact_count_is_released():
     rng = np.random.default_rng(0)
     labels = np.concatenate([np.full(12, 2), rng.integers(0, 2, 988)])
     logits = rng.normal(size=(1000, 3)) + 2 * np.eye(3)[labels]
@@ -238,7 +238,7 @@ def test_a_rare_label_is_in_every_set_and_no_exact_count_is_told():
     why = "its rows, 12, are too few for a threshold, which needs 19"
     assert exact["all_labels_why"] == {"class 2": why}
     assert f"class 2 is in every set: {why}" in str(page)
-    assert len(page) > len(made.artifact.page())  # what the test rows tell, below it
+    assert len(page) > len(made.artifact.page())  # results on test rows, below it
     private = run(data, {"clients": 20, **PRIVATE}, by="class", alpha=0.05).judged["sets"]
     assert "by a noisy count, are too few" in private["all_labels_why"]["class 2"]
     assert "12," not in private["all_labels_why"]["class 2"]

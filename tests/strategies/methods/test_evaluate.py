@@ -12,16 +12,13 @@ from fedcal import simulate
 from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.shards import Shards, numbered
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.mechanisms import Gaussian, Laplace, Target
-from fedcal.metrics.binning import decoder_of, names_text
-from fedcal.metrics.histogram import Histogram
+from fedcal.metrics.binning import names_text
 from fedcal.personal.posterior import site_priors
 from fedcal.privacy import Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.evaluate import FedEvaluate
-from fedcal.strategies.methods.prior import HEIGHT, FedPrior
-from fedcal.units import Bound
+from fedcal.strategies.methods.prior import FedPrior
 
 CLIENTS = 30
 TRUSTS = ("central", "distributed", "local")
@@ -194,29 +191,6 @@ def test_groups_within_a_site_part_its_counts_and_add_up_to_them():
     refused("counted within sites", lambda: replace(parted, by="group"))
 
 
-def score_noise(query: ScoreCounts, mechanism: type[Laplace | Gaussian]) -> tuple[float, float]:
-    """Return the noise std of sum(y - p) and of sum((y - p) x) of a site, at epsilon = 1."""
-    made = mechanism.calibrate(Target(1.0, 1e-5, 1))
-    bound = Bound((1,), (query.row_norm(mechanism.order),), order=mechanism.order)
-    std = float(made.std(made.scale(bound, 1), 1.0, bound).max())
-    decoder = decoder_of(query.encoding, query.buckets, query.height)
-    h = Histogram(query.bucket_edges, np.zeros((2, query.buckets)), decoder * std)
-    score = np.stack([-h.middles, 1.0 - h.middles])
-    x = np.log(h.middles / (1.0 - h.middles))
-    return float(h.noise_std(score)), float(h.noise_std(score * x))
-
-
-@pytest.mark.parametrize(("name", "mechanism"), [("auto", Laplace), ("gaussian", Gaussian)])
-def test_the_encoding_has_the_least_noise_in_scores(name, mechanism):
-    own = Federation(4, 2, epsilon=1.0, unit="example", mechanism=name)
-    query: Any = FedPrior(own).query(1)
-    encodings = [("flat", 1), ("prefix", 1), *(("tree", height) for height in (2, 3, HEIGHT))]
-    noise = [score_noise(replace(query, encoding=e, height=h), mechanism) for e, h in encodings]
-    offset, slope = score_noise(query, mechanism)
-    assert offset == min(o for o, _ in noise)
-    assert slope <= 1.01 * min(s for _, s in noise)
-
-
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_noise_of_a_prior_is_what_it_states(trust):
     none = nobody(100, 2, subjects=np.zeros(0, np.int64), names=numbered(100))
@@ -231,7 +205,7 @@ def test_a_prior_of_users_is_refused():
 
 
 def test_sites_without_rows_tell_nothing_of_the_next():
-    """Neither who has none nor who did not answer counts as a site, where sums are exact."""
+    """No client without rows or without an answer counts as a site, where sums are exact."""
     found = simulate("heart-disease", method="fedprior", clients=40, partition="dirichlet:0.05")
     prior, sites = found.artifact.results()["next_site"], found.judged["personal"]["sites"]
     assert prior["sites"] == sum(one["rows"] > 0 for one in sites.values()) < 40
@@ -239,7 +213,7 @@ def test_sites_without_rows_tell_nothing_of_the_next():
     assert np.isfinite(numbers).all()
 
 
-def test_sites_are_judged_on_their_own_test_rows_or_out_of_fold():
+def test_sites_are_evaluated_on_their_own_test_rows_or_out_of_fold():
     own = simulate("heart-disease", method="fedprior", partition="natural")
     found = own.judged["personal"]
     assert found["judged_on"] == "test rows of each site"

@@ -139,7 +139,7 @@ def test_little_noise_is_newtons_step_and_much_noise_is_none():
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1e3, 1e9])
 def test_the_filter_keeps_a_covariance_whatever_clients_send(epsilon):
-    """All of 20,000 clients at the bound: G all the way in one direction, H anything."""
+    """All of 20,000 clients at the bound: G entirely in one direction, H anything."""
     for seed in (0, 1):
         rng = np.random.default_rng(seed)
         own = federation(clients=20_000, epsilon=epsilon, rounds=8)

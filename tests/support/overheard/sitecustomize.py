@@ -11,7 +11,7 @@ if "HEARD" in os.environ and any("flwr-serverapp" in word for word in sys.orig_a
 
     replies = PromptGrid.send_and_receive
 
-    def heard(self: Any, messages: Any, **given: Any) -> Any:
+    def recorded(self: Any, messages: Any, **given: Any) -> Any:
         """What comes back, a line each: kind, length of its fields of bytes, all its fields."""
         found = replies(self, messages, **given)
         with Path(os.environ["HEARD"]).open("a") as file:
@@ -25,4 +25,4 @@ if "HEARD" in os.environ and any("flwr-serverapp" in word for word in sys.orig_a
                 print(json.dumps(line), file=file)
         return found
 
-    PromptGrid.send_and_receive = heard  # type: ignore[method-assign]
+    PromptGrid.send_and_receive = recorded  # type: ignore[method-assign]

@@ -214,10 +214,10 @@ def test_a_result_is_kept_and_judged_at_a_person_s_command(site, tmp_path, caplo
     assert sorted(path.name for path in folder.iterdir()) == ["calibrator.npz", "receipt"]
     assert (folder / "calibrator.npz").read_bytes() == records["files"]["calibrator.npz"]
     assert caplog.messages[-1].startswith(f"result received: run {run}, fedcal site status")
-    (said,) = release.judge(site.folder)
+    (said,) = release.evaluate_results(site.folder)
     assert re.match(f"run {run}, on the rows it answered with: accuracy % .* Brier ", said)
     assert load(folder / "named" / "calibrator.npz").class_names == ("healthy", "disease")
-    assert release.judge(site.folder) == []  # once
+    assert release.evaluate_results(site.folder) == []  # once
 
 
 def test_no_message_reads_a_result_s_numbers(site, tmp_path, monkeypatch):

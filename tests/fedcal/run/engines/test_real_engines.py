@@ -87,11 +87,12 @@ def test_what_an_engine_cannot_do_is_one_line():
 @pytest.mark.parametrize(
     "options",
     [
-        {"epsilon": 1.0, "rounds": 2, "secure_aggregation": "masks", "dropout": 0.3, "seed": 2},
+        {"epsilon": 1.0, "rounds": 2, "secure_aggregation": "masks", "dropout": 0.3, "seed": 1},
         {"method": "fedbbq", "epsilon": 8.0, "unit": "example", "trust": "local"},
     ],
     ids=str,
 )
+@pytest.mark.filterwarnings("ignore:round 1: 2 of 3 clients answered")
 def test_same_bits_as_inline_on_the_loopback_alone(engine, options, nothing_stays):
     seen: set[str] = set()
 
