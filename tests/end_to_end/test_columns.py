@@ -61,6 +61,7 @@ def test_a_site_keeps_them_in_its_folder(tmp_path):
 
 def test_without_them_nothing_more_is_kept(tmp_path):
     rows = datasets.from_arrays(**{k: arrays()[k] for k in ("logits", "labels")})
+    assert shards_of(rows).clients == 1
     prepare(tmp_path / "site", shards_of(rows))
     kept = {path.name for path in (tmp_path / "site").glob("*.npy")}
     assert kept == {"logits.npy", "labels.npy"}
