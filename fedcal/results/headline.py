@@ -34,7 +34,8 @@ _LOSSES = ("log_loss", "log_loss_cut", "confidence_log_loss", "confidence_log_lo
 
 def headline(result: Result) -> str:
     """All that there is to say, from the most to the least important."""
-    tests = dict(result.get("tests", {}).get("metrics", {}))
+    tests = result.get("tests", {}).get("metrics", {})
+    p_values = {m: test["p_value"] for m, test in tests.items() if test["p_value"] is not None}
     sites = (result.get("personal") or {}).get("sites", {})
     harmed = [name for name, one in sites.items() if one.get("harmed") and "nll_after" in one]
     harmed.sort(key=lambda name: sites[name]["nll_before"] - sites[name]["nll_after"])
@@ -44,7 +45,7 @@ def headline(result: Result) -> str:
         result=result,
         of=about(result),
         harmed=harmed,
-        p_value=min(_corrected(tests).values(), default=1),
+        p_value=min(holm(p_values).values(), default=1),
         unseen=_unseen(result),
         change=_change(result),
         falls_short=any(warning.startswith(SHORT) for warning in warnings),
@@ -72,11 +73,6 @@ def measured(metric: str, estimate: Mapping[str, Any], of: str = "") -> str:
     if value is None:
         return ends + what
     return f"{show(value)}{what}{f' ({ends})' if low != high else ''}"
-
-
-def _corrected(tests: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    p_values = {name: test["p_value"] for name, test in tests.items()}
-    return holm({name: p for name, p in p_values.items() if p is not None})
 
 
 def _unseen(result: Result) -> str:

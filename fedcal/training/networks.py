@@ -118,8 +118,8 @@ class Network(ABC):
 
     def initial(self, shape: tuple[int, ...], classes: int, seed: int) -> Floats:
         """Weights to begin with, (size,), as PyTorch draws them."""
-        on_torch = torch_functions()
-        return on_torch.weights_of(self.module(shape, classes, seed))
+        w: Floats = torch_functions().weights_of(self.module(shape, classes, seed))
+        return w
 
     def tensor(self, inputs: NDArray[Any]) -> Tensor:
         """Rows as `module` takes them, in memory of their own; floats in float32."""
@@ -162,7 +162,9 @@ class Network(ABC):
         with on_torch.one_thread():
             model = reused(self, inputs.shape[1:], classes)
             on_torch.set_weights(model, w)
-            return on_torch.descend(model, self.tensor(inputs), labels, sgd, rng)
+            found: tuple[Floats, float]
+            found = on_torch.descend(model, self.tensor(inputs), labels, sgd, rng)
+        return found
 
 
 @lru_cache(maxsize=4)
@@ -174,7 +176,8 @@ def reused(network: Network, shape: tuple[int, ...], classes: int) -> nn.Module:
 @lru_cache(maxsize=4)
 def row_gradients(network: Network, shape: tuple[int, ...], classes: int) -> RowGradients:
     """Return the gradients of rows of this shape; weights come with each call."""
-    return torch_functions().RowGradients(network, shape, classes)
+    made: RowGradients = torch_functions().RowGradients(network, shape, classes)
+    return made
 
 
 def need_torch() -> None:

@@ -239,12 +239,12 @@ def test_counts_that_no_noise_made_are_refused_although_every_number_follows(
 
 
 def test_the_honest_quarter_is_verified_and_what_is_not_checked_is_named(folder):
-    said = verify(folder, "--sealed", folder.parent / "own.sealed")
-    assert (said.code, said.err) == (0, "")
-    (unchecked,) = re.findall(r"(?s)(?:not checked|not verified|cannot).*", said.out.lower()) or [
+    output = verify(folder, "--sealed", folder.parent / "own.sealed")
+    assert (output.code, output.err) == (0, "")
+    (unchecked,) = re.findall(r"(?s)(?:not checked|not verified|cannot).*", output.out.lower()) or [
         ""
     ]
-    assert re.search(r"\bdate\b", unchecked), said.out
+    assert re.search(r"\bdate\b", unchecked), output.out
     assert re.search(r"sites?|hospitals?", unchecked), "whether the counts are what they sent"
     sign_again(folder)
     assert verify(folder).code == 0

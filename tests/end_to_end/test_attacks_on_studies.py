@@ -125,13 +125,13 @@ LATER = (
 def test_a_later_kit_brings_neither_code_nor_wider_rules(world, script, wrong):
     world.back_to("accepted").shell(script, world.kit())
     words = [sys.executable, "-m", "fedcal", "site", "start", "alder"]
-    env, said = {**os.environ, **world.env("alder")}, ""
+    env, output = {**os.environ, **world.env("alder")}, ""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen(words, cwd=world.now / "alder", env=env, **pipes) as run:
-        while "looking for" not in said and (line := run.stdout.readline()):
-            said += line
+        while "looking for" not in output and (line := run.stdout.readline()):
+            output += line
         run.kill()
-    assert wrong not in said
+    assert wrong not in output
 
 
 def test_a_later_kit_brings_no_yes_that_nobody_said(world):
@@ -145,8 +145,8 @@ def test_a_later_kit_brings_no_yes_that_nobody_said(world):
 
 def read_out(true, other):
     """Lines by which people notice another study, but for one with a whole public key."""
-    told = difflib.ndiff(true.splitlines(), other.splitlines())
-    changed = [line[2:] for line in told if line[:2] == "- "]
+    shown = difflib.ndiff(true.splitlines(), other.splitlines())
+    changed = [line[2:] for line in shown if line[:2] == "- "]
     return [x for x in changed if not ("key" in x and re.search(r"([0-9a-f]{4} ){8}", x))]
 
 
@@ -166,17 +166,17 @@ def test_people_who_compare_notice_another(world, name):
         world.forgery.write_text(signed(fields | {name: other}, "study-sealed", key))
     if name == "authority":
         (world.kit() / "ca.crt").write_text(other)  # the kit came from the same coordinator
-    said = world.types("alder", command)
-    assert said.code == 2 or read_out(true, said.out), "accepted, and the digest is the same"
+    output = world.types("alder", command)
+    assert output.code == 2 or read_out(true, output.out), "accepted, and the digest is the same"
 
 
 def test_twelve_words_are_read_out_the_same_everywhere(world):
-    told = [world.back_to("joined").seal(), *map(world.accept, SITES)]
+    shown = [world.back_to("joined").seal(), *map(world.accept, SITES)]
     world.back_to("joined").join("birch", "--new-keys")
     world.seal()
-    spoken = re.findall(r"\b[a-z]{3,}\b", " ".join(read_out(told[1], world.accept())))
+    spoken = re.findall(r"\b[a-z]{3,}\b", " ".join(read_out(shown[1], world.accept())))
     assert len(spoken) >= 12, spoken
-    assert all(word in re.findall("[a-z]+", out) for out in told for word in spoken)
+    assert all(word in re.findall("[a-z]+", out) for out in shown for word in spoken)
     assert "another site" in " ".join((world.kit() / "read-me.html").read_text("utf-8").split())
 
 

@@ -130,7 +130,9 @@ def by_hand(
     return strategy.result()
 
 
-def told(strategy: FederatedStrategy, run: Callable[..., object], *args: Any, **kw: Any) -> Any:
+def outcome_of(
+    strategy: FederatedStrategy, run: Callable[..., object], *args: Any, **kw: Any
+) -> Any:
     run(strategy, *args, **kw)
     assert len(strategy.releases) == strategy.plan.rounds
     return bits(strategy)
@@ -152,10 +154,10 @@ def test_inline_and_flower_give_the_same_bits(method, shards):
             with pytest.raises(InputError, match="look ever closer at the same rows"):
                 make(method, epsilon, rate)
             continue
-        want = told(make(method, epsilon, rate), by_hand, shards)
-        assert told(make(method, epsilon, rate), run_inline, shards, block=7) == want
-        assert told(make(method, epsilon, rate, "masks"), run_in_process, shards) == want
-        other = told(make(method, epsilon, rate, seed=6), run_inline, shards)
+        want = outcome_of(make(method, epsilon, rate), by_hand, shards)
+        assert outcome_of(make(method, epsilon, rate), run_inline, shards, block=7) == want
+        assert outcome_of(make(method, epsilon, rate, "masks"), run_in_process, shards) == want
+        other = outcome_of(make(method, epsilon, rate, seed=6), run_inline, shards)
         plan = make(method, epsilon, rate).plan
         by_chance = plan.mechanism.answers == "index" or plan.cohort  # one drawn twice, or who
         by_chance |= math.isinf(epsilon) and STRATEGIES[METHODS[method][0]].one_place  # rows, or 0
@@ -169,12 +171,12 @@ def test_a_dropout_leaves_the_plain_sum_of_the_survivors(method, shards):
     one: Unavailable = lambda number: np.array([5])  # noqa: E731
     for gone in (unavailable, one):
         lost = {"unavailable": gone}
-        want = told(make(method), by_hand, shards, **lost)
-        assert want != told(make(method), run_inline, shards)
-        assert told(make(method), run_in_process, shards, **lost) == want
-        assert told(make(method, masks="masks"), run_inline, shards, **lost) == want
-    noisy = told(make(method, 1.0), by_hand, shards, **lost)
-    assert told(make(method, 1.0, masks="masks"), run_in_process, shards, **lost) == noisy
+        want = outcome_of(make(method), by_hand, shards, **lost)
+        assert want != outcome_of(make(method), run_inline, shards)
+        assert outcome_of(make(method), run_in_process, shards, **lost) == want
+        assert outcome_of(make(method, masks="masks"), run_inline, shards, **lost) == want
+    noisy = outcome_of(make(method, 1.0), by_hand, shards, **lost)
+    assert outcome_of(make(method, 1.0, masks="masks"), run_in_process, shards, **lost) == noisy
 
 
 PROTOCOL: dict[str, Any] = {"masks": "protocol", "committee": 3, "threshold": 2, "quorum": 0.5}
@@ -192,7 +194,7 @@ def under_the_protocol(strategy: FederatedStrategy, shards: Shards, **lost: Any)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Collector, "add", noted)
         with closing(SecureSums(strategy, shards)) as sums:
-            found = told(strategy, run_inline, shards, sum_of=sums, **lost)
+            found = outcome_of(strategy, run_inline, shards, sum_of=sums, **lost)
     assert found.pop("bytes")[0] == sum(longest.values())
     return found
 
@@ -205,10 +207,10 @@ def test_the_protocol_gives_the_bits_of_the_plain_sum(method, shards):
     """Of all, and of those who are left where a member of the committee is away, too."""
     some = {"unavailable": lambda number: np.array([2, 5, 11])}
     for lost in (some, {}) if method in FEW else (some,):
-        want = told(make(method), run_inline, shards, **lost)
+        want = outcome_of(make(method), run_inline, shards, **lost)
         del want["bytes"]
         assert under_the_protocol(make(method, **PROTOCOL), shards, **lost) == want
-        counted = told(make(method, **PROTOCOL), run_inline, shards, **lost)
+        counted = outcome_of(make(method, **PROTOCOL), run_inline, shards, **lost)
         del counted["bytes"]
         assert counted == want
 
@@ -235,10 +237,10 @@ def run_shuffled(strategy: FederatedStrategy, shards: Shards, ids: list[int]) ->
 
 @few_methods
 def test_neither_node_ids_nor_the_order_of_replies_matter(method, shards):
-    want = told(make(method, 1.0), by_hand, shards, lambda number: np.array([7]))
+    want = outcome_of(make(method, 1.0), by_hand, shards, lambda number: np.array([7]))
     ascending = list(range(100, 100 + CLIENTS))
     for ids, masks in ((ascending[::-1], "none"), ((100 + ODD).tolist(), "masks")):
-        assert told(make(method, 1.0, masks=masks), run_shuffled, shards, ids) == want
+        assert outcome_of(make(method, 1.0, masks=masks), run_shuffled, shards, ids) == want
 
 
 @few_methods
@@ -263,9 +265,9 @@ def test_a_cohort_with_a_sparse_graph_and_dropouts():
     clients = COMPLETE_UP_TO + 12
     many = some_shards(clients, 400, (0, 70, clients - 1))
     unavailable = partial(dropouts, 1, clients, 0.2)
-    want = told(make("fednewton", 1.0, clients=clients), by_hand, many, unavailable)
+    want = outcome_of(make("fednewton", 1.0, clients=clients), by_hand, many, unavailable)
     got = make("fednewton", 1.0, masks="masks", clients=clients)
-    assert told(got, run_in_process, many, unavailable=unavailable) == want
+    assert outcome_of(got, run_in_process, many, unavailable=unavailable) == want
 
 
 by_clients = pytest.mark.parametrize("trust", ["distributed", "local"])
@@ -280,14 +282,14 @@ def test_clients_noise_is_the_same_whoever_drives(method, trust, shards):
     for turn, rate in enumerate((1.0, 0.5)):
         unit = list(UNITS)[(first + turn) % len(UNITS)]
         noisy = partial(make, method, 1.0, rate, trust=trust, unit=unit, quorum=0.6)
-        want = told(noisy(), by_hand, shards, **lost)
-        assert told(noisy(), run_inline, shards, block=3, **lost) == want, unit
-        assert told(noisy(masks="masks"), run_inline, shards, **lost) == want, unit
-        assert told(noisy(masks="masks"), run_in_process, shards, **lost) == want, unit
+        want = outcome_of(noisy(), by_hand, shards, **lost)
+        assert outcome_of(noisy(), run_inline, shards, block=3, **lost) == want, unit
+        assert outcome_of(noisy(masks="masks"), run_inline, shards, **lost) == want, unit
+        assert outcome_of(noisy(masks="masks"), run_in_process, shards, **lost) == want, unit
         if rate < 1:  # each site answers every round, and its own coin says if its rows count
             secure = partial(noisy, unit="user", **PROTOCOL)
-            assert told(secure(), run_inline, shards) == told(secure(), by_hand, shards)
-        assert told(noisy(seed=6), run_inline, shards, **lost) != want, unit
+            assert outcome_of(secure(), run_inline, shards) == outcome_of(secure(), by_hand, shards)
+        assert outcome_of(noisy(seed=6), run_inline, shards, **lost) != want, unit
 
 
 @by_clients

@@ -50,8 +50,8 @@ def comparison() -> dict[str, Any]:
         ece = (0.002 + 0.004 * k) * (1 + 1 / float(budget))
         where = {"partition": partition, "bytes_up": 64 * 4**k}
         cells.append(cell(f"method-{k}", budget, ece, **where))
-    said = ["Each cell is a run of its own; publishing them all adds their budgets up."]
-    return {"schema": 1, "kind": "comparison", "cells": cells, "statement": said, "versions": {}}
+    output = ["Each cell is a run of its own; publishing them all adds their budgets up."]
+    return {"schema": 1, "kind": "comparison", "cells": cells, "statement": output, "versions": {}}
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +67,11 @@ def pages(tmp_path_factory):
     wards = {"group": np.where(np.arange(600) % 7 == 0, "a ward with a long name", "ward b")}
     scored = {k: v for k, v in halves(2, *HARD).items() if "test" not in k}
     options = {"epsilon": 2.0, "unit": "example", "partition": "iid", "clients": 5}
-    told = evaluate({**scored, **wards}, by="group", out=out / "evaluation", **options)
+    shown = evaluate({**scored, **wards}, by="group", out=out / "evaluation", **options)
     (out / "comparison").mkdir()
     (out / "comparison" / "compare.json").write_text(json.dumps(comparison()), "utf-8")
     write_report(out / "comparison")
-    cards = few._repr_html_() + card_of(comparison()["cells"]).html(card=True) + told._repr_html_()
+    cards = few._repr_html_() + card_of(comparison()["cells"]).html(card=True) + shown._repr_html_()
     (out / "cards").mkdir()
     head = '<!doctype html><meta name="viewport" content="width=device-width">'
     head += '<link rel="icon" href="data:,"><meta charset="utf-8">'

@@ -50,9 +50,9 @@ def test_a_site_keeps_them_in_its_folder(tmp_path):
     data = arrays(**GROUPS)
     np.savez(tmp_path / "site.npz", **data)
     rows, _ = read_rows(str(tmp_path / "site.npz"), None)
-    told = SiteRows(rows, shards_of(rows), ("0", "1"))
-    assert "logits, 3 groups, 9 test rows" in told.described()
-    assert "group" not in told.described(counts=False)
+    shown = SiteRows(rows, shards_of(rows), ("0", "1"))
+    assert "logits, 3 groups, 9 test rows" in shown.described()
+    assert "group" not in shown.described(counts=False)
     prepare(tmp_path / "site", shards_of(rows))
     shards = prepared(tmp_path / "site").shards
     assert np.array(shards.group_names)[shards.groups].tolist() == data["group"].tolist()
@@ -61,6 +61,7 @@ def test_a_site_keeps_them_in_its_folder(tmp_path):
 
 def test_without_them_nothing_more_is_kept(tmp_path):
     rows = datasets.from_arrays(**{k: arrays()[k] for k in ("logits", "labels")})
+    assert shards_of(rows).clients == 1
     prepare(tmp_path / "site", shards_of(rows))
     kept = {path.name for path in (tmp_path / "site").glob("*.npy")}
     assert kept == {"logits.npy", "labels.npy"}

@@ -56,9 +56,9 @@ def exact_in(folder: Path, texts: set[str], numbers: list[float]) -> set[str | f
     """Which of these texts and numbers stand in the files of a folder that may be published."""
     kinds = (".svg", ".csv", ".json", ".jsonl", ".toml", ".md", ".html")
     paths = [p for p in folder.rglob("*") if p.suffix in kinds and p.name != OURS]
-    said, there = "\n".join(p.read_text("utf-8") for p in paths), numbers_in(folder, OURS)
+    output, there = "\n".join(p.read_text("utf-8") for p in paths), numbers_in(folder, OURS)
     found = {n for n in numbers if np.isclose(there, n, rtol=1e-9, atol=0).any()}
-    return found | {text for text in texts if text in said}
+    return found | {text for text in texts if text in output}
 
 
 def test_files_of_a_private_comparison_hold_nothing_exact(tmp_path, monkeypatch):
@@ -148,10 +148,10 @@ def test_stopped_and_resumed(folder, by):
     process = started(*LONG, "--out", "o")
     wait_for_rows(out, 5, process)
     os.killpg(process.pid, getattr(signal, by))  # as Ctrl-C does: to all of the terminal's
-    said, error = process.communicate(timeout=60)
+    output, error = process.communicate(timeout=60)
     kept = len(rows(out))
     assert 5 <= kept < RUNS
-    assert said == ""
+    assert output == ""
     if by == "SIGINT":
         assert process.returncode == 130
         where = f"{kept} of {RUNS} runs are kept in o; continue with --resume"
@@ -162,12 +162,12 @@ def test_stopped_and_resumed(folder, by):
     with (out / "rows.jsonl").open("ab") as f:
         f.write(b'{"run": {"data": "torn')
     process = started("compare", "--resume", "--out", "o", "--json")
-    said, error = process.communicate(timeout=120)
+    output, error = process.communicate(timeout=120)
     assert (process.returncode, without_too_little(error)) == (0, [])
     found = rows(out)
     assert len(found) == RUNS
     assert len({json.dumps(row["run"], sort_keys=True) for row in found}) == RUNS
-    assert json.loads(said) == json.loads((out / "compare.json").read_text())
+    assert json.loads(output) == json.loads((out / "compare.json").read_text())
 
     whole = compare(config=out / "config.toml", jobs=1).rows
     assert [{k: v for k, v in row.items() if k != "seconds"} for row in whole] == found

@@ -86,8 +86,8 @@ def test_one_ledger_is_charged_for_training_and_all_that_follows(tmp_path, capsy
     assert [entry.epsilon for entry in entries] == [5.0, 1.0, 1.0, 1.0]  # the fifth is refused
     assert sum(entry.epsilon for entry in entries) == cap
     assert all(entry.charged == tuple(range(1, entry.releases + 1)) for entry in entries)
-    said = capsys.readouterr().out
-    assert re.search(r"^once more\? .* epsilon 8 of 8 is spent", said, re.M)
+    output = capsys.readouterr().out
+    assert re.search(r"^once more\? .* epsilon 8 of 8 is spent", output, re.M)
     numbers = r"rows: ([\d.]+), calibrated ([\d.]+)$[^$]*released: [\d.]+ \(([\d.]+) to ([\d.]+)\)"
-    model, calibrated, low, high = map(float, re.search(numbers, said, re.M).groups())
+    model, calibrated, low, high = map(float, re.search(numbers, output, re.M).groups())
     assert low <= calibrated <= high < model

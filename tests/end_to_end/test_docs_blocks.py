@@ -85,18 +85,18 @@ def blocks(text: str) -> list[Block]:
 def commands(block: Block) -> Iterator[tuple[list[str], list[str]]]:
     """(words of a command, lines that it is said to print)."""
     words: list[str] | None = None
-    said: list[str] = []
+    output: list[str] = []
     for line in block.lines:
         if line.startswith("$ "):
             if words is not None:
-                yield words, said
-            words, said = shlex.split(line[2:], comments=True), []
+                yield words, output
+            words, output = shlex.split(line[2:], comments=True), []
         else:
-            said.append(line)
+            output.append(line)
         if words is None:
             raise AssertionError(f"line {block.line}: a block of shell begins with `$ `")
     if words is not None:
-        yield words, said
+        yield words, output
 
 
 def name_of(page: Path) -> str:
@@ -146,8 +146,8 @@ def run_page(
         if missing or block.marks.keys() & {*skipped}:
             check_without_running(block)
         elif block.language == "console":
-            for words, said in commands(block):
-                run(words, said, int(block.marks.get("fails", 0)), capsys)
+            for words, output in commands(block):
+                run(words, output, int(block.marks.get("fails", 0)), capsys)
         else:
             exec(compile(block.text, f"{page.name}:{block.line}", "exec"), names)
 
@@ -185,7 +185,7 @@ def parse_fedcal(words: list[str]) -> None:
     command.make_context(name, rest)
 
 
-def run(words: list[str], said: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def run(words: list[str], output: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
     main, rest = cli.main, words[1:]
     if words[:3] == ["python", "-m", "experiments"]:
         main, rest = experiments.__main__.main, words[3:]
@@ -196,13 +196,13 @@ def run(words: list[str], said: list[str], code: int, capsys: pytest.CaptureFixt
         main(rest)
     out, err = capsys.readouterr()
     assert left.value.code == code, err
-    assert_says(out.splitlines(), said)
+    assert_says(out.splitlines(), output)
 
 
-def assert_says(printed: list[str], said: list[str]) -> None:
+def assert_says(printed: list[str], output: list[str]) -> None:
     """Each line of the page is printed, in that order; `...` stands for any lines."""
     lines = iter([tokens(line) for line in printed])
-    for expected in map(tokens, said):
+    for expected in map(tokens, output):
         if expected and expected != ["..."]:
             assert any(alike(expected, line) for line in lines), " ".join(expected)
 
@@ -212,11 +212,11 @@ def tokens(line: str) -> list[str]:
     return re.sub(r"[\u2500-\u257f|]", " ", line).split()
 
 
-def alike(said: list[str], printed: list[str]) -> bool:
+def alike(expected: list[str], printed: list[str]) -> bool:
     """Equal words, and numbers that may differ as `exp` does between machines."""
-    if len(said) != len(printed):
+    if len(expected) != len(printed):
         return False
-    for a, b in zip(said, printed, strict=True):
+    for a, b in zip(expected, printed, strict=True):
         try:
             if not math.isclose(float(a), float(b), rel_tol=1e-2):
                 return False
@@ -230,8 +230,8 @@ def alike(said: list[str], printed: list[str]) -> bool:
 def test_the_examples_of_the_help_are_taken(name, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "160")
     assert cli.exit_code_of([*name.split(), "--help"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    examples = [line for line in said if line.startswith(f" fedcal {name} ")]
+    output = capsys.readouterr().out.splitlines()
+    examples = [line for line in output if line.startswith(f" fedcal {name} ")]
     assert examples
     for example in examples:
         parse_fedcal(shlex.split(example)[1:])

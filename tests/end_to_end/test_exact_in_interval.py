@@ -145,22 +145,22 @@ def exact(scored: Scored) -> dict[str, float]:
 
 def found(scored: Scored) -> dict[str, Any]:
     given = {"probs": scored[0], "labels": scored[1]}
-    judged: dict[str, Any] = evaluate(given, clients=7, partition="iid").judged
-    return judged["metrics"]
+    evaluated: dict[str, Any] = evaluate(given, clients=7, partition="iid").judged
+    return evaluated["metrics"]
 
 
 @pytest.mark.parametrize("name", SETS)
 def test_without_privacy_the_exact_value_lies_in_each_interval(name):
     """Nothing but buckets of the score makes the value of these rows uncertain."""
     scored, off = rows_of(name), []
-    told, want = found(scored), exact(scored)
+    estimates, want = found(scored), exact(scored)
     for metric, value in want.items():
-        e = told[metric]
+        e = estimates[metric]
         if e["value"] is not None and abs(value - e["value"]) > e["binning"] + 1e-7:
             off.append((metric, value, e["low"], e["high"]))
     assert not off
     (loss,) = (metric for metric in want if metric.endswith("log_loss"))
-    assert abs(told[loss]["value"] - want[loss]) < 0.02 + 0.01 * want[loss]
+    assert abs(estimates[loss]["value"] - want[loss]) < 0.02 + 0.01 * want[loss]
 
 
 def private(scored: Scored, unit: str, seed: int, epsilon: float = 1.0) -> ScoreRelease:

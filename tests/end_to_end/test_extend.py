@@ -117,8 +117,8 @@ def test_the_page_s_commands_run_and_new_members_go_together_with_all_others(tmp
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     parts = re.split(r"^\$ (.*)\n", done.stdout, flags=re.MULTILINE)
-    said = dict(zip(parts[1::2], parts[2::2], strict=True))
-    said["report"] = (here / "top-k" / "report.html").read_text("utf-8")
+    output = dict(zip(parts[1::2], parts[2::2], strict=True))
+    output["report"] = (here / "top-k" / "report.html").read_text("utf-8")
     for where, words in (
         (typed[0], ("fedgap on resnet110-cifar10", "(1, 1e-05)-DP for each user")),
         *((typed[1], ("FedGap",)), (typed[2], ("fedgap",))),
@@ -129,9 +129,9 @@ def test_the_page_s_commands_run_and_new_members_go_together_with_all_others(tmp
         ("fedcal --help", ("peek", "Show the contents of a calibrator's file.")),
         ("fedcal simulate --help-all", (*METHODS, MECHANISM, UNIT, "lognormal")),
     ):
-        assert [word for word in words if word not in said[where]] == []
+        assert [word for word in words if word not in output[where]] == []
     for command in more[:-2]:
-        result, words = json.loads(said[command]), shlex.split(command)[2:-1]
+        result, words = json.loads(output[command]), shlex.split(command)[2:-1]
         given = dict(zip(words[::2], words[1::2], strict=True))
         for option in ("unit", "trust", "mechanism"):
             privacy = result["privacy"]
@@ -174,10 +174,10 @@ def test_a_method_and_its_query_of_another_package_need_no_file_of_fedcal(own_pa
 
 def test_what_a_name_does_not_lead_to_is_refused(own_package, capsys):
     refused = {"ownpack.method:Nobody": "no attribute", "nowhere:FedGap": "No module named"}
-    for name, said in {**refused, "ownpack.method:Table": "is not a method"}.items():
+    for name, output in {**refused, "ownpack.method:Table": "is not a method"}.items():
         assert exit_code_of(f"simulate --method {name} --epsilon 8 --quiet".split()) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert said in line
+        assert output in line
     fields = Job("acct", Federation(5, 3, epsilon=1.0)).to_fields() | {"method": own_package}
     with pytest.raises(InputError, match="unknown method"):  # what a site makes of a message
         Job.from_fields(fields)

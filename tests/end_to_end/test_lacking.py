@@ -72,9 +72,9 @@ def check(lines, folder, *modules):
     )
     parts = re.split(r"^-> (\d+)\n", done.stdout, flags=re.M)
     assert len(parts) == 2 * len(lines) + 1, done.stdout[-3000:]
-    for (line, refusal), said, code in zip(lines.items(), parts[::2], parts[1::2], strict=False):
-        assert code == ("2" if refusal else "0"), (line, said)
-        assert said.rstrip("\n").endswith(refusal), (line, said)
+    for (line, refusal), output, code in zip(lines.items(), parts[::2], parts[1::2], strict=False):
+        assert code == ("2" if refusal else "0"), (line, output)
+        assert output.rstrip("\n").endswith(refusal), (line, output)
     return done.stdout
 
 
@@ -91,5 +91,5 @@ def test_a_package_that_is_missing_costs_no_budget(folder):
 
 @pytest.mark.slow
 def test_what_windows_lacks_is_refused_where_it_is_needed(folder):
-    said = check(WINDOWS, folder)
-    assert f"fedcal train --out, site, study: its folder {LOCK}" in said
+    output = check(WINDOWS, folder)
+    assert f"fedcal train --out, site, study: its folder {LOCK}" in output

@@ -95,21 +95,21 @@ def test_each_command_counts_a_tie_alike(form, tmp_path, capsys):
     """Of two classes with 1/2 each the first is predicted, as by numpy and scikit-learn."""
     numerators, labels = drawn(20, classes=2)
     probs = given(numerators, 20, form)
-    wanted = accuracy_score(labels, probs.argmax(axis=1))
-    assert wanted != np.mean((numerators[:, 1] >= 10) == labels)
+    expected = accuracy_score(labels, probs.argmax(axis=1))
+    assert expected != np.mean((numerators[:, 1] >= 10) == labels)
     file, out = tmp_path / "scores.npz", tmp_path / "out"
     np.savez(file, probs=probs, labels=labels, test_probs=probs, test_labels=labels)
     run = ("--data", file, "--clients", 5)
     simulated = fedcal(capsys, "simulate", *run, "--method", "dp-histogram", "--out", out)
-    assert simulated["before"]["accuracy"] == pytest.approx(wanted)
-    assert simulated["after"]["accuracy"] == pytest.approx(wanted)
+    assert simulated["before"]["accuracy"] == pytest.approx(expected)
+    assert simulated["after"]["accuracy"] == pytest.approx(expected)
     both = fedcal(capsys, "evaluate", *run, "--set", f"calibrator={out / 'calibrator.npz'}")
-    assert both["metrics_after"]["accuracy"]["value"] == pytest.approx(wanted)
+    assert both["metrics_after"]["accuracy"]["value"] == pytest.approx(expected)
     applied = fedcal(
         capsys, "apply", "--calibrator", out / "calibrator.npz", "--data", file,
         "--out", tmp_path / "after.npz",
     )  # fmt: skip
-    assert applied["before"]["accuracy"] == pytest.approx(wanted)
+    assert applied["before"]["accuracy"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -29,7 +29,7 @@ def resnet() -> Dataset:
     return datasets.load("resnet110-cifar10")
 
 
-def dealt(clients: int, seed: int = 0) -> Shards:
+def shards_of(clients: int, seed: int = 0) -> Shards:
     data = resnet()
     owner = partition.dirichlet(data.labels, clients, 0.1, np.random.default_rng(seed))
     return Shards.from_owner(data.logits, data.labels, owner, clients)
@@ -37,7 +37,7 @@ def dealt(clients: int, seed: int = 0) -> Shards:
 
 @pytest.mark.parametrize("clients", [1, 137, 10_000])
 def test_newton_reaches_the_pooled_optimum_for_any_partition(clients):
-    shards = dealt(clients)
+    shards = shards_of(clients)
     assert (shards.rows == 0).any() == (clients > 1)
     strategy = FedNewton(Federation(clients, CLASSES), secure_aggregation="none")
     run_inline(strategy, shards)
@@ -97,7 +97,7 @@ def test_histograms_of_ten_thousand_clients_take_memory_linear_in_the_rows():
     assert dense > 200e6
     few, many = (
         peak_bytes(
-            FedBin(Federation(k, CLASSES, rounds=rounds), secure_aggregation="none"), dealt(k)
+            FedBin(Federation(k, CLASSES, rounds=rounds), secure_aggregation="none"), shards_of(k)
         )
         for k in (100, clients)
     )

@@ -104,18 +104,18 @@ def test_files_are_the_contract_s_and_agree_with_each_other(run, data, method, e
     probs = np.load(folder / "test_probs.npy", allow_pickle=False)
     assert fitted.predict_proba(rows.test_logits).tobytes() == probs.tobytes()
     for name, metric in (("ece", ece), ("classwise_ece", classwise_ece), ("nll", nll)):
-        said = pytest.approx(metric(probs, rows.test_labels), rel=1e-12)
-        assert result["after"][name] == said
+        expected = pytest.approx(metric(probs, rows.test_labels), rel=1e-12)
+        assert result["after"][name] == expected
     records = [strict(line) for line in (folder / "rounds.jsonl").read_text("utf-8").splitlines()]
     assert [r["round"] for r in records] == list(range(1, sent["rounds"] + 1))
     noisy = private and result["privacy"]["mechanism"] != "exponential"
     for record in records:
         assert set(record) - {"temperature", "test"} == {"round", "query", "values", "noise_std"}
         assert any(record["noise_std"] or ()) is noisy
-    judged = [record["test"] for record in records if "test" in record]
-    assert len(judged) == min(24, sent["rounds"])  # of long runs some, and the last
+    tested = [record["test"] for record in records if "test" in record]
+    assert len(tested) == min(24, sent["rounds"])  # of long runs some, and the last
     if records:  # the last calibrator is the result
-        assert judged[-1] == {k: pytest.approx(result["after"][k], rel=1e-12) for k in judged[-1]}
+        assert tested[-1] == {k: pytest.approx(result["after"][k], rel=1e-12) for k in tested[-1]}
     reliability = strict((folder / "reliability.json").read_text("utf-8"))
     for part, record in reliability.items():
         found = Reliability.from_json(record)
@@ -133,14 +133,14 @@ def bits(folder: Path) -> dict[str, bytes]:
     for path in sorted(folder.glob("*.npz")):
         with np.load(path, allow_pickle=False) as arrays:
             kept |= {name: arrays[name].tobytes() for name in arrays}
-    told = strict((folder / "result.json").read_text())
+    record = strict((folder / "result.json").read_text())
     for name in ("test_probs.npy", "reliability.json"):
         if (folder / name).exists():
             kept[name] = (folder / name).read_bytes()
     return kept | {
         "rounds": (folder / "rounds.jsonl").read_bytes(),
         "config": (folder / "config.toml").read_bytes(),
-        "intervals": json.dumps(told.get("intervals")).encode(),
+        "intervals": json.dumps(record.get("intervals")).encode(),
         "figures": b"".join(p.read_bytes() for p in sorted(folder.glob("*.svg"))),
     }
 
@@ -319,18 +319,18 @@ def test_nominal_rows_that_set_no_noise_are_not_in_results(data, tmp_path):
     """Taken from the simulated rows, they tell the exact number of rows, which nothing protects."""
     options = ("--data", str(data), "--clients", "4", "--epsilon", "8")
     search = ("--method", "acct", "--set", "search=posterior", "--unit", "example")
-    told: dict[str, bool] = {}
+    published: dict[str, bool] = {}
     for name, more in {
         "taken": search,
         "given": (*search, "--set", "rows_per_client=40"),
         "noise": ("--method", "fednewton", "--unit", "user"),
     }.items():
         result = strict((ran(tmp_path / name, *options, *more) / "result.json").read_text("utf-8"))
-        told[name] = "rows_per_client" in result["config"]["set"]
-        said = " ".join([*result["privacy"]["statement"], *result["privacy"]["more"]])
-        assert ("omitted from the results" in said) is not told[name]
-        assert told[name] is bool(re.search(r"rows_per_client = \d", said))
-    assert told == {"taken": False, "given": True, "noise": True}
+        published[name] = "rows_per_client" in result["config"]["set"]
+        sentences = " ".join([*result["privacy"]["statement"], *result["privacy"]["more"]])
+        assert ("omitted from the results" in sentences) is not published[name]
+        assert published[name] is bool(re.search(r"rows_per_client = \d", sentences))
+    assert published == {"taken": False, "given": True, "noise": True}
 
 
 EVALUATES: dict[str, Any] = {"method": "evaluate", "clients": 8, "set": {"bins": 6}}

@@ -73,15 +73,15 @@ def test_same_sets(name, score, formula, settings):
     )
     sets = result.artifact
     assert isinstance(sets, PredictionSets)
-    z, judged = own.logits, own.test_logits
-    assert judged is not None
+    z, test_logits = own.logits, own.test_logits
+    assert test_logits is not None
     u = uniform_of(z, 0)
     scores = np.sort(formula(z, u)[np.arange(len(y)), y])
     threshold = scores[math.ceil((len(y) + 1) * (1 - ALPHA)) - 1]
-    v = uniform_of(judged, 0)
-    theirs = formula(judged, v)
+    v = uniform_of(test_logits, 0)
+    theirs = formula(test_logits, v)
     clear = np.abs(theirs - threshold) > CLOSE * (1 + settings.get("penalty", 0.0) * data.classes)
     clear |= theirs == threshold
     assert (~clear).sum() <= 1
-    found = sets.of_logits(judged)
+    found = sets.of_logits(test_logits)
     assert (found == (theirs <= threshold))[clear].all()

@@ -94,10 +94,10 @@ def test_the_commands_run_from_the_wheel(wheel, tmp_path):
     )
     done = run(sys.executable, "-P", "-c", code, cwd=here, PYTHONPATH=str(installed))
     assert (done.returncode, without_progress(done.stderr)) == (0, "")
-    *files, said = done.stdout.split("\n", 3)
+    *files, output = done.stdout.split("\n", 3)
     names = [f"fedcal/{name}__init__.py" for name in ("", "clients/", "strategies/")]
     assert [str(Path(file).relative_to(installed)) for file in files] == names
-    simulated, applied, listed, _ = said.split("0@")
+    simulated, applied, listed, _ = output.split("0@")
     assert json.loads(simulated)["schema"] == 1
     assert (here / "run" / "result.json").read_text("utf-8") == simulated
     assert json.loads(applied)["rows"] == 28932

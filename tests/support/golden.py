@@ -244,8 +244,8 @@ def statements() -> Iterator[tuple[str, str]]:
 def runs() -> Iterator[tuple[str, str]]:
     """Words and `result.json` of a run of each kind; train, compare and two evaluations."""
     for name, options in RUNS.items():
-        said = fedcal(f"simulate --data rows.npz --partition natural {options} --out {name}")
-        yield f"{name}.txt", said + read_json(f"{name}/result.json")
+        output = fedcal(f"simulate --data rows.npz --partition natural {options} --out {name}")
+        yield f"{name}.txt", output + read_json(f"{name}/result.json")
         if name in ("fedtemp", "conformal"):
             yield f"{name}-page.txt", shown(f"{name}/report.html")
     hospitals = (
@@ -256,10 +256,10 @@ def runs() -> Iterator[tuple[str, str]]:
     by_site = fedcal(f"{hospitals} --epsilon 4 --by site --threshold .2 --out by")
     yield "evaluate-by-site.txt", by_site + read_json("by/result.json") + shown("by/report.html")
     options = "--method fednewton,acct,none --epsilon 1,8 --unit user,example --seeds 2"
-    said = fedcal(f"compare --data rows.npz --partition natural {options} --out compared")
+    output = fedcal(f"compare --data rows.npz --partition natural {options} --out compared")
     table = re.sub(r"(?m)(,[^,\n]*){2}$", "", Path("compared/table.csv").read_text())  # seconds
     page = re.sub(r"(?m)^0\.\d{3}$", "TIME", shown("compared/report.html"))
-    yield "compare.txt", said + read_json("compared/compare.json") + table + page
+    yield "compare.txt", output + read_json("compared/compare.json") + table + page
     trained = fedcal(
         "train --data mnist-features --model softmax --epsilon 4 --rounds 5 --clients 5 --out t"
     )
@@ -278,15 +278,15 @@ def others() -> Iterator[tuple[str, str]]:
     """Runs of other families, and what is made of files: applied, exported, read again."""
     rows = "--data rows.npz --partition natural"
     hospitals = "--data all.csv --class-names survived,sepsis --partition natural --epsilon 4"
-    said = [fedcal(f"simulate {rows} --method fedopvector --clients 40 --out run")]
+    output = [fedcal(f"simulate {rows} --method fedopvector --clients 40 --out run")]
     for number, line in enumerate(OTHERS_THAN_CALIBRATE.splitlines()):
         command, _, options = line.partition(" ")
-        said.append(fedcal(f"{command} {rows} {options} --out {number}"))
+        output.append(fedcal(f"{command} {rows} {options} --out {number}"))
         if command == "compare":
-            said.append(read_json(f"{number}/compare.json"))
+            output.append(read_json(f"{number}/compare.json"))
         else:
-            said.append(shown(f"{number}/report.html"))
-    said += [
+            output.append(shown(f"{number}/report.html"))
+    output += [
         fedcal("evaluate --release 3/release.npz --threshold .3"),
         fedcal("apply --calibrator run/calibrator.npz --data rows.npz --out probs.csv"),
         *Path("probs.csv").read_text().splitlines(keepends=True)[:5],
@@ -298,13 +298,13 @@ def others() -> Iterator[tuple[str, str]]:
         fedcal("flower-app app"),
         Path("app/pyproject.toml").read_text(),
     ]
-    yield "others.txt", "".join(said)
+    yield "others.txt", "".join(output)
 
 
 def study() -> Iterator[tuple[str, str]]:
     """A study: what coordinator and hospitals see before it runs, and a rehearsed quarter."""
     sites = "alder=300,birch=600,cedar=1000"
-    said = [
+    output = [
         fedcal(
             f"study init sepsis.toml --sites {sites} --classes survived,sepsis "
             "--server localhost:9092 --thresholds 0.2"
@@ -315,7 +315,7 @@ def study() -> Iterator[tuple[str, str]]:
         *(fedcal(f"site accept sepsis-kits/{site} sepsis.sealed --yes") for site in SITES),
         fedcal("site status sepsis-kits/alder"),
     ]
-    yield "study-before.txt", "\n".join(said)
+    yield "study-before.txt", "\n".join(output)
     quarter = fedcal("study run sepsis.toml rehearsal --rehearse all.csv --seed 1")
     yield "study-quarter.txt", quarter + shown("rehearsal/report.html")
     yield "study-quarter.json", read_json("rehearsal/study.json")

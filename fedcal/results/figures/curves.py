@@ -140,15 +140,10 @@ def quality_axis(metric: str, means: Sequence[float], stds: Sequence[float]) -> 
     return {"ylabel": heading(metric), "yscale": "log", "ylim": (low / 1.25, high * 1.25)}
 
 
-def spaced_axis(
-    label: str, values: Iterable[float], end: str = "∞"
-) -> tuple[Scale, dict[float, float]]:
+def spaced_axis(label: str, values: Iterable[float]) -> tuple[Scale, dict[float, float]]:
     """Return a logarithmic x axis with a tick for each value that has room, and their positions.
 
-    Parameters
-    ----------
-    end
-        what infinity, at the right, is called
+    Infinity stands at the right.
     """
     known = sorted(set(values))
     places = {v: math.log10(v) for v in known if math.isfinite(v)}
@@ -159,7 +154,7 @@ def spaced_axis(
     ticks: dict[float, str] = {}
     for value, place in reversed(places.items()):  # the right end always has its tick
         if not ticks or min(ticks) - place > 0.09 * (high - low + 2 * room):
-            ticks[place] = end if math.isinf(value) else f"{value:g}"
+            ticks[place] = "∞" if math.isinf(value) else f"{value:g}"
     scale = {"xlabel": label, "xlim": (low - room, high + room), "xticks": list(ticks)}
     return scale | {"xticklabels": list(ticks.values())}, places
 

@@ -74,11 +74,11 @@ def exported(target: str, calibrator: calibrators.Calibrator, dtype: str = "floa
     return TARGETS[target](calibrator, dtype)
 
 
-def same(run: Run, calibrator: calibrators.Calibrator, scores: np.ndarray, said: object) -> None:
+def same(run: Run, calibrator: calibrators.Calibrator, scores: np.ndarray, message: object) -> None:
     got, want = run(scores), calibrator.predict_proba(scores)
-    assert (got.dtype, got.shape) == (scores.dtype, want.shape), said
+    assert (got.dtype, got.shape) == (scores.dtype, want.shape), message
     tolerance = TOLERANCE[scores.dtype.name]
-    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance, err_msg=str(said))
+    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance, err_msg=str(message))
 
 
 @every_target

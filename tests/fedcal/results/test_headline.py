@@ -30,7 +30,7 @@ def calibrated(ece: list[float], nll: list[float], **more: Any) -> dict[str, Any
 
 
 @pytest.mark.parametrize(
-    ("ece", "nll", "said"),
+    ("ece", "nll", "message"),
     [
         (
             [-0.05, -0.03],
@@ -52,8 +52,8 @@ def calibrated(ece: list[float], nll: list[float], **more: Any) -> dict[str, Any
         ([0.0, 0.0], [0.0, 0.0], "changed nothing:"),
     ],
 )
-def test_what_calibration_did(ece, nll, said):
-    assert plain(calibrated(ece, nll)).startswith(f"Calibration {said}")
+def test_what_calibration_did(ece, nll, message):
+    assert plain(calibrated(ece, nll)).startswith(f"Calibration {message}")
     assert plain(calibrated(ece, nll)).endswith("Accuracy stays 90 % (87 to 93).")
     of_two = plain(calibrated(ece, nll, score="positive"))
     assert "ECE of class 1" in of_two
@@ -83,11 +83,11 @@ CASES = [
 def test_an_end_is_said(method, labels, more, range_):
     logits = 0.01 * LOGITS if (method, labels is SURE) == ("fednewton", True) else LOGITS
     result = simulate((logits, labels), method=method, clients=5, partition="iid", **more)
-    (said,) = result.to_json()["at_limits"]
-    assert range_ in said
-    assert said.endswith("the best may lie beyond.")
-    assert said in result.privacy["more"]
-    assert said in str(result).splitlines()
+    (message,) = result.to_json()["at_limits"]
+    assert range_ in message
+    assert message.endswith("the best may lie beyond.")
+    assert message in result.privacy["more"]
+    assert message in str(result).splitlines()
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,9 @@ def compared() -> dict[str, Any]:
         cell("fednewton", "inf", 0.0112),
         cell("fedbin", 1.0, 0.0, **failed, failures=[{"seed": 0, "error": "nobody answered"}]),
     ]
-    said = ["Publishing all cells adds their budgets up."]
+    statement = ["Publishing all cells adds their budgets up."]
     versions = {"fedcal": "0.1.0"}
-    return {"schema": 1, "kind": "comparison", "cells": cells, "statement": said} | {
+    return {"schema": 1, "kind": "comparison", "cells": cells, "statement": statement} | {
         **{"versions": versions, "headline": "Smallest is fednewton, at epsilon = 1."}
     }
 

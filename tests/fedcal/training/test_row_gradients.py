@@ -108,8 +108,8 @@ def test_sums_are_those_of_rows_that_pytorch_gives_one_by_one(network, rule):
         "none": np.ones(5),
     }[rule]
     ours = steps(network, w, x, y, Clipping(0.5, rule, reach))[0] * GRID
-    wanted = (raw * factors[:, None]).sum(axis=0)
-    assert np.linalg.norm(ours - wanted) < 1e-4 * np.linalg.norm(wanted)
+    expected = (raw * factors[:, None]).sum(axis=0)
+    assert np.linalg.norm(ours - expected) < 1e-4 * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("network", SHAPES)
