@@ -23,7 +23,7 @@ from fedcal.run.training_data import (
     split,
 )
 from fedcal.sites.rows import read_rows
-from fedcal.training.networks import enlist
+from fedcal.training.networks import register_network
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 256, (200, 6, 6), dtype=np.uint8)
@@ -47,7 +47,7 @@ def npz(folder: Path, name: str = "data.npz", **arrays: Any) -> str:
 
 def deal_rows(data: str, **options: Any) -> ClientData:
     """As FedAvg cuts rows, for a module that reads images."""
-    usual = {"method": "fedavg", "model": enlist(Net)}
+    usual = {"method": "fedavg", "model": register_network(Net)}
     return load(TrainConfig(data=data, **(usual | options)))[0]
 
 

@@ -27,7 +27,7 @@ from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.run.engines.inline import run_inline
-from fedcal.sites.release import METRICS, judge
+from fedcal.sites.release import METRICS, evaluate_results
 from fedcal.strategies.server import checkpoint
 from fedcal.strategies.server.checkpoint import (
     CHECKPOINT,
@@ -259,7 +259,7 @@ def test_the_result_is_delivered_to_each_site_that_has_answered(tmp_path):
     for k in (0, 2, 3):
         (kept,) = (tmp_path / f"site-{k}" / RESULTS).iterdir()
         assert kept.name == outcome.run
-        judge(tmp_path / f"site-{k}")
+        evaluate_results(tmp_path / f"site-{k}")
         judged = json.loads((kept / METRICS).read_text())
         assert judged["before"]["nll"] > judged["after"]["nll"]
 
