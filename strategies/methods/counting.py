@@ -278,14 +278,16 @@ def _shares(first: score_release.ScoreRelease, asked: ScoreCounts) -> Floats:
     of noisy counts would tend to be equal. Between edges they are spread evenly in arcsin sqrt(s).
     """
     had = first.question
+    size = math.prod(had.shape)
     views, groups, parts, _, buckets = had.shape
-    by_part = np.moveaxis(first.counts.reshape(had.shape), 2, 1)
+    by_part = np.moveaxis(first.counts[:size].reshape(had.shape), 2, 1)
     each = _as_shares(by_part.reshape(views, parts, -1)).reshape(-1, buckets)
     old, new = (np.arcsin(np.sqrt(e)) for e in (had.bucket_edges, asked.bucket_edges))
     below = np.concatenate([np.zeros((len(each), 1)), np.cumsum(each, axis=1)], axis=1)
     spread = np.stack([np.diff(np.interp(new, old, one)) for one in below])
     moved = np.moveaxis(spread.reshape(views, parts, groups, 2, -1), 1, 2)
-    return np.asarray(moved.ravel())
+    cells = first.counts[size:]
+    return np.concatenate([moved.ravel(), _as_shares(cells) if len(cells) else cells])
 
 
 def _as_shares(counts: Floats) -> Floats:
