@@ -176,8 +176,7 @@ class QuantileRule(ABC):
         f = self.settings.federation
         rows, std = self.counted
         if not rows and f.private and self.settings.whole_client:
-            clients = self.noun == "clients"
-            rows = (f.clients * f.sampling_rate if clients else self.settings.expected,)
+            rows = (self.settings.expected,)
         if len(rows) != len(thresholds) or not any(rows):
             return None
         return coverage.Basis(rows, std, not f.private, self.fewest, self.noun)
@@ -191,9 +190,7 @@ class QuantileRule(ABC):
 
     @property
     def noun(self) -> str:
-        """Noun for what counts once: clients, subjects or rows."""
-        if self.settings.whole_client and self.opening.once:
-            return "clients"
+        """Noun for what counts once: subjects or rows."""
         return "subjects" if self.settings.one_row_each else "rows"
 
     def clipped(self, clip: float, why: str) -> tuple[str, str]:
