@@ -224,4 +224,6 @@ class BinOutcomes(Query):
 
 def _counted(shards: Shards, cells: Integers, size: int) -> Floats:
     """Return how many of each client's rows are in each cell, (clients, size)."""
-    return binning.count_cells(cells, size, shards.owner, shards.clients).astype(np.float64)
+    place = (cells + (shards.owner * size)[:, None]).ravel()
+    counts = np.bincount(place, minlength=shards.clients * size)
+    return counts.reshape(shards.clients, size).astype(np.float64)

@@ -228,7 +228,7 @@ class Conformity:
         if self.ranked and not self.randomised:
             edges = _log_odds(number - above, CROWDED)
         else:
-            edges = spread(number - above, arcs=arcs)
+            edges = arcsine_edges(number - above)[1:] if arcs else _log_odds(number - above, SPREAD)
         if above:
             most = 1.0 + penalty * penalised
             edges = np.append(edges / most, np.linspace(1.0 / most, 1.0, above + 1)[1:])
@@ -259,11 +259,6 @@ def uniform_of(logits: Floats, seed: int) -> Floats:
     keys = mixed(np.arange(bits.shape[1], dtype=np.uint64) ^ mixed(np.array(seed, np.uint64)))
     state = mixed(mixed(bits ^ keys).sum(axis=1, dtype=np.uint64))
     return in_unit_interval(state)
-
-
-def spread(number: int, *, arcs: bool = False) -> Floats:
-    """Return thresholds of scores that are spread over [0, 1], (number,)."""
-    return np.asarray(arcsine_edges(number)[1:]) if arcs else _log_odds(number, SPREAD)
 
 
 def _log_odds(number: int, ends: tuple[float, float]) -> Floats:

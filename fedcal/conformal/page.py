@@ -98,7 +98,7 @@ class SetRelease:
         return np.cumsum(self.counts, axis=1)
 
     @cached_property
-    def _prefix(self) -> Floats:
+    def prefix(self) -> Floats:
         """Noise of `below`, as coefficients of z, (m, numbers)."""
         return np.cumsum(self.decoder, axis=0)
 
@@ -123,7 +123,7 @@ class SetRelease:
             alpha *= 1.0 - FAILS
         if len(self.thresholds) == 1:
             return np.ones(len(self.counts))
-        weights = self._prefix[:-1] - (1.0 - alpha) * self._prefix[-1]
+        weights = self.prefix[:-1] - (1.0 - alpha) * self.prefix[-1]
         counts = self.below[:, :-1] - (1.0 - alpha) * self.below[:, -1:]
         noise, more = self.noise.of_sums(weights)
         if more.any():
@@ -138,18 +138,8 @@ class SetRelease:
     def _level(self, part: int, alpha: float, noise: NoiseDistribution) -> float:
         off = 0.0
         if not isinstance(noise, NoiseFree):
-            off = self.noise.bound(self._prefix[-1], 1.0 - FAILS * alpha / 2)
+            off = self.noise.bound(self.prefix[-1], 1.0 - FAILS * alpha / 2)
         return centred_level(float(self.below[part, -1]) - off, alpha, noise)
-
-    @property
-    def total(self) -> Floats:
-        """Noisy numbers of rows of each part, (parts,)."""
-        return np.asarray(self.below[:, -1])
-
-    @property
-    def total_std(self) -> float:
-        """Standard deviation of the noise of each `total`."""
-        return self.noise.std * float(np.linalg.norm(self._prefix[-1]))
 
 
 MOST_LINES = 40

@@ -365,11 +365,8 @@ class Reliability:
             values = array(f"reliability: {f.name}", getattr(self, f.name), shape, 0)
             kind = np.float64 if "confidence" in f.name else np.int64
             object.__setattr__(self, f.name, values.astype(kind))
-        top = {self.count.shape, self.sum_confidence.shape, self.sum_correct.shape}
-        each = {self.class_count.shape, self.class_sum_confidence.shape}
-        each |= {self.class_sum_correct.shape}
-        shaped = len(top) == len(each) == 1 and len(self.class_count) >= 2
-        shaped = shaped and self.class_count.shape[1:] == self.count.shape
+        shapes, bins = [getattr(self, f.name).shape for f in fields(self)], self.count.shape
+        shaped = shapes == [bins] * 3 + [(max(self.classes, 2), *bins)] * 3
         counted = {*self.class_count.sum(axis=1).tolist(), int(self.class_sum_correct.sum())}
         if not shaped or self.rows < 1 or counted != {self.rows}:
             raise InputError(

@@ -145,7 +145,8 @@ class PrefixCounts(Noisy):
     @override
     def found(self, values: Floats, std: float) -> Floats:
         self.release = made = self._made(values, std)
-        self.counted = tuple(made.total.tolist()), made.total_std
+        of_rows = std * float(np.linalg.norm(made.prefix[-1]))
+        self.counted = tuple(made.below[:, -1].tolist()), of_rows
         return made.found(self.alpha)
 
     def _made(self, values: Floats, std: float) -> SetRelease:

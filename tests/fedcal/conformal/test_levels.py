@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import laplace, norm
 
-from fedcal.calibrators.conformity import spread
+from fedcal.calibrators.conformity import Conformity
 from fedcal.clients.questions.conformal import SetGaps
 from fedcal.conformal.levels import (
     Draw,
@@ -61,7 +61,7 @@ NEED = 0.9
 
 
 def query(draw: Draw, scale: float, slack: float) -> SetGaps:
-    at = spread(draw.candidates)
+    at = Conformity().thresholds(2, draw.candidates)
     return SetGaps(2, at, need=NEED, level=slack + NEED, tilt=draw.tilt * scale)
 
 
