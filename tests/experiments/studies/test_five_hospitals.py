@@ -12,7 +12,7 @@ from fedcal.evaluation.sites.verdicts import ALL, verdicts_of
 from fedcal.mechanisms import NoiseLaw
 
 
-def test_patients_count_once_and_are_off_by_what_is_said():
+def test_patients_count_once_and_are_off_by_what_is_reported():
     truths = [study.Truth(), *(study.with_gap(g, True) for g in (0.1, -0.2)), study.with_gap(-0.15)]
     truths.append(study.Truth(slope=study.SLOPE))
     rng = np.random.default_rng(0)
@@ -50,16 +50,16 @@ def test_names_are_those_of_verdicts():
         made = [ScoreRelease(asked, c.ravel(), std, NoiseLaw(True)) for c in quarters]
         for q, one in enumerate(made):
             ends = sorted({0, q - 1} & {*range(q)})
-            told = verdicts_of(one, {str(k): made[k] for k in ends}, level=study.LEVEL)
-            named = [told["sites"][s]["named"] for s in study.SITES]
+            messages = verdicts_of(one, {str(k): made[k] for k in ends}, level=study.LEVEL)
+            named = [messages["sites"][s]["named"] for s in study.SITES]
             assert [bool(n) for n in named] == joint[q, year].tolist()
             assert ["gap" in n for n in named] == gap[q, year].tolist()
             assert ["slope" in n for n in named] == slope[q, year].tolist()
             for k in ends:
-                since = told["changes"][str(k)]
+                since = messages["changes"][str(k)]
                 off = [bool(since[s]["named"]) for s in (*study.SITES, ALL)]
                 assert off == changes[k, q][year].tolist()
-        assert told["tests"] == study.TESTS
+        assert messages["tests"] == study.TESTS
     assert joint[:, :, 4].all()
     assert slope[:, :, 4].all()
     assert not joint[0, :, 0].any()

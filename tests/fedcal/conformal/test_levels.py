@@ -163,7 +163,7 @@ def test_tabled_laws_are_those_of_sums(encoding, height, draws):
     assert (tabled >= seen.min(axis=0) - 0.015).all()  # a step of the table, and chance
 
 
-def test_one_laplace_law_is_tabled_from_below():
+def test_one_laplace_distribution_is_tabled_from_below():
     noise, _ = Noise(1.0, NoiseLaw(True)).of_sums(np.eye(1))
     assert isinstance(noise, Tabled)
     x = np.linspace(-9, 9, 3001)

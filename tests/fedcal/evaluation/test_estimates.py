@@ -54,11 +54,11 @@ def toeplitz(std: float) -> Floats:
 
 
 def releases(
-    probabilities: Floats, rows: int, root: Floats, number: int, law: NoiseLaw = NORMAL
+    probabilities: Floats, rows: int, root: Floats, number: int, distribution: NoiseLaw = NORMAL
 ) -> list[Histogram]:
     rng = np.random.default_rng(7)
     counts = rng.multinomial(rows, probabilities.ravel(), number).reshape(number, 2, -1)
-    first = Histogram(EDGES, counts[0].astype(float), root, law)
+    first = Histogram(EDGES, counts[0].astype(float), root, distribution)
     noise = first.draws(rng, number)
     return [Histogram(EDGES, c + e, root, first.law) for c, e in zip(counts, noise, strict=True)]
 
@@ -105,12 +105,12 @@ def test_intervals_cover_95_percent(number, case, runs, within):
 
     Where noise dominates, an interval cut at 0 and 1 may cover more.
     """
-    shape, rows, root, law = CASES[case]
+    shape, rows, root, distribution = CASES[case]
     probabilities = truth(*shape)
     exact = Histogram.exact(EDGES, rows * probabilities)
     every = (*SMOOTH, *CAREFUL)
     found = dict.fromkeys(every if runs == 1000 else every[number % 3 :: 3], 0.0)
-    for h in releases(probabilities, rows, root, runs, law):
+    for h in releases(probabilities, rows, root, runs, distribution):
         for name in found:
             metric = METRICS[name](0.5)
             span = metric.span(h, IntervalOptions())
@@ -148,7 +148,7 @@ def test_calibration_errors_are_covered(case, runs, least):
     assert found >= least
 
 
-def test_noise_that_drowns_is_said():
+def test_noise_that_drowns_is_reported():
     h = releases(truth(1, 1, 0.8), 2_000, 100 * np.eye(BUCKETS), 1)[0]
     for name, found in evaluate(h, "positive").items():
         assert found.drowned, name

@@ -69,7 +69,7 @@ def test_neighbours_likelihood_ratio_is_at_most_e_to_the_epsilon(epsilon, norm):
 
 
 @pytest.mark.parametrize("trust", ["central", "distributed", "local"])
-def test_in_one_draw_for_studies_it_has_the_same_law(trust):
+def test_in_one_draw_for_studies_it_has_the_same_distribution(trust):
     plan = plan_of(bound_of(2.0, DRAWS), 3.0, trust)
     of = plan.sum_of(plan.bound, 9)
     total = draw_sum(plan, np.zeros(DRAWS, np.uint64), of, np.random.default_rng(1))
@@ -141,7 +141,7 @@ def test_addends_at_the_bound_keep_every_bit_and_no_addend_exceeds_it():
 
 @every_case
 @pytest.mark.parametrize("draws", [1, 3])
-def test_quantiles_are_those_of_the_law(epsilon, norm, draws):
+def test_quantiles_are_those_of_the_distribution(epsilon, norm, draws):
     distribution, std = chances(epsilon, norm, draws), std_of(epsilon, norm, draws)
     named = NoiseLaw(True, draws, 1 / std)
     k = np.abs(np.arange(len(distribution)) - len(distribution) // 2)
@@ -172,7 +172,7 @@ def test_intervals_of_a_release_of_few_counts_cover(epsilon, norm, number):
 
 
 @every_case
-def test_moments_waves_and_samples_are_of_one_law(epsilon, norm):
+def test_moments_waves_and_samples_are_of_one_distribution(epsilon, norm):
     distribution, std = chances(epsilon, norm, 2), std_of(epsilon, norm, 2)
     k, named = np.arange(len(distribution)) - len(distribution) // 2, NoiseLaw(True, 2.0, 1 / std)
     assert named.limit / std == pytest.approx(epsilon / norm, rel=1e-9)

@@ -52,7 +52,7 @@ SAMPLERS: list[tuple[Sampler, Any, float]] = [  # and the least scale of each
 
 
 @pytest.mark.parametrize(("sampler", "distribution", "_"), SAMPLERS)
-def test_large_scales_have_the_continuous_law(sampler, distribution, _):
+def test_large_scales_have_the_continuous_distribution(sampler, distribution, _):
     scale = 1.3 * 2.0**38
     drawn = sampler(scale, 10_000, seeded())
     assert stats.kstest(drawn / scale, distribution().cdf).pvalue > LEVEL

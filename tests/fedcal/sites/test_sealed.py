@@ -94,9 +94,9 @@ def seal(there, call):
     return call("study", "seal", there.file, *(f"{site}.join" for site in SITES))
 
 
-def shown(said):
+def shown(output):
     """The 12 words that a command shows in a line of their own."""
-    (words,) = re.findall(r"^(?:[a-z]{3,8} ){11}[a-z]{3,8}$", said, re.MULTILINE)
+    (words,) = re.findall(r"^(?:[a-z]{3,8} ){11}[a-z]{3,8}$", output, re.MULTILINE)
     return words
 
 

@@ -171,15 +171,15 @@ def test_rows_count_under_their_sites_own_name_whatever_their_column_says():
 
 def test_groups_within_a_site_part_its_counts_and_add_up_to_them():
     rows = rows_of_sites(np.arange(90) % 3)
-    whole = by_site(*NAMES)
-    parted = replace(whole, within=names_text(["b", "d"]))
+    full = by_site(*NAMES)
+    parted = replace(full, within=names_text(["b", "d"]))
     each = parted.counts_of(rows).reshape(4, 4, 3, 2, 10)  # b, d, and all others
-    np.testing.assert_array_equal(each.sum(axis=2).reshape(4, -1), whole.counts_of(rows))
+    np.testing.assert_array_equal(each.sum(axis=2).reshape(4, -1), full.counts_of(rows))
     for place, of in enumerate((1, 0, 2)):
         some = rows.keep(np.flatnonzero(rows.groups == of))
-        np.testing.assert_array_equal(each[:, :, place].reshape(4, -1), whole.counts_of(some))
+        np.testing.assert_array_equal(each[:, :, place].reshape(4, -1), full.counts_of(some))
     total = parted.counts_of(rows).sum(axis=0).astype(np.float64)
-    release, plain = ScoreRelease(parted, total, 2.0), ScoreRelease(whole, total[:80], 2.0)
+    release, plain = ScoreRelease(parted, total, 2.0), ScoreRelease(full, total[:80], 2.0)
     counts, root = release.by_site
     np.testing.assert_array_equal(counts, each.sum(axis=(0, 2)))
     np.testing.assert_allclose(root @ root.T, 3 * plain.by_site[1] @ plain.by_site[1].T)

@@ -199,8 +199,8 @@ def test_a_node_that_lies_about_its_site_stops_the_run(shards):
     for site in (3, CLIENTS):
         lie = replaced(WHO, 8, {"who": ConfigRecord({"site": site})})
         stops(shards, lie, f"site {site}, which cannot be")
-    for who in ({}, {"site": "third"}):
-        lie = replaced(WHO, 8, {"who": ConfigRecord(who)} if who else {})
+    for names in ({}, {"site": "third"}):
+        lie = replaced(WHO, 8, {"who": ConfigRecord(names)} if names else {})
         stops(shards, lie, "does not say which site")
 
 
