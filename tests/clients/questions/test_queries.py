@@ -118,7 +118,7 @@ def test_bounds_fit_the_answer(kind, number):
             assert own.norms == pytest.approx(norms, rel=1e-5)
             plain = {"norms": norms, "per": "client", "whole": False}
             assert replace(own, **plain) == replace(row, **plain)
-            assert not own.whole or (order == 1 and query.whole(part))
+            assert not own.whole or (order == 1 and query.counts_integers(part))
             assert fits(query.bound(part), query)
 
 

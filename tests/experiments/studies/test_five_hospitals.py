@@ -9,7 +9,7 @@ from experiments.studies.rows import release_of
 from fedcal.core.numerics import softmax
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.verdicts import ALL, verdicts_of
-from fedcal.mechanisms import NoiseLaw
+from fedcal.mechanisms import NoiseDistribution
 
 
 def test_patients_count_once_and_are_off_by_what_is_reported():
@@ -47,7 +47,7 @@ def test_names_are_those_of_verdicts():
     joint, gap, slope, changes = study.named(np.moveaxis(np.array(years), 1, 0))
     _, asked, std = study.plan()
     for year, quarters in enumerate(years):
-        made = [ScoreRelease(asked, c.ravel(), std, NoiseLaw(True)) for c in quarters]
+        made = [ScoreRelease(asked, c.ravel(), std, NoiseDistribution(True)) for c in quarters]
         for q, one in enumerate(made):
             ends = sorted({0, q - 1} & {*range(q)})
             messages = verdicts_of(one, {str(k): made[k] for k in ends}, level=study.LEVEL)

@@ -24,7 +24,7 @@ from fedcal.evaluation.sites.site_tests import (
     spans,
 )
 from fedcal.evaluation.sites.verdicts import ALL, detectable, verdicts_of
-from fedcal.mechanisms import NoiseLaw
+from fedcal.mechanisms import NoiseDistribution
 from fedcal.metrics.binning import names_text
 from fedcal.metrics.bootstrap import holm
 
@@ -41,7 +41,7 @@ def counted(x, y):
     place = (np.arange(len(x))[:, None] * 2 + y) * 10 + bucket
     counts = np.bincount(place.ravel(), minlength=len(x) * 20).reshape(-1, 2, 10)
     noise = RNG.laplace(0, STD / 2**0.5, counts.shape)
-    return Sites.of(counts + noise, EDGES, STD * np.eye(10), NoiseLaw(True))
+    return Sites.of(counts + noise, EDGES, STD * np.eye(10), NoiseDistribution(True))
 
 
 def sites(rows, offset=0.0, slope=1.0, mean=0.0, releases=RELEASES):
@@ -97,7 +97,9 @@ def test_a_fault_that_stays_is_no_change_whatever_patients_come(offset, slope):
 
 
 def both(pair):
-    return Sites.of(np.stack([s.counts for s in pair], axis=1), EDGES, pair[0].root, pair[0].law)
+    return Sites.of(
+        np.stack([s.counts for s in pair], axis=1), EDGES, pair[0].root, pair[0].distribution
+    )
 
 
 @pytest.mark.parametrize(("offset", "slope"), [(0.5, 0.35), (0.0, -0.5)])
@@ -181,7 +183,7 @@ def release(sites: dict[str, tuple[int, float, float]], score="positive", std=ST
         bucket = np.clip(np.searchsorted(edges, expit(x), side="right") - 1, 0, 9)
         counts.append(np.bincount(10 * y + bucket, minlength=20))
     noise: Floats | float = RNG.laplace(0, std / 2**0.5, asked.counts) if std else 0.0
-    return ScoreRelease(asked, np.concatenate(counts) + noise, std, NoiseLaw(std > 0))
+    return ScoreRelease(asked, np.concatenate(counts) + noise, std, NoiseDistribution(std > 0))
 
 
 def verdict(of: ScoreRelease, level=0.01, site="a") -> dict[str, Any]:

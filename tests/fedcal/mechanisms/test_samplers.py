@@ -76,7 +76,7 @@ def test_polya_shares_add_up_to_discrete_laplace_noise(scale, shares):
 UNIT = 2**128
 
 
-def masses_of(table: samplers.Table) -> list[int]:
+def masses_of(table: samplers.DrawTable) -> list[int]:
     """Probability of each index in units of 2**-128, read off the table's columns."""
     capacity = 2 ** (128 - table.bits)
     mass = [0] * 2**table.bits

@@ -207,7 +207,7 @@ def test_a_prior_of_users_is_refused():
 def test_sites_without_rows_tell_nothing_of_the_next():
     """No client without rows or without an answer counts as a site, where sums are exact."""
     found = simulate("heart-disease", method="fedprior", clients=40, partition="dirichlet:0.05")
-    prior, sites = found.artifact.results()["next_site"], found.judged["personal"]["sites"]
+    prior, sites = found.artifact.results()["next_site"], found.evaluated["personal"]["sites"]
     assert prior["sites"] == sum(one["rows"] > 0 for one in sites.values()) < 40
     numbers = [one[k] for one in prior["metrics"].values() for k in ("mean", "low", "high")]
     assert np.isfinite(numbers).all()
@@ -215,7 +215,7 @@ def test_sites_without_rows_tell_nothing_of_the_next():
 
 def test_sites_are_evaluated_on_their_own_test_rows_or_out_of_fold():
     own = simulate("heart-disease", method="fedprior", partition="natural")
-    found = own.judged["personal"]
+    found = own.evaluated["personal"]
     assert found["judged_on"] == "test rows of each site"
     assert [one["rows"] for one in found["sites"].values()] == [76, 147, 100, 61]
     assert found["taken"] + found["kept"] == 4
@@ -227,5 +227,5 @@ def test_sites_are_evaluated_on_their_own_test_rows_or_out_of_fold():
         assert not one["harmed"]
         assert one["taken"] or one["nll_after"] == pytest.approx(one["nll_before"])
     parted = simulate("heart-disease", method="fedprior", partition="iid", clients=4)
-    assert parted.judged["personal"]["judged_on"] == "own rows, out of fold"
-    assert sum(one["rows"] for one in parted.judged["personal"]["sites"].values()) == 384
+    assert parted.evaluated["personal"]["judged_on"] == "own rows, out of fold"
+    assert sum(one["rows"] for one in parted.evaluated["personal"]["sites"].values()) == 384

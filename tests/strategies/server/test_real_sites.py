@@ -38,7 +38,7 @@ from fedcal.strategies.server.checkpoint import (
 )
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
-from fedcal.strategies.server.participation import WHO, NodeInfo, sentences
+from fedcal.strategies.server.participation import SITE_INFO, NodeInfo, sentences
 from fedcal.strategies.server.transport import ANSWER
 
 CLIENTS, CLASSES, NAMES = 4, 3, ("cat", "dog", "owl")
@@ -272,7 +272,7 @@ NO_ANSWERS = [RecordDict({"answer": ArrayRecord({"words": array})}) for array in
 
 
 @pytest.mark.parametrize(
-    ("kind", "lies"), [(WHO, LIARS[:3]), (WHO, LIARS[3:]), (ANSWER, NO_ANSWERS)]
+    ("kind", "lies"), [(SITE_INFO, LIARS[:3]), (SITE_INFO, LIARS[3:]), (ANSWER, NO_ANSWERS)]
 )
 def test_a_site_that_says_nonsense_is_passed_over(kind, lies, tmp_path, monkeypatch):
     job = job_of(rounds=1)
