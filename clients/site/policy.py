@@ -32,7 +32,7 @@ from typing import Any, Self
 import numpy as np
 
 from fedcal.core import checks
-from fedcal.core.checks import InputError, damaged, interval, needed, whole
+from fedcal.core.checks import InputError, damaged, integer, interval, needed
 from fedcal.privacy.agreement import Terms, job_digest
 from fedcal.secure_aggregation.roster import Roster, check_digest
 from fedcal.units import UNITS
@@ -81,7 +81,7 @@ class Policy:
     def __post_init__(self) -> None:
         check_digest("federation", self.federation)
         for name, least in _LEAST.items():
-            whole(name.replace("_", "-"), getattr(self, name), least)
+            integer(name.replace("_", "-"), getattr(self, name), least)
         for spent, range_ in (("epsilon", "[0, inf)"), ("delta", "[0, 1)")):
             total = interval(range_)(f"{spent}-total", getattr(self, f"{spent}_total"))
             if (a_year := getattr(self, f"{spent}_a_year")) != math.inf:

@@ -67,15 +67,15 @@ def join(
     from fedcal.datasets.site_csv import Reading
     from fedcal.sites.joining import Kit, join
 
-    is_said = bool(columns or labels or drop_missing)
-    reading = Reading.of(columns, labels, drop_missing) if is_said else None
+    has_reading = bool(columns or labels or drop_missing)
+    reading = Reading.of(columns, labels, drop_missing) if has_reading else None
     try:
         rows, lines, made = join(kit, data, reading, new_keys=new_keys)
     except KeyboardInterrupt:
         raise terminal.Stopped(
             "interrupted; the same command continues, with the keys made so far"
         ) from None
-    lines += page.said("study", "joined", kit=Kit.read(kit), made=made)
+    lines += page.block_lines("study", "joined", kit=Kit.read(kit), made=made)
     terminal.console().print("\n".join([rows.described(), *lines]))
 
 
@@ -258,4 +258,4 @@ def restored(kit: Path, *, spent: str | None = None) -> None:
         why = "nothing is answered before somebody says what was spent since"
         how = f"--spent EPSILON,DELTA,UNIT{shown}, or --spent nothing"
         closed = records.close_all(checks.needed("--spent", spent or None, f"{why}: {how}"))
-    terminal.show(page.said("commands", "restored", closed=closed))
+    terminal.show(page.block_lines("commands", "restored", closed=closed))

@@ -25,9 +25,9 @@ from fedcal.conformal.coverage import (
     percent,
 )
 from fedcal.conformal.levels import (
-    Noise,
-    NoiseDistribution,
+    CountNoise,
     NoiseFree,
+    SumNoise,
     after_last,
     centred_level,
 )
@@ -35,7 +35,7 @@ from fedcal.core.checks import fraction
 from fedcal.core.naming import called
 from fedcal.core.numerics import Floats, Purpose, key_of, stream
 from fedcal.core.pages import Curve, Intervals, Part, Table
-from fedcal.mechanisms import NoiseLaw
+from fedcal.mechanisms import NoiseDistribution
 from fedcal.storage.artifact import Holdout
 
 if TYPE_CHECKING:
@@ -73,12 +73,12 @@ class SetRelease:
     thresholds: Floats
     counts: Floats
     decoder: Floats
-    noise: Noise
+    noise: CountNoise
     whose: str = ANY_ROW
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the release as arrays, for files."""
-        plain = {"std": self.noise.std, **self.noise.law.to_json()}
+        plain = {"std": self.noise.std, **self.noise.distribution.to_json()}
         arrays = {f"release_{name}": getattr(self, name) for name in _ARRAYS}
         return {**arrays, "release": np.array(json.dumps({**plain, "whose": self.whose}))}
 
@@ -88,7 +88,7 @@ class SetRelease:
         if "release" not in arrays:
             return None
         plain = json.loads(str(arrays["release"]))
-        noise = Noise(float(plain["std"]), NoiseLaw.of_json(plain))
+        noise = CountNoise(float(plain["std"]), NoiseDistribution.of_json(plain))
         numbers: Any = {name: np.array(arrays[f"release_{name}"], np.float64) for name in _ARRAYS}
         return cls(**numbers, noise=noise, whose=str(plain["whose"]))
 
@@ -135,7 +135,7 @@ class SetRelease:
         ]
         return np.array(chosen)
 
-    def _level(self, part: int, alpha: float, noise: NoiseDistribution) -> float:
+    def _level(self, part: int, alpha: float, noise: SumNoise) -> float:
         off = 0.0
         if not isinstance(noise, NoiseFree):
             off = self.noise.bound(self.prefix[-1], 1.0 - FAILS * alpha / 2)
@@ -242,10 +242,10 @@ def class_table(result: SetEvaluation, names: Sequence[str] | None = None) -> Ta
 
 
 def _summary(of: PredictionSets, result: SetEvaluation) -> Table:
-    after, whole = result.after, result.by["whole"][ALL]
+    after, overall = result.after, result.by["whole"][ALL]
     one = result.by["size"].get("1")
     rows = (
-        ("coverage", percent(after["coverage"]), interval(whole)),
+        ("coverage", percent(after["coverage"]), interval(overall)),
         ("wanted at least", percent(1 - of.alpha), ""),
         ("mean labels in a set", f"{after['set_size']:.4g} of {result.classes}", ""),
         ("sets of one label", percent(after["singletons"]), ""),
@@ -254,7 +254,7 @@ def _summary(of: PredictionSets, result: SetEvaluation) -> Table:
         ("sets of all labels", percent(after["all_labels"]), ""),
         ("coverage of the most probable label alone", percent(result.correct), ""),
     )
-    note = f"{whole.rows:,} test rows; the interval is binomial and treats them as independent."
+    note = f"{overall.rows:,} test rows; the interval is binomial and treats them as independent."
     columns = ("test rows", "value", "95 % interval")
     return Table("Coverage", columns, rows, f"{note} {_EXACT}", left=(0,))
 

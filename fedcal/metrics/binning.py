@@ -56,7 +56,7 @@ from typing import Annotated, Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import InputError, listed, needed, one_of, same, unused, whole
+from fedcal.core.checks import InputError, integer, listed, needed, one_of, same, unused
 from fedcal.core.naming import plain_name
 from fedcal.core.numerics import FLOOR, Floats, Integers, refuse_masked, row_max, row_sum
 from fedcal.core.options import CheckedFields, Classes, Vector, increasing, within
@@ -91,7 +91,7 @@ def bin_index(values: ArrayLike, bins: int) -> Integers:
     InputError
         a value is negative, above 1 + 1e-3, or NaN; or `bins` is not allowed
     """
-    whole("bins", bins, 1, MOST_BINS)
+    integer("bins", bins, 1, MOST_BINS)
     refuse_masked("values", values)
     v = np.asarray(values, np.float64)
     if v.size and not (v.min() >= 0.0 and v.max() <= HIGHEST):  # a NaN fails the first
@@ -300,7 +300,7 @@ HALVINGS = 8
 SCALE = 128
 """Factor of the square root, before its entries are rounded to integers."""
 
-Height = Annotated[int, lambda name, value: whole(name, value, 1, 12)]
+Height = Annotated[int, lambda name, value: integer(name, value, 1, 12)]
 """Levels of a tree of counts, as the type of a parameter."""
 
 MOST_BUCKETS = 4096
@@ -366,8 +366,8 @@ def node_of(buckets: int, height: int, level: int) -> Integers:
 def check_encoding(name: str, buckets: int, height: int) -> None:
     """Raise InputError if an encoding does not exist, or its matrix would be too large."""
     one_of("encoding", name, ENCODINGS)
-    whole("buckets", buckets, 1, MOST_BUCKETS)
-    whole("height", height, 1, 12)
+    integer("buckets", buckets, 1, MOST_BUCKETS)
+    integer("height", height, 1, 12)
     if name != TREE:
         unused(f"encoding '{name}' has no levels", height=None if height == 1 else height)
 

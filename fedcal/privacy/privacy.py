@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self
 
-from fedcal.core.checks import BudgetExceeded, InputError, fraction, interval, unused, whole
+from fedcal.core.checks import BudgetExceeded, InputError, fraction, integer, interval, unused
 from fedcal.core.options import (
     DATA,
     PRIVACY,
@@ -203,9 +203,9 @@ class Federation(Privacy):
             raise InputError(f"trust '{trust}' adds {exact if self.private else noisy}")
         object.__setattr__(self, "trust", trust)
         if self.committee:
-            whole("committee", self.committee, 2, self.clients)
+            integer("committee", self.committee, 2, self.clients)
             check_committee(self.committee, self.threshold)
-            whole("colluding", self.colluding, 0, colluding(self.committee, self.threshold))
+            integer("colluding", self.colluding, 0, colluding(self.committee, self.threshold))
         else:
             unused(
                 "there is no committee",
@@ -259,5 +259,5 @@ def order_of(federation: Federation) -> Literal[1, 2]:
 
 def amplifying_rate(federation: Federation) -> float:
     """Return the sampling rate if it amplifies privacy, else 1; see `making.make_plan`."""
-    amplifies = TRUSTS[str(federation.trust)].amplifies and UNITS[federation.unit].whole_client
+    amplifies = TRUSTS[str(federation.trust)].amplifies and UNITS[federation.unit].by_client
     return federation.sampling_rate if amplifies else 1.0

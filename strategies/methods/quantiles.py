@@ -72,9 +72,9 @@ class ConformalSettings(Settings):
         return (self.rows_per_client or 0.0) * f.clients * f.sampling_rate
 
     @property
-    def whole_client(self) -> bool:
+    def by_client(self) -> bool:
         """True if whole clients are protected."""
-        return UNITS[self.federation.unit].whole_client
+        return UNITS[self.federation.unit].by_client
 
     @property
     def one_row_each(self) -> bool:
@@ -142,7 +142,7 @@ class QuantileRule(ABC):
 
     def bound_by(self, clip: float) -> units.Bound:
         """Return the bound of an answer to the first question; the clip is of whole clients."""
-        clips = (clip,) if self.settings.whole_client else ()
+        clips = (clip,) if self.settings.by_client else ()
         return self.opening.bound(self.opening.part(self.settings.federation.unit), clips)
 
     def planned(self, plan: Plan) -> None:
@@ -175,7 +175,7 @@ class QuantileRule(ABC):
         """
         f = self.settings.federation
         rows, std = self.counted
-        if not rows and f.private and self.settings.whole_client:
+        if not rows and f.private and self.settings.by_client:
             rows = (self.settings.expected,)
         if len(rows) != len(thresholds) or not any(rows):
             return None
@@ -183,7 +183,7 @@ class QuantileRule(ABC):
 
     @property
     def whose(self) -> str:
-        """Whom a threshold is for, where rows or subjects are pooled: the end of a sentence."""
+        """Return the end of a sentence: whom a threshold of pooled rows or subjects is for."""
         subject = "a subject that is exchangeable with all clients' subjects taken together."
         one = f"for one row, drawn at random, of {subject}"
         return one if self.settings.one_row_each else page.ANY_ROW
@@ -345,9 +345,9 @@ class Crossing(QuantileRule):
         super().__init__(settings)
         need = 1.0 - self.alpha
         self._clip = max(1.0 - need, need)
-        if settings.whole_client:
+        if settings.by_client:
             self._clip = client_clip(settings.rows_per_client or 1.0, self.alpha)
-        spacing = OF_CLIENTS if settings.whole_client else OF_ROWS
+        spacing = OF_CLIENTS if settings.by_client else OF_ROWS
         scale = 2.0 * self._clip / settings.federation.epsilon
         self._draw = Draw.of(self.alpha * settings.expected, scale, spacing)
         if settings.bins:
@@ -386,9 +386,9 @@ class Crossing(QuantileRule):
                 f"is too small for a share of {1 - self.alpha:.4g}; {self.fewest:,} {self.noun} "
                 "would do."
             )
-        if self.settings.whole_client:
+        if self.settings.by_client:
             promise, *clipped = self.clipped(self._clip, " (0.0001 to 0.002 on the shipped data)")
         lines += [promise, f"This counts on at least {self.fewest:,} {self.noun} in all.", *clipped]
-        if self.settings.whole_client:
+        if self.settings.by_client:
             lines.append("A client that is not among these may be covered less often.")
         return tuple(lines)

@@ -10,8 +10,8 @@ from scipy.stats import laplace, norm
 from fedcal.calibrators.conformity import Conformity
 from fedcal.clients.questions.conformal import SetGaps
 from fedcal.conformal.levels import (
+    CountNoise,
     Draw,
-    Noise,
     NoiseFree,
     Normal,
     Tabled,
@@ -22,7 +22,7 @@ from fedcal.conformal.levels import (
 )
 from fedcal.conformal.page import FAILS, SetRelease
 from fedcal.core.numerics import Integers
-from fedcal.mechanisms import NoiseLaw
+from fedcal.mechanisms import NoiseDistribution
 from fedcal.metrics.binning import decoder_of
 
 ALPHAS = (0.01, 0.05, 0.1, 0.3)
@@ -143,7 +143,7 @@ def test_of_all_rows_that_clients_may_have_the_worst_is_reached(most, clip):
 )
 def test_tabled_laws_are_those_of_sums(encoding, height, draws):
     weights = np.cumsum(decoder_of(encoding, 16, height), axis=0)[:-1]
-    noise, more = Noise(2.0, NoiseLaw(True, draws)).of_sums(weights)
+    noise, more = CountNoise(2.0, NoiseDistribution(True, draws)).of_sums(weights)
     rng = np.random.default_rng(3)
     runs, scale = 40_000, 2.0 / np.sqrt(2 * draws)
     gammas = rng.gamma(draws, scale, (2, runs, weights.shape[1]))
@@ -157,21 +157,21 @@ def test_tabled_laws_are_those_of_sums(encoding, height, draws):
     assert (tabled >= seen.min(axis=0) - 0.015).all()  # a step of the table, and chance
 
 
-def test_one_laplace_law_is_tabled_from_below():
-    noise, _ = Noise(1.0, NoiseLaw(True)).of_sums(np.eye(1))
+def test_one_laplace_distribution_is_tabled_from_below():
+    noise, _ = CountNoise(1.0, NoiseDistribution(True)).of_sums(np.eye(1))
     assert isinstance(noise, Tabled)
     x = np.linspace(-9, 9, 3001)
     exact = laplace.cdf(x, scale=np.sqrt(0.5))
     assert (noise.below(x) <= exact).all()
     assert (noise.below(x) >= exact - 0.02).all()
-    bound = Noise(1.0, NoiseLaw(True)).bound(np.ones(1), 0.999)
+    bound = CountNoise(1.0, NoiseDistribution(True)).bound(np.ones(1), 0.999)
     assert laplace.sf(bound, scale=np.sqrt(0.5)) <= 0.001 < laplace.sf(bound / 1.1, scale=0.7071)
 
 
 def test_threshold_scanned_from_the_top_covers():
     rng = np.random.default_rng(5)
     n, m, runs, alpha = 400, 200, 400, 0.1
-    thresholds, noise = np.arange(1, m + 1) / m, Noise(2.0)
+    thresholds, noise = np.arange(1, m + 1) / m, CountNoise(2.0)
     rows = rng.multinomial(n, np.full(m, 1 / m), size=runs)
     counts = rows + 2.0 * rng.standard_normal((runs, m))
     release = SetRelease(thresholds, counts, np.eye(m), noise)
@@ -185,19 +185,19 @@ def test_all_sums_have_the_noise_that_the_level_is_for():
     n, std, runs, alpha = 10_000, 50.0, 3000, 0.1 * (1 - FAILS)
     thresholds, flat = np.array([0.2, 0.6, 1.0]), np.eye(3)
     weights = np.tril(np.ones((3, 3)))[:-1] - (1 - alpha)
-    noise, more = Noise(std).of_sums(weights)
+    noise, more = CountNoise(std).of_sums(weights)
     of_all = std * float(np.linalg.norm(weights[0]))
     assert more[1] == pytest.approx(np.sqrt(0.8) * std, rel=0.001)
     second = (1 - alpha) * n + centred_level(n, alpha, noise) + of_all  # one std above the level
     rng = np.random.default_rng(2)
     counts = np.array([second, 0.0, n - second]) + std * rng.standard_normal((runs, 3))
-    release = SetRelease(thresholds, counts, flat, Noise(std))
+    release = SetRelease(thresholds, counts, flat, CountNoise(std))
     assert (release.found(0.1) > 0.6).mean() == pytest.approx(norm.sf(1.0), abs=0.03)
 
 
 def test_a_bound_of_the_rows_that_may_fail_is_made_up_for():
     # of 10**6 private rows .9 and a bit would do, were the bound of their number certain
-    n, tiny = 1_000_000, Noise(1e-6)
+    n, tiny = 1_000_000, CountNoise(1e-6)
     enough = 0.9 + 0.1 * FAILS
     for share, threshold in ((enough - 2e-5, 1.0), (enough + 2e-5, 0.5)):
         counts = np.array([[share * n, (1 - share) * n]])
