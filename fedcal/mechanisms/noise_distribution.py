@@ -56,7 +56,12 @@ class NoiseDistribution:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Return the law from the JSON of `to_json`; InputError for anything else."""
+        """Return the law from the JSON of `to_json`, or from its name in files of earlier versions.
+
+        Raises InputError for anything else.
+        """
+        if text in ("normal", "double-exponential"):
+            return cls(text != "normal")
         with damaged(f"unknown law of noise {text[:80]!r}"):
             return cls.of_json(json.loads(text))
 

@@ -222,7 +222,7 @@ class Checkpoint:
         with damaged(f"{path} is damaged"):
             plain = json.loads(content)
             same(f"version of {path}", plain["version"], VERSION)
-            releases, (up, down) = plain["releases"], plain["sent"]
+            releases, (up, down) = plain["releases"], plain.get("sent", (0.0, 0.0))
             of: dict[str, Any] = {"round": int, "kind": str, "values": _array, "std": _array}
             return cls(
                 run=str(plain["run"]),
@@ -230,7 +230,9 @@ class Checkpoint:
                 releases=[Release(**{k: of[k](v) for k, v in one.items()}) for one in releases],
                 seconds=float(plain["seconds"]),
                 roster={int(node): int(site) for node, site in plain["roster"].items()},
-                state=plain["state"] and {k: _array(v) for k, v in plain["state"].items()},
+                state=None
+                if (state := plain.get("state")) is None
+                else {k: _array(v) for k, v in state.items()},
                 sent=(float(up), float(down)),
                 took_part=Participation.from_json(plain["took_part"]),
             )

@@ -128,6 +128,14 @@ def test_a_draw_has_slack():
     assert query.level > 0.9 + 2.0  # rows; b is 1.8
 
 
+def test_where_all_labels_are_needed_sets_hold_them():
+    rows = Shards.from_owner(np.ones((1000, 2)), np.zeros(1000, int), np.arange(1000) // 50, 20)
+    for epsilon in (0.01, 8.0):
+        facts = Federation(20, 2, epsilon=epsilon, unit="example", trust="central")
+        sets: Any = run_inline(FedConformal(facts, rows_per_client=50.0), rows)
+        assert (sets.thresholds[0] == 1.0) == (epsilon == 0.01)
+
+
 def test_noisy_gaps_cover():
     federation = Federation(300, 10, epsilon=4.0, unit="user", trust="distributed")
     strategy = FedConformal(federation, quantile="gaps", rows_per_client=50.0)
