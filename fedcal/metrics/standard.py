@@ -38,7 +38,6 @@ from fedcal.core.scores import (
     per_row,
     places_of,
 )
-from fedcal.metrics import standard
 from fedcal.metrics.binning import HIGHEST, MOST_BINS, bin_index
 
 BINS = 15
@@ -375,11 +374,11 @@ class Reliability:
             )
 
     @classmethod
-    def of(cls, probs: ArrayLike, labels: ArrayLike, bins: int = standard.BINS) -> Self:
+    def of(cls, probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> Self:
         """Read rows, shapes (n, c) and (n,); errors are those of `fedcal.metrics.standard`."""
-        p, y = standard.check_scored(probs, labels)
-        cells = standard.Cells(p.shape[1], bins)
-        top = standard.top_tables(standard.scan(p, y, top=True, cells=cells), bins)
+        p, y = check_scored(probs, labels)
+        cells = Cells(p.shape[1], bins)
+        top = top_tables(scan(p, y, top=True, cells=cells), bins)
         count, confidence, correct = cells.tables()
         return cls(*top, count.astype(np.int64), confidence, correct.astype(np.int64))
 
@@ -406,18 +405,18 @@ class Reliability:
     @property
     def ece(self) -> float:
         """ECE of all rows as in `scores.ece`; raises InputError without rows."""
-        return standard.mean_gap(self.sum_confidence - self.sum_correct, self.rows)
+        return mean_gap(self.sum_confidence - self.sum_correct, self.rows)
 
     @property
     def classwise_ece(self) -> float:
         """Classwise ECE of all rows as in `scores.classwise_ece`."""
         gap = self.class_sum_confidence - self.class_sum_correct
-        return standard.mean_gap(gap, self.rows * self.classes)
+        return mean_gap(gap, self.rows * self.classes)
 
     @property
     def uncertainty(self) -> float:
         """Brier score of who always says how often each class occurs."""
-        return standard.brier_of_rates(self.class_sum_correct.sum(axis=1))
+        return brier_of_rates(self.class_sum_correct.sum(axis=1))
 
     @property
     def resolution(self) -> float:

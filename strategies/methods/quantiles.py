@@ -351,9 +351,8 @@ class Crossing(QuantileRule):
         scale = 2.0 * self._clip / settings.federation.epsilon
         self._draw = Draw.of(self.alpha * settings.expected, scale, spacing)
         if settings.bins:
-            self._draw = Draw(
-                settings.bins, self._draw.tilt * self._draw.candidates / settings.bins
-            )
+            all_tilt = self._draw.tilt * self._draw.candidates
+            self._draw = Draw(settings.bins, all_tilt / settings.bins)
         at, once = self.thresholds(self._draw.candidates), settings.one_row_each
         self.opening = self.ask(SetGaps, at, once=once, need=need)
         self.bound = self.bound_by(self._clip)
