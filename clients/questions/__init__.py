@@ -7,10 +7,10 @@ question is imported when it is asked.
 from fedcal.privacy.query import QUERIES
 
 KINDS = {
-    "conformal": ("set_counts", "set_gaps", "set_ranks"),
+    "conformal": ("set_counts", "set_gaps"),
     "histograms": (
         *("class_histograms", "pooled_histograms", "class_counts"),
-        *("bin_outcomes", "outcome_cell"),
+        "bin_outcomes",
     ),
     "scaling": ("mlp_update", "scaling_gradients", "scaling_newton", "scaling_update"),
     "score_cell": ("score_cell",),

@@ -83,7 +83,11 @@ class ScoreCell(OneHotQuery):
         return (2 * sum(self.as_counts.levels),)
 
     def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
-        """Return the node of one row of each client, drawn as of `OutcomeCell`.
+        """Return the node of one row of each client, which the encoding hides whichever it is.
+
+        The row is drawn uniformly by a hash of `seed` and of the rows, so that the answer does not
+        depend on who else is asked, and anyone who knows only the seed does not know the row. No
+        guarantee rests on that, and no amplification by this sampling is claimed.
 
         Returns (clients, numbers): a single 1; zeros if the client has no rows.
         """

@@ -142,7 +142,8 @@ class ScoreCounts(binning.ScoreTable, CountedRows):
 
     def added(self, part: Part, order: Order) -> float:
         """Return the largest norm of what a row or a subject adds to all numbers together."""
-        norm = self.row_norm(order) * rows_in(part, self.subject_rows)
+        rows = max(self.subject_rows, 1) if part == Subject.per else 1
+        norm = self.row_norm(order) * rows
         if self.reference is not None:
             norm += float(np.linalg.norm(self.encode(self.reference[None])[0], order))
         return norm * self.gain
@@ -220,11 +221,6 @@ class ScoreCounts(binning.ScoreTable, CountedRows):
         for k, word in enumerate(halves_of(ring.encode(np.array([[self.weight * self.gain]])))):
             parts[k] = np.concatenate([parts[k], counts[:, size:] * word[0, 0]], axis=1)
         sums.add_halves(*parts)
-
-
-def rows_in(part: Part, subject_rows: int) -> int:
-    """Return the maximum weight, in rows, of a part of a client."""
-    return max(subject_rows, 1) if part == Subject.per else 1
 
 
 MOST_IN_HALVES = 2**20

@@ -228,7 +228,7 @@ class Conformity:
         if self.ranked and not self.randomised:
             edges = _log_odds(number - above, CROWDED)
         else:
-            edges = spread(number - above, arcs=arcs)
+            edges = arcsine_edges(number - above)[1:] if arcs else _log_odds(number - above, SPREAD)
         if above:
             most = 1.0 + penalty * penalised
             edges = np.append(edges / most, np.linspace(1.0 / most, 1.0, above + 1)[1:])
@@ -261,35 +261,5 @@ def uniform_of(logits: Floats, seed: int) -> Floats:
     return in_unit_interval(state)
 
 
-def spread(number: int, *, arcs: bool = False) -> Floats:
-    """Return thresholds of scores that are spread over [0, 1], (number,)."""
-    return np.asarray(arcsine_edges(number)[1:]) if arcs else _log_odds(number, SPREAD)
-
-
 def _log_odds(number: int, ends: tuple[float, float]) -> Floats:
     return np.append(1.0 / (1.0 + np.exp(-np.linspace(*ends, number - 1))), 1.0)
-
-
-def quantile_costs(counts: Floats | Integers, q: float) -> Floats:
-    """Return the exponential mechanism's cost of each bin as the q-quantile.
-
-    Parameters
-    ----------
-    counts
-        (..., m) rows in each bin
-    q
-        level in [0, 1]
-
-    Returns
-    -------
-    Floats
-        (..., m): max{(1-q)/q #<, #>} for q >= 1/2, else max{#<, q/(1-q) #>}, where #< and #> are
-        the rows in bins below and above. An added row raises each cost by 0 to 1.
-    """
-    upto = np.cumsum(counts, axis=-1, dtype=np.float64)
-    below, above = upto - counts, upto[..., -1:] - upto
-    if q >= 0.5:
-        below *= (1 - q) / q
-    else:
-        above *= q / (1 - q)
-    return np.asarray(np.maximum(below, above, out=below))

@@ -224,7 +224,7 @@ class Basis:
     fewest
         rows that a threshold needs for any scores; None = unknown
     noun
-        counted unit: "rows", or "subjects" or "clients" where each counts once
+        counted unit: "rows", or "subjects" where each counts once
     """
 
     rows: tuple[float, ...]

@@ -30,7 +30,6 @@ from fedcal.conformal.levels import (
     SumNoise,
     after_last,
     centred_level,
-    marginal_level,
 )
 from fedcal.core.checks import fraction
 from fedcal.core.naming import called
@@ -67,8 +66,6 @@ class SetRelease:
         (m, numbers): the noise of each part's counts is `decoder @ z`, of independent z
     noise
         distribution of z
-    rows
-        of the one part, where their number is public; None = it is private
     whose
         rows that the guarantee is for: the end of a sentence
     """
@@ -77,12 +74,11 @@ class SetRelease:
     counts: Floats
     decoder: Floats
     noise: CountNoise
-    rows: int | None = None
     whose: str = ANY_ROW
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the release as arrays, for files."""
-        plain = {"std": self.noise.std, **self.noise.distribution.to_json(), "rows": self.rows}
+        plain = {"std": self.noise.std, **self.noise.distribution.to_json()}
         arrays = {f"release_{name}": getattr(self, name) for name in _ARRAYS}
         return {**arrays, "release": np.array(json.dumps({**plain, "whose": self.whose}))}
 
@@ -94,8 +90,7 @@ class SetRelease:
         plain = json.loads(str(arrays["release"]))
         noise = CountNoise(float(plain["std"]), NoiseDistribution.of_json(plain))
         numbers: Any = {name: np.array(arrays[f"release_{name}"], np.float64) for name in _ARRAYS}
-        rows = None if plain["rows"] is None else int(plain["rows"])
-        return cls(**numbers, noise=noise, rows=rows, whose=str(plain["whose"]))
+        return cls(**numbers, noise=noise, whose=str(plain["whose"]))
 
     @cached_property
     def below(self) -> Floats:
@@ -103,7 +98,7 @@ class SetRelease:
         return np.cumsum(self.counts, axis=1)
 
     @cached_property
-    def _prefix(self) -> Floats:
+    def prefix(self) -> Floats:
         """Noise of `below`, as coefficients of z, (m, numbers)."""
         return np.cumsum(self.decoder, axis=0)
 
@@ -124,14 +119,12 @@ class SetRelease:
             (parts,)
         """
         fraction("alpha", alpha)
-        if self.rows is None and self.noise.std:
+        if self.noise.std:
             alpha *= 1.0 - FAILS
         if len(self.thresholds) == 1:
             return np.ones(len(self.counts))
-        weights, counts = self._prefix[:-1], self.below[:, :-1]
-        if self.rows is None:
-            weights = weights - (1.0 - alpha) * self._prefix[-1]
-            counts = counts - (1.0 - alpha) * self.below[:, -1:]
+        weights = self.prefix[:-1] - (1.0 - alpha) * self.prefix[-1]
+        counts = self.below[:, :-1] - (1.0 - alpha) * self.below[:, -1:]
         noise, more = self.noise.of_sums(weights)
         if more.any():
             draw = stream(0, Purpose.BOOTSTRAP, 2, key_of(self.counts, alpha))
@@ -143,22 +136,10 @@ class SetRelease:
         return np.array(chosen)
 
     def _level(self, part: int, alpha: float, noise: SumNoise) -> float:
-        if self.rows is not None:
-            return marginal_level(self.rows, alpha, noise)
         off = 0.0
         if not isinstance(noise, NoiseFree):
-            off = self.noise.bound(self._prefix[-1], 1.0 - FAILS * alpha / 2)
+            off = self.noise.bound(self.prefix[-1], 1.0 - FAILS * alpha / 2)
         return centred_level(float(self.below[part, -1]) - off, alpha, noise)
-
-    @property
-    def total(self) -> Floats:
-        """Noisy numbers of rows of each part, (parts,)."""
-        return np.asarray(self.below[:, -1])
-
-    @property
-    def total_std(self) -> float:
-        """Standard deviation of the noise of each `total`."""
-        return self.noise.std * float(np.linalg.norm(self._prefix[-1]))
 
 
 MOST_LINES = 40
@@ -199,11 +180,6 @@ def of_release(release: SetRelease, alpha: float, by: str) -> tuple[str, ...]:
     sentences = [of_whom(alpha, by, release.whose)]
     if by == "class":
         sentences.append("So it holds for any label shares, and under any label shift.")
-    if release.rows is not None:
-        sentences.append(
-            f"The number of rows, {release.rows:,}, was treated as public and exact: with another "
-            "number this does not hold."
-        )
     return tuple(sentences)
 
 

@@ -153,16 +153,6 @@ def pooled_cells_of(probs: Floats, labels: Integers, bins: int) -> Integers:
     return np.asarray(index + np.where(positive, 0, bins))
 
 
-def count_cells(cells: Integers, size: int, owner: Integers, clients: int) -> Integers:
-    """Count each client's rows, (n,) their `owner`, in cells, (n, k): (clients, size) int64.
-
-    Of `cells_of` P_j(b) = #{y = j, p_j in b}, then N_j(b) = #{y != j, p_j in b} (Algorithm 1); of
-    `pooled_cells_of` P, then N.
-    """
-    counts = np.bincount((cells + (owner * size)[:, None]).ravel(), minlength=clients * size)
-    return counts.reshape(clients, size)
-
-
 def top_confidence(shifted_logits: Floats) -> Floats:
     """Return each row's largest probability, 1 / sum_j exp(z_j - max z), (n, c) -> (n,)."""
     return np.asarray(1.0 / row_sum(np.exp(shifted_logits)))

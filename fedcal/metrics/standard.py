@@ -26,8 +26,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import InputError, integer
+from fedcal.core.checks import InputError, damaged, integer
 from fedcal.core.numerics import FLOOR, Floats, Integers
+from fedcal.core.options import array
 from fedcal.core.scores import (
     as_array,
     check_sums,
@@ -37,7 +38,6 @@ from fedcal.core.scores import (
     per_row,
     places_of,
 )
-from fedcal.metrics import standard
 from fedcal.metrics.binning import HIGHEST, MOST_BINS, bin_index
 
 BINS = 15
@@ -331,16 +331,12 @@ def _column_sums(block: Floats) -> Floats:
     return total
 
 
-_MOST_ROWS = 2**53
-
-
 @dataclass(frozen=True, eq=False)
 class Reliability:
     """Rows, summed confidence and correct rows of each bin.
 
     The first three are about the predicted (top) class, binned by its probability; the others
-    about each class j, binned by p_ij, where "correct" means that j is the label. The arrays are
-    read-only copies.
+    about each class j, binned by p_ij, where "correct" means that j is the label.
 
     Parameters
     ----------
@@ -352,7 +348,7 @@ class Reliability:
     Raises
     ------
     InputError
-        no rows could have given these numbers
+        these are no such numbers, or not of the same rows
     """
 
     count: Integers
@@ -364,13 +360,13 @@ class Reliability:
 
     def __post_init__(self) -> None:
         for f in fields(self):
-            values = _numbers(f.name, getattr(self, f.name), "confidence" not in f.name)
-            object.__setattr__(self, f.name, values)
-        _check("top label", 1, self.count, self.sum_confidence, self.sum_correct)
-        each = (self.class_count, self.class_sum_confidence, self.class_sum_correct)
-        _check("classes", 2, *each)
-        shaped = self.class_count.shape[1:] == self.count.shape and len(self.class_count) >= 2
-        counted = {*self.class_count.sum(axis=1).tolist(), int(each[2].sum())}
+            shape = (None, None) if f.name.startswith("class_") else (None,)
+            values = array(f"reliability: {f.name}", getattr(self, f.name), shape, 0)
+            kind = np.float64 if "confidence" in f.name else np.int64
+            object.__setattr__(self, f.name, values.astype(kind))
+        shapes, bins = [getattr(self, f.name).shape for f in fields(self)], self.count.shape
+        shaped = shapes == [bins] * 3 + [(max(self.classes, 2), *bins)] * 3
+        counted = {*self.class_count.sum(axis=1).tolist(), int(self.class_sum_correct.sum())}
         if not shaped or self.rows < 1 or counted != {self.rows}:
             raise InputError(
                 f"reliability: each of >= 2 classes must count all {self.rows} rows once, in the "
@@ -378,11 +374,11 @@ class Reliability:
             )
 
     @classmethod
-    def of(cls, probs: ArrayLike, labels: ArrayLike, bins: int = standard.BINS) -> Self:
+    def of(cls, probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> Self:
         """Read rows, shapes (n, c) and (n,); errors are those of `fedcal.metrics.standard`."""
-        p, y = standard.check_scored(probs, labels)
-        cells = standard.Cells(p.shape[1], bins)
-        top = standard.top_tables(standard.scan(p, y, top=True, cells=cells), bins)
+        p, y = check_scored(probs, labels)
+        cells = Cells(p.shape[1], bins)
+        top = top_tables(scan(p, y, top=True, cells=cells), bins)
         count, confidence, correct = cells.tables()
         return cls(*top, count.astype(np.int64), confidence, correct.astype(np.int64))
 
@@ -409,18 +405,18 @@ class Reliability:
     @property
     def ece(self) -> float:
         """ECE of all rows as in `scores.ece`; raises InputError without rows."""
-        return standard.mean_gap(self.sum_confidence - self.sum_correct, self.rows)
+        return mean_gap(self.sum_confidence - self.sum_correct, self.rows)
 
     @property
     def classwise_ece(self) -> float:
         """Classwise ECE of all rows as in `scores.classwise_ece`."""
         gap = self.class_sum_confidence - self.class_sum_correct
-        return standard.mean_gap(gap, self.rows * self.classes)
+        return mean_gap(gap, self.rows * self.classes)
 
     @property
     def uncertainty(self) -> float:
         """Brier score of who always says how often each class occurs."""
-        return standard.brier_of_rates(self.class_sum_correct.sum(axis=1))
+        return brier_of_rates(self.class_sum_correct.sum(axis=1))
 
     @property
     def resolution(self) -> float:
@@ -441,34 +437,5 @@ class Reliability:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
         """Return the record from a dict of `to_json`; InputError for anything else."""
-        names = [f.name for f in fields(cls)]
-        if not isinstance(record, Mapping) or set(record) != set(names):
-            raise InputError(f"a reliability record has exactly the keys {', '.join(names)}")
-        return cls(**record)
-
-
-def _numbers(name: str, values: ArrayLike, counts: bool) -> NDArray[Any]:
-    """Return a read-only copy, int64 or float64; refuse text, booleans and ragged lists."""
-    array = np.array(as_array(name, values))
-    if array.dtype.kind not in ("iu" if counts else "iuf"):
-        kind = "whole numbers" if counts else "numbers"
-        raise InputError(f"reliability: {name} must be {kind}, got {array.dtype}")
-    array = array.astype(np.int64 if counts else np.float64, copy=False)
-    array.setflags(write=False)
-    return array
-
-
-def _check(what: str, ndim: int, count: Integers, summed: Floats, correct: Integers) -> None:
-    """Refuse sums that no rows give; all rules hold for a sum of records if for each of them."""
-    fits = count.ndim == ndim and count.size > 0
-    fits = fits and count.shape == summed.shape == correct.shape
-    if fits:
-        top, rows = count * (HIGHEST * (1.0 + 1e-9)), count.sum(axis=-1, dtype=np.float64).max()
-        inside = (correct >= 0) & (correct <= count) & (summed >= 0.0) & (summed <= top)
-        fits = bool(rows <= _MOST_ROWS and inside.all())
-    if not fits:
-        shapes = f"{count.shape}, {summed.shape} and {correct.shape}"
-        raise InputError(
-            f"reliability, {what}: must be counts in [0, 2**53], and summed confidence and correct "
-            f"rows in [0, count], {ndim}-d and of one shape, got {shapes}"
-        )
+        with damaged("what should be a reliability record is none"):
+            return cls(**record)

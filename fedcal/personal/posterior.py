@@ -76,8 +76,7 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
         return effects(some, asked.edges_read, root, classes, spread)
 
     def prior(some: Floats) -> SitePrior:
-        moments = predictive(effects_of(some), classes) if len(some) else (none.mean, none.cov)
-        return SitePrior(*moments, len(some))
+        return SitePrior(*predictive(effects_of(some), classes), len(some)) if len(some) else none
 
     if only is None and len(names) > _MANY:
         each = zip(names, *leave_one_out(effects_of(counts), classes), strict=True)

@@ -17,7 +17,7 @@ from fedcal import accounting
 from fedcal.core.checks import InputError, damaged, integer, one_of, same
 from fedcal.mechanisms import MECHANISMS, PRIVATE, Gaussian, Mechanism, NoNoise, Target, samplers
 from fedcal.privacy.agreed_plan import AgreedPlan
-from fedcal.privacy.agreement import Terms, under_protocol
+from fedcal.privacy.agreement import PROTOCOL, Terms
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.privacy import AUTO, MOST_ROUNDS, Federation, amplifying_rate
 from fedcal.privacy.query import QUERIES, OneHotQuery, Question
@@ -273,7 +273,7 @@ def check_terms(terms: Terms) -> None:
             what = "noise" if name == "mechanism" else name.replace("_", " ")
             what = f"{what} of the plan, by its own epsilon, bound, rounds and rates,"
             check_alike(what, made[name], own_plan[name])
-        protocol = under_protocol(terms.job)
+        protocol = terms.job["secure-aggregation"] == PROTOCOL
         same("committee of the plan, by the job's facts,", bool(plan.committee), protocol)
         integer("the number of questions", len(terms.questions), 1)
         for question in terms.questions:

@@ -21,7 +21,17 @@ from scipy.special import expit, logit
 
 from fedcal import mechanisms, trust, units
 from fedcal.clients.site.policy import Policy
-from fedcal.core.checks import InputError, integer, interval, like, needed, one_of, positive, unused
+from fedcal.core.checks import (
+    InputError,
+    integer,
+    interval,
+    like,
+    located,
+    needed,
+    one_of,
+    positive,
+    unused,
+)
 from fedcal.core.naming import class_names, digest_of
 from fedcal.evaluation.sites.effects import FINE
 from fedcal.metrics import binning
@@ -42,7 +52,7 @@ from fedcal.secure_aggregation.roster import (
     check_name,
     default_threshold,
 )
-from fedcal.storage.toml_files import parse_toml, read_as, record_of
+from fedcal.storage.toml_files import parse_toml, read_toml, record_of
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import settings_of
@@ -186,7 +196,9 @@ class Study:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read the study of a file; InputError, one line that names the file and the mistake."""
-        return read_as(path, MOST_BYTES, lambda table: record_of(cls, table, "a study"))
+        table = read_toml(path, MOST_BYTES)
+        with located(str(path)):
+            return record_of(cls, table, "a study")
 
     @classmethod
     def from_text(cls, text: str) -> Self:

@@ -3,7 +3,7 @@
 import datetime
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
@@ -11,7 +11,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from fedcal.core.checks import InputError, integer, located, number_in, one_of, system_errors
+from fedcal.core.checks import InputError, integer, number_in, one_of, system_errors
 
 T = TypeVar("T")
 
@@ -78,16 +78,6 @@ def toml_value(text: str) -> Any:
     with suppress(ValueError):
         return number_in(plain)
     return plain
-
-
-def read_as(path: Path, most: int, make: Callable[[Mapping[str, Any]], T]) -> T:
-    """Return the object that `make` builds from a TOML file; its errors name the file.
-
-    Raises InputError as `read_toml`, and as `make`.
-    """
-    table = read_toml(path, most)
-    with located(str(path)):
-        return make(table)
 
 
 def check_keys(where: str, table: Mapping[str, Any], known: Collection[str]) -> None:

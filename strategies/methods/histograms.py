@@ -10,12 +10,11 @@ from fedcal import calibrators
 from fedcal.calibrators import Calibrator, HistogramBinning, histogram_binning
 from fedcal.calibrators.histogram_binning import Estimate, norm_sub
 from fedcal.clients.questions import histograms
-from fedcal.core.checks import same
 from fedcal.core.numerics import Floats, override
 from fedcal.core.options import Positive
-from fedcal.mechanisms import MECHANISMS, Laplace, Unary
+from fedcal.mechanisms import Laplace
 from fedcal.metrics.binning import Counts
-from fedcal.privacy import AUTO, SEED, Federation, Plan, Query, Question, Range, Release
+from fedcal.privacy import Plan, Query, Question, Release
 from fedcal.privacy.privacy import order_of
 from fedcal.strategies.base import FederatedStrategy, integer
 from fedcal.units import UNITS
@@ -260,8 +259,6 @@ class DPHistogram(FederatedStrategy):
       two of them: sensitivity 2, four times the variance of the noise.
     * Unit `user`, zero-out (replace under `local`): a client's counts are clipped to `clip` in L1
       norm, all by the same factor.
-    * Unit `user`, trust `local` and mechanism `unary`: each client sends the cell of one of its
-      rows, by optimal unary encoding (Wang et al. 2017). No clip; a client counts once.
 
     Parameters
     ----------
@@ -289,31 +286,11 @@ class DPHistogram(FederatedStrategy):
         """Return the plan of the one round."""
         self.check_rounds(1)
         self._values = np.zeros(0)
-        self.unary = self.federation.private and _encodes(self.federation)
-        query = self._question(self.federation.seed)
-        if not self.unary:
-            clips = (self.client_clip(0.08, 1.0),)
-            return self.plan_for(query, clips, 1, 1, prefers=(Laplace,))
-        same("counts for mechanism 'unary', which hides one cell,", self.counts, "correct_wrong")
-        self.unused("unary encoding sends one cell of each client", "clip")
-        return self.plan_for(query, (), 1, prefers=(Unary,))
-
-    @classmethod
-    @override
-    def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
-        return not _encodes(federation) and super().needs_rows(federation, settings)
+        clips = (self.client_clip(0.08, 1.0),)
+        return self.plan_for(self.query(1), clips, 1, 1, prefers=(Laplace,))
 
     @override
     def query(self, round_number: int) -> Query:
-        return self._question(self.plan.client_seed)
-
-    def moving(self) -> dict[str, Range]:
-        """Return the range of the drawn cell's seed."""
-        return {"seed": SEED} if self.unary else {}
-
-    def _question(self, seed: int) -> Query:
-        if self.unary:
-            return histograms.OutcomeCell(self.bins, seed)
         return histograms.BinOutcomes(self.bins, self.counts)
 
     def update(self, release: Release) -> None:
@@ -327,9 +304,3 @@ class DPHistogram(FederatedStrategy):
             return calibrators.Identity(self.classes)
         first, second = np.split(self._values, 2)
         return calibrators.TopLabelBinning.from_counts(first, second, self.classes, self.counts)
-
-
-def _encodes(federation: Federation) -> bool:
-    """Return whether each client's answer is encoded, which is so only if the user asks for it."""
-    asked = federation.mechanism
-    return asked != AUTO and MECHANISMS[asked].answers == "onehot"

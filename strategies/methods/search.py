@@ -6,8 +6,9 @@ Each search is a small state machine over [low, high]::
         search.tell(t, value, std)
     search.answer()
 
-One object holds `searches` independent ones, usually a single one: `t`, values and answers are
-arrays of shape (searches,). What one of them does depends on no other, to the last bit.
+One object of golden section holds `searches` independent ones, usually a single one: `t`, values
+and answers are arrays of shape (searches,). What one of them does depends on no other, to the last
+bit.
 
 Nothing here sees data: what goes in are released values and the public std of their noise, so
 everything that comes out is post-processing of releases.
@@ -150,8 +151,6 @@ class PosteriorBisection(Search):
         least and largest change of the objective per unit of log t, > 0; public
     tailed
         whether the noise has the tails of Laplace noise; False = normal, or nearly so
-    searches
-        independent searches
     """
 
     def __init__(
@@ -161,55 +160,43 @@ class PosteriorBisection(Search):
         evaluations: int,
         slope: tuple[float, float],
         tailed: bool = True,
-        searches: int = 1,
     ) -> None:
-        super().__init__(low, high, evaluations, searches)
+        super().__init__(low, high, evaluations)
         first, last = interval(*slope, what="slope")
         self._tailed = tailed
         self._roots = np.linspace(float(low), float(high), _ROOTS)
         self._slopes = np.geomspace(first, last, _SLOPES)
-        self._log = np.zeros((searches, _ROOTS, _SLOPES))
-        self._belief = np.full((searches, _ROOTS), 1.0 / _ROOTS)
+        self._log = np.zeros((_ROOTS, _SLOPES))
+        self._belief = np.full(_ROOTS, 1.0 / _ROOTS)
         self._asked: Floats | None = None
 
     def next(self) -> Floats | None:
-        """Return the median of each posterior."""
+        """Return the median of the posterior."""
         if self.left and self._asked is None:
-            sums = np.cumsum(self._belief, axis=1)
-            self._asked = np.array([np.interp(0.5, row, self._roots) for row in sums])
+            self._asked = np.interp([0.5], np.cumsum(self._belief), self._roots)
         return self._asked
 
     def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
-        """Multiply each posterior with the likelihood of its `value`."""
+        """Multiply the posterior with the likelihood of `value`."""
         self.left, self._asked = self.left - 1, None
-        values = np.broadcast_to(value, len(self._log))
-        for k in range(0, len(values), _AT_ONCE):
-            some = slice(k, k + _AT_ONCE)
-            self._multiply(some, t[some], values[some], std)
-        self.low = self.high = self._roots[self._belief.argmax(axis=1)]
-
-    def _multiply(self, some: slice, t: Floats, value: Floats, std: float) -> None:
-        """Multiply the beliefs of some searches by the likelihood of `value`, (k,), in place."""
-        mean = self._slopes * np.log(t[:, None] / self._roots)[:, :, None]
+        mean = self._slopes * np.log(t / self._roots)[:, None]
         # without noise a value is still no sharper than the grid of roots
         step = self._slopes * (self._roots[1] - self._roots[0]) / (2.0 * self._roots[:, None])
         scale = np.sqrt((_TOLERANCE * mean) ** 2 + std**2 + step**2)
-        far = np.minimum(np.abs(value[:, None, None] - mean) / scale, 1e100)  # its square is finite
-        log = self._log[some]
-        log -= far * math.sqrt(2.0) if self._tailed else far**2 / 2.0
-        log -= np.log(scale)
-        weight = np.exp(log - log.max(axis=(1, 2), keepdims=True))
-        by_root = weight.sum(axis=2)
-        self._belief[some] = by_root / by_root.sum(axis=1, keepdims=True)
+        far = np.minimum(np.abs(value - mean) / scale, 1e100)  # its square is finite
+        self._log -= far * math.sqrt(2.0) if self._tailed else far**2 / 2.0
+        self._log -= np.log(scale)
+        by_root = np.exp(self._log - self._log.max()).sum(axis=1)
+        self._belief = by_root / by_root.sum()
+        self.low = self.high = self._roots[[self._belief.argmax()]]
 
     def answer(self) -> Floats:
-        """Return the mean of each posterior."""
-        mean = (self._belief * self._roots).sum(axis=1)
+        """Return the mean of the posterior."""
+        mean = (self._belief * self._roots).sum(keepdims=True)
         return np.asarray(np.clip(mean, self._roots[0], self._roots[-1]))
 
 
 _ROOTS, _SLOPES, _TOLERANCE = 251, 17, 0.3
-_AT_ONCE = 16  # posteriors whose arrays stay in the processor's cache
 
 
 def interval(low: float, high: float, what: str = "search interval") -> tuple[float, float]:

@@ -167,7 +167,7 @@ def test_rows_that_take_part_by_a_simulated_coin_do_not_depend_on_the_order(kind
     assert all(same_bits(first, other) for other in others)
 
 
-@pytest.mark.parametrize("kind", ["mlp_update", "outcome_cell", "set_counts", "weighted_update"])
+@pytest.mark.parametrize("kind", ["mlp_update", "score_cell", "set_counts", "weighted_update"])
 def test_rows_of_one_hash_do_not_depend_on_the_order(kind, monkeypatch):
     """Whoever makes rows can make different ones of one hash."""
     monkeypatch.setattr(

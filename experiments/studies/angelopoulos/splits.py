@@ -14,10 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from experiments.studies.spec import Record
-from fedcal import datasets
-from fedcal.conformal import Conformity
-from fedcal.conformal.levels import (
+from experiments.studies.angelopoulos.quantile import (
     best_bins,
     best_gamma,
     binned,
@@ -25,6 +22,9 @@ from fedcal.conformal.levels import (
     private_quantile,
     thresholds,
 )
+from experiments.studies.spec import Record
+from fedcal import datasets
+from fedcal.conformal import Conformity
 from fedcal.core.numerics import Floats, Integers
 
 ALPHA = 0.1

@@ -483,17 +483,13 @@ def reliability(h: Histogram, bins: int = BINS, *, level: float = 0.95) -> Evalu
         as in `roc_curve`
     """
     members = bin_members(h, bins)
-    low, high = _rates(h, h.counts @ members.T, members @ h.root, level)
+    spread, counts = members @ h.root, h.counts @ members.T
+    one = _squares(spread)
+    noise = _noise(h, spread, level, one, one, 2 * one)
+    low, high = of_share(counts[1], counts.sum(axis=0), noise, normal_quantile(level))
     n, p = monotone_counts(h) @ members.T
     scores = members @ (rows_of(h) * h.middles)
     return EvaluationCurve(_share(scores, n + p), _share(p, n + p), low, high)
-
-
-def _rates(h: Histogram, counts: Floats, spread: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return intervals of the fraction of outcome 1 in sums of buckets, (2, sums) -> (sums,)."""
-    one = _squares(spread)
-    noise = _noise(h, spread, level, one, one, 2 * one)
-    return of_share(counts[1], counts.sum(axis=0), noise, normal_quantile(level))
 
 
 def _noise(h: Histogram, spread: Floats, level: float, *variance: Floats) -> Floats:

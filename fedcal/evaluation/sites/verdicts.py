@@ -295,14 +295,10 @@ def _read(
     release: ScoreRelease, counts: Floats, root: Floats, distribution: NoiseDistribution
 ) -> Sites:
     asked = release.question
-    least = _least(asked.score, asked.classes)
+    # the largest probability is at least 1 / c
+    least = -math.log(asked.classes - 1) if asked.score == "confidence" else -math.inf
     sites = Sites.of(counts, asked.edges_read, root, distribution, least)
     return replace(sites, most=max(asked.subject_rows, 1))
-
-
-def _least(score: str, classes: int) -> float:
-    """Return the lowest log odds: the largest probability is at least 1 / c."""
-    return -math.log(classes - 1) if score == "confidence" else -math.inf
 
 
 def _asked(release: ScoreRelease) -> tuple[Any, ...]:

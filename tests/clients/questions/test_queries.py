@@ -12,10 +12,10 @@ from refusals import each_is_refused, refused
 from fedcal.clients.questions.histograms import (
     BinOutcomes,
     ClassHistograms,
-    OutcomeCell,
     PooledHistograms,
 )
 from fedcal.clients.questions.scaling import ScalingNewton
+from fedcal.clients.questions.score_cell import ScoreCell
 from fedcal.clients.questions.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.clients.questions.temperature import (
     TemperatureNewton,
@@ -173,7 +173,7 @@ def test_bounds_of_one_client():
     assert TemperatureUpdate(1.0, "inverse", False).bound("client", (0.5,)) == Bound((1,), (0.5,))
     counted = TemperatureUpdate(1.0, "inverse", True).bound("client", (0.5,))
     assert counted == Bound((1, 1), (0.5, 2.0), "per_block")
-    assert OutcomeCell(3, 1).bound("client") == Bound((6,), (2.0,))
+    assert ScoreCell(3, np.array([3.0]), 1, 0, 1).bound("client") == Bound((6,), (2.0,))
 
 
 def test_sizes_that_are_too_large_or_do_not_fit_are_refused():

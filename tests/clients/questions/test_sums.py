@@ -11,9 +11,9 @@ from fedcal.clients.questions.histograms import (
     BinOutcomes,
     ClassCounts,
     ClassHistograms,
-    OutcomeCell,
     PooledHistograms,
 )
+from fedcal.clients.questions.score_cell import ScoreCell
 from fedcal.clients.questions.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.clients.questions.temperature import TemperatureNewton, TemperatureScores
 from fedcal.core.numerics import Floats, log_grid
@@ -67,9 +67,11 @@ def test_one_row_changes_the_counts_of_outcomes_by_its_sensitivity():
 
 def test_each_row_of_a_client_is_drawn_equally_often():
     shards = some_shards(3, rows=40, clients=CLIENTS)  # the first and the last have none
-    counts = BinOutcomes(5, "correct_wrong").sums(shards)
+    counts = np.roll(BinOutcomes(5, "correct_wrong").sums(shards), 5, axis=1)  # wrong first
     draws = 1000
-    cells = np.array([OutcomeCell(5, seed).sums(shards) for seed in range(draws)])
+    cells = np.array(
+        [ScoreCell(3, np.array([5.0]), 1, 0, seed).sums(shards) for seed in range(draws)]
+    )
     assert (cells.sum(axis=2) == [0.0, 1.0, 1.0, 1.0, 0.0]).all()
     assert not cells[:, counts == 0].any()
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)

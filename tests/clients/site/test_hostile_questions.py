@@ -13,7 +13,7 @@ import pytest
 from flwr.app import ConfigRecord, Message
 from hostile_server import FEDERATION, JOB, asked_by, content_of, hostile
 
-from fedcal.clients.questions.histograms import OutcomeCell
+from fedcal.clients.questions.score_cell import ScoreCell
 from fedcal.clients.site.guard import prepared
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process.site_app import site_app
@@ -77,15 +77,15 @@ def test_the_server_does_not_learn_on_which_rows_a_question_fails(
     tmp_path, caplog, monkeypatch, rows
 ):
     """A statistic that takes one row, and fails on more of them."""
-    job = Job("dp-histogram", replace(FEDERATION, clients=300, mechanism="unary"))
-    cell = OutcomeCell.sums
+    job = Job("evaluate", replace(FEDERATION, clients=300, mechanism="unary"), {"height": 1})
+    cell = ScoreCell.sums
 
-    def fails_on_two(self: OutcomeCell, shards: Shards, sites: Any = None) -> Any:
+    def fails_on_two(self: ScoreCell, shards: Shards, sites: Any = None) -> Any:
         if len(shards.labels) > 1:
             raise ValueError("row 1")
         return cell(self, shards)
 
-    monkeypatch.setattr(OutcomeCell, "sums", fails_on_two)
+    monkeypatch.setattr(ScoreCell, "sums", fails_on_two)
     site = Site(tmp_path / "site", rows, job)
     assert not site.ask(asked_by(job, RUN), job.to_fields()).has_error()
     assert site.booked() == 1

@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from laws import noise as noise_of
 from refusals import each_is_refused
 
-from fedcal.clients.questions.histograms import OutcomeCell
+from fedcal.clients.questions.score_cell import ScoreCell
 from fedcal.clients.questions.search import ClippedNLL
 from fedcal.privacy import wire
 from fedcal.privacy.query import QUERIES, Request, facts_of
@@ -32,7 +33,7 @@ REQUESTS |= {
         2**62 + 1,
     ),
     "local, unary": Request(
-        OutcomeCell(2, 1),
+        ScoreCell(3, np.array([2.0]), 1, 0, 1),
         Bound((4,), (2.0,)),
         Ring(9, 1.0),
         1,

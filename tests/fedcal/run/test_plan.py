@@ -107,7 +107,6 @@ def test_the_number_of_rows_is_given_only_where_it_is_needed():
         ("acct", {}, {"clip": 5.0, "search": "posterior"}, True),
         ("nllt", {"unit": "example"}, {"search": "auto"}, False),
         ("dp-histogram", {}, {}, True),
-        ("dp-histogram", {"trust": "local", "mechanism": "unary"}, {}, False),
         ("fednewton", {"unit": "example"}, {}, False),
         ("fednewton", {"epsilon": math.inf}, {}, False),
     )

@@ -9,9 +9,8 @@ import pytest
 from strategy_checks import some_shards
 
 from fedcal.calibrators import TopLabelBinning
-from fedcal.core.numerics import Floats, softmax
+from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards
-from fedcal.mechanisms.choice import unary_flip
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines.inline import run_inline
@@ -119,23 +118,3 @@ def test_without_privacy_it_is_the_calibrator_of_the_pooled_rows(counts):
         found: Any = run_inline(DPHistogram(own, counts=counts, bins=15), shards)
         pooled = TopLabelBinning().fit(shards.logits, shards.labels)
         np.testing.assert_array_equal(found.values, pooled.values)
-
-
-def test_unary_estimates_how_many_clients_are_in_each_cell():
-    clients = 4000
-    shards = some_shards(rows=12_000, clients=clients)
-    own = Federation(clients, 4, trust="local", mechanism="unary", epsilon=2.0)
-    strategy = DPHistogram(own, secure_aggregation="none")
-    run_inline(strategy, shards)
-    release = strategy.releases[0]
-    flip = unary_flip(2.0)
-    std = math.sqrt(clients * flip * (1 - flip)) / (0.5 - flip)
-    assert release.std == pytest.approx(np.full(30, std))
-    # a cell's expected count: its share of the rows of each client
-    correct = softmax(shards.logits).argmax(axis=1) == shards.labels
-    index = np.minimum((softmax(shards.logits).max(axis=1) * 15).astype(int), 14)
-    share = 1.0 / np.maximum(shards.rows, 1)[shards.owner]
-    want = np.bincount(index + 15 * ~correct, share, 30)
-    noise = np.sqrt(std**2 + want)  # and of the draws of rows
-    assert (np.abs(release.values - want) < 5 * noise).all()
-    assert np.abs(want).max() > 10 * std
