@@ -7,7 +7,7 @@ question is imported when it is asked.
 from fedcal.privacy.query import QUERIES
 
 KINDS = {
-    "conformal": ("set_counts", "set_gaps"),
+    "conformal": ("set_counts", "set_gaps", "set_ranks"),
     "histograms": (
         *("class_histograms", "pooled_histograms", "class_counts"),
         "bin_outcomes",

@@ -12,9 +12,9 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from fedcal import units
-from fedcal.calibrators.conformity import BY, Conformity
+from fedcal.calibrators.conformity import BY, Conformity, quantile_costs
 from fedcal.clients.questions.scores import CountedRows, counted_words, group_of, halves_of
-from fedcal.core.checks import InputError, interval, one_of
+from fedcal.core.checks import InputError, interval, one_of, same
 from fedcal.core.numerics import Floats, Integers, override
 from fedcal.core.options import Classes, Finite, NotNegative, Vector, increasing
 from fedcal.core.row_order import drawn
@@ -192,6 +192,37 @@ class SetGaps(SetQuery):
             for each in halves_of(values)
         ]
         sums.add_halves(*parts)
+
+
+@dataclass(frozen=True, eq=False)
+class SetRanks(SetGaps):
+    """Numbers of rows with a score of at most each threshold, as candidates for a quantile.
+
+    They are the sums of `SetGaps` with need = 0; the last threshold is 1, so the last sum is n.
+
+    Parameters
+    ----------
+    quantile
+        q, in (0, 1): the fraction of rows that the drawn threshold should be above
+    """
+
+    kind = "set_ranks"
+    signed = False
+    examples = _at(0.25, 0.5, 1.0, quantile=0.9), _at(0.5, 1.0, quantile=0.4)
+
+    ends = "up to 1"
+    quantile: Annotated[float, interval("(0, 1)")] = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        same("parts of rows, of which a quantile is,", self.parts, 1)
+
+    def costs(self, sums: Floats) -> Floats:
+        """Return the `quantile_costs` of `fedcal.conformal.levels`.
+
+        A row raises each cost by 0 to 1.
+        """
+        return quantile_costs(np.diff(sums, prepend=0.0), self.quantile)
 
 
 @dataclass(frozen=True, eq=False)

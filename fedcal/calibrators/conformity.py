@@ -263,3 +263,28 @@ def uniform_of(logits: Floats, seed: int) -> Floats:
 
 def _log_odds(number: int, ends: tuple[float, float]) -> Floats:
     return np.append(1.0 / (1.0 + np.exp(-np.linspace(*ends, number - 1))), 1.0)
+
+
+def quantile_costs(counts: Floats | Integers, q: float) -> Floats:
+    """Return the exponential mechanism's cost of each bin as the q-quantile.
+
+    Parameters
+    ----------
+    counts
+        (..., m) rows in each bin
+    q
+        level in [0, 1]
+
+    Returns
+    -------
+    Floats
+        (..., m): max{(1-q)/q #<, #>} for q >= 1/2, else max{#<, q/(1-q) #>}, where #< and #> are
+        the rows in bins below and above. An added row raises each cost by 0 to 1.
+    """
+    upto = np.cumsum(counts, axis=-1, dtype=np.float64)
+    below, above = upto - counts, upto[..., -1:] - upto
+    if q >= 0.5:
+        below *= (1 - q) / q
+    else:
+        above *= q / (1 - q)
+    return np.asarray(np.maximum(below, above, out=below))

@@ -30,6 +30,7 @@ from fedcal.conformal.levels import (
     SumNoise,
     after_last,
     centred_level,
+    marginal_level,
 )
 from fedcal.core.checks import fraction
 from fedcal.core.naming import called
@@ -66,6 +67,8 @@ class SetRelease:
         (m, numbers): the noise of each part's counts is `decoder @ z`, of independent z
     noise
         distribution of z
+    rows
+        of the one part, where their number is public; None = it is private
     whose
         rows that the guarantee is for: the end of a sentence
     """
@@ -74,11 +77,12 @@ class SetRelease:
     counts: Floats
     decoder: Floats
     noise: CountNoise
+    rows: int | None = None
     whose: str = ANY_ROW
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the release as arrays, for files."""
-        plain = {"std": self.noise.std, **self.noise.distribution.to_json()}
+        plain = {"std": self.noise.std, **self.noise.distribution.to_json(), "rows": self.rows}
         arrays = {f"release_{name}": getattr(self, name) for name in _ARRAYS}
         return {**arrays, "release": np.array(json.dumps({**plain, "whose": self.whose}))}
 
@@ -90,7 +94,8 @@ class SetRelease:
         plain = json.loads(str(arrays["release"]))
         noise = CountNoise(float(plain["std"]), NoiseDistribution.of_json(plain))
         numbers: Any = {name: np.array(arrays[f"release_{name}"], np.float64) for name in _ARRAYS}
-        return cls(**numbers, noise=noise, whose=str(plain["whose"]))
+        rows = None if plain["rows"] is None else int(plain["rows"])
+        return cls(**numbers, noise=noise, rows=rows, whose=str(plain["whose"]))
 
     @cached_property
     def below(self) -> Floats:
@@ -119,12 +124,14 @@ class SetRelease:
             (parts,)
         """
         fraction("alpha", alpha)
-        if self.noise.std:
+        if self.rows is None and self.noise.std:
             alpha *= 1.0 - FAILS
         if len(self.thresholds) == 1:
             return np.ones(len(self.counts))
-        weights = self.prefix[:-1] - (1.0 - alpha) * self.prefix[-1]
-        counts = self.below[:, :-1] - (1.0 - alpha) * self.below[:, -1:]
+        weights, counts = self.prefix[:-1], self.below[:, :-1]
+        if self.rows is None:
+            weights = weights - (1.0 - alpha) * self.prefix[-1]
+            counts = counts - (1.0 - alpha) * self.below[:, -1:]
         noise, more = self.noise.of_sums(weights)
         if more.any():
             draw = stream(0, Purpose.BOOTSTRAP, 2, key_of(self.counts, alpha))
@@ -136,6 +143,8 @@ class SetRelease:
         return np.array(chosen)
 
     def _level(self, part: int, alpha: float, noise: SumNoise) -> float:
+        if self.rows is not None:
+            return marginal_level(self.rows, alpha, noise)
         off = 0.0
         if not isinstance(noise, NoiseFree):
             off = self.noise.bound(self.prefix[-1], 1.0 - FAILS * alpha / 2)
@@ -180,6 +189,11 @@ def of_release(release: SetRelease, alpha: float, by: str) -> tuple[str, ...]:
     sentences = [of_whom(alpha, by, release.whose)]
     if by == "class":
         sentences.append("So it holds for any label shares, and under any label shift.")
+    if release.rows is not None:
+        sentences.append(
+            f"The number of rows, {release.rows:,}, was treated as public and exact: with another "
+            "number this does not hold."
+        )
     return tuple(sentences)
 
 

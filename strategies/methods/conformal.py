@@ -125,6 +125,7 @@ class PrefixCounts(Noisy):
     """
 
     name = "prefix"
+    takes_known = True
     opening: SetCounts
 
     def __init__(self, settings: ConformalSettings) -> None:
@@ -139,8 +140,11 @@ class PrefixCounts(Noisy):
     @classmethod
     @override
     def obstacles(cls, settings: ConformalSettings) -> dict[str, bool]:
-        why = "it protects rows, or subjects, not whole clients"
-        return super().obstacles(settings) | {why: settings.by_client}
+        known = settings.rows_known and settings.apart
+        return super().obstacles(settings) | {
+            "it protects rows, or subjects, not whole clients": settings.by_client,
+            "the rows of each part are counted: rows_known is for all parts together": known,
+        }
 
     @override
     def found(self, values: Floats, std: float) -> Floats:
@@ -155,6 +159,7 @@ class PrefixCounts(Noisy):
             self.opening.decode(values),
             self.opening.decoder,
             self.noise(std),
+            round(self.settings.expected) if self.settings.rows_known else None,
             self.whose,
         )
 
@@ -165,7 +170,8 @@ class PrefixCounts(Noisy):
         made = self._made(np.zeros(sum(self.opening.lengths())), self.std)
         counts = np.zeros_like(made.counts)
         counts[:, 0] = rows / len(counts)
-        return bool((replace(made, counts=counts).found(self.alpha) < 1).any())
+        known = None if made.rows is None else round(rows)
+        return bool((replace(made, counts=counts, rows=known).found(self.alpha) < 1).any())
 
     @property
     @override
@@ -183,7 +189,7 @@ class PrefixCounts(Noisy):
 
 
 QUANTILES: dict[str, type[QuantileRule]] = registry(
-    quantiles.Exact, quantiles.Crossing, PrefixCounts, NoisyGaps
+    quantiles.Exact, quantiles.Crossing, PrefixCounts, NoisyGaps, quantiles.ExponentialQuantile
 )
 """Name in settings -> rule; of those that can serve the first is the default."""
 
@@ -203,6 +209,7 @@ class FedConformal(ConformalSettings, FederatedStrategy):
     `crossing`     one threshold, drawn where centred counts cross          `central`, any unit
     `prefix`       noisy counts: thresholds for every alpha                units example, subject
     `gaps`         noisy centred counts at a few thresholds                unit user
+    `exponential`  one threshold, drawn as in Angelopoulos et al. 2024     `central`, n public
     =============  ======================================================  =====================
 
     Privacy: the federation's unit and trust, as the rule says. Public: the federation, all
@@ -228,6 +235,8 @@ class FedConformal(ConformalSettings, FederatedStrategy):
         names of groups, by the rows' column
     rows_per_client
         public nominal number of rows of a client; of its subjects where these are protected
+    rows_known
+        that number times the clients is exactly the number of rows, and public; unit "example"
     """
 
     name, family = "conformal", "conformal"
@@ -239,7 +248,10 @@ class FedConformal(ConformalSettings, FederatedStrategy):
 
     def prepare(self) -> Plan:
         """Return the plan of the rule that finds the thresholds."""
+        self.check()
         self._rule = rule = chosen(self)(self)
+        if not rule.takes_known:
+            self.unused(f"quantile '{rule.name}' makes no use of it", "rows_known")
         if rule.needs_rows and self.federation.private:
             self.nominal_rows(f"conformal with quantile '{rule.name}'")
         self.check_rounds(rule.rounds)
@@ -259,7 +271,7 @@ class FedConformal(ConformalSettings, FederatedStrategy):
             rule = chosen(conformal)
         except InputError:  # raised when the run is made
             return False
-        return rule.needs_rows
+        return conformal.rows_known or rule.needs_rows
 
     def hopeless(self, rows: float | None) -> bool:
         """Return whether sets made of `rows` rows would hold all labels."""

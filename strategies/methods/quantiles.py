@@ -11,9 +11,10 @@ import numpy as np
 from fedcal import units
 from fedcal.calibrators.base import text_of
 from fedcal.calibrators.conformity import BY, Conformity
-from fedcal.clients.questions.conformal import SetGaps, SetQuery
-from fedcal.conformal import coverage, page, sets
+from fedcal.clients.questions.conformal import SetGaps, SetQuery, SetRanks
+from fedcal.conformal import coverage, levels, page, sets
 from fedcal.conformal.levels import OF_CLIENTS, OF_ROWS, Draw, client_clip, sure_coverage
+from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, override
 from fedcal.core.options import Positive, among
 from fedcal.mechanisms import Exponential, Gaussian, Mechanism
@@ -41,6 +42,7 @@ class ConformalSettings(Settings):
     by: Annotated[str, among(BY)] = "none"
     groups: Names = ()
     rows_per_client: Positive | None = None
+    rows_known: bool = False
 
     @cached_property
     def conformity(self) -> Conformity:
@@ -81,6 +83,14 @@ class ConformalSettings(Settings):
         """True if one row of each subject counts, because several would be clipped."""
         return self.federation.private and UNITS[self.federation.unit].column is not None
 
+    def check(self) -> None:
+        """InputError for wishes that do not go together, or not with this federation."""
+        sampled = self.federation.sampling_rate < 1
+        if self.rows_known and (self.rows_per_client is None or sampled or self.one_row_each):
+            needs = "it needs rows_per_client, all clients in each round, and another unit than one"
+            got = f"{needs} of subjects, got unit '{self.federation.unit}'"
+            raise InputError(f"rows_known states that the number of rows is public: {got}")
+
 
 Q = TypeVar("Q", bound=SetQuery)
 
@@ -94,6 +104,8 @@ class QuantileRule(ABC):
         in settings
     needs_rows
         whether it takes a public nominal number of rows
+    takes_known
+        whether it makes use of a public number of rows
     opening
         the next question; the plan is made for the first one
     plan
@@ -114,6 +126,7 @@ class QuantileRule(ABC):
 
     name: ClassVar[str]
     needs_rows: ClassVar[bool] = False
+    takes_known: ClassVar[bool] = False
     opening: SetQuery
     plan: Plan
     bound: units.Bound
@@ -309,13 +322,8 @@ class Exact(QuantileRule):
         return (self.promise,)
 
 
-class Crossing(QuantileRule):
-    """Exponential mechanism on the cost of the crossing (`fedcal.conformal.levels`; ours).
-
-    Privacy: epsilon-DP, delta = 0; trust `central`. Unit "user" (zero-out): each of a client's
-    centred counts is clipped to +-C; unit "example" (add/remove): a row adds alpha or takes
-    1 - alpha, and nothing is clipped; unit "subject": one of a subject's rows counts, drawn by a
-    hash. How many rows there are is not released.
+class Drawn(QuantileRule):
+    """A rule whose threshold is drawn by the exponential mechanism.
 
     Attributes
     ----------
@@ -323,10 +331,7 @@ class Crossing(QuantileRule):
         whether public numbers allow for sets that do not hold all labels
     """
 
-    name = "crossing"
-    needs_rows = True
     prefers = (Exponential,)
-    opening: SetGaps
     enough: bool
 
     @classmethod
@@ -340,6 +345,31 @@ class Crossing(QuantileRule):
             f"under trust '{trust}' the server does not have the exact sums": unseen,
             f"it draws by '{Exponential.name}', not by '{asked}'": other,
         }
+
+    def learn(self, release: Release) -> Floats:
+        """Return the drawn threshold, or all labels if public numbers say that rows are too few."""
+        drawn = float(self.opening.thresholds[int(release.values[0])])
+        return np.array([drawn if self.enough else sets.ALL_LABELS])
+
+    def too_few(self, rows: float, noun: str, more: str = "") -> list[str]:
+        """Return the sentence that sets hold all labels, if they do."""
+        small = f"this budget is too small for a share of {1 - self.alpha:.4g}{more}."
+        line = f"Sets hold all labels: with {rows:,.6g} {noun} {small}"
+        return [] if self.enough else [line]
+
+
+class Crossing(Drawn):
+    """Exponential mechanism on the cost of the crossing (`fedcal.conformal.levels`; ours).
+
+    Privacy: epsilon-DP, delta = 0; trust `central`. Unit "user" (zero-out): each of a client's
+    centred counts is clipped to +-C; unit "example" (add/remove): a row adds alpha or takes
+    1 - alpha, and nothing is clipped; unit "subject": one of a subject's rows counts, drawn by a
+    hash. How many rows there are is not released.
+    """
+
+    name = "crossing"
+    needs_rows = True
+    opening: SetGaps
 
     def __init__(self, settings: ConformalSettings) -> None:
         super().__init__(settings)
@@ -366,11 +396,6 @@ class Crossing(QuantileRule):
         level, tilt = self.opening.need + self.slack, self._draw.tilt * scale
         self.opening = replace(self.opening, level=level, tilt=float(tilt))
 
-    def learn(self, release: Release) -> Floats:
-        """Return the drawn threshold, or all labels if public numbers say that rows are too few."""
-        drawn = float(self.opening.thresholds[int(release.values[0])])
-        return np.array([drawn if self.enough else sets.ALL_LABELS])
-
     @override
     def reaches(self, rows: float | None) -> bool:
         return self.slack <= self.alpha * ((rows or 0.0) + 1.0)
@@ -378,16 +403,77 @@ class Crossing(QuantileRule):
     @property
     @override
     def guarantee(self) -> tuple[str, ...]:
-        lines, promise, clipped = list[str](), self.promise, list[str]()
-        if not self.enough:
-            lines.append(
-                f"Sets hold all labels: with {self.settings.expected:,.6g} {self.noun} this budget "
-                f"is too small for a share of {1 - self.alpha:.4g}; {self.fewest:,} {self.noun} "
-                "would do."
-            )
+        more = f"; {self.fewest:,} {self.noun} would do"
+        lines = self.too_few(self.settings.expected, self.noun, more)
+        promise, clipped = self.promise, list[str]()
         if self.settings.by_client:
             promise, *clipped = self.clipped(self._clip, " (0.0001 to 0.002 on the shipped data)")
         lines += [promise, f"This counts on at least {self.fewest:,} {self.noun} in all.", *clipped]
         if self.settings.by_client:
             lines.append("A client that is not among these may be covered less often.")
         return tuple(lines)
+
+
+class ExponentialQuantile(Drawn):
+    """The paper's rule (`fedcal.conformal.levels`), with all labels where q~ >= 1.
+
+    Privacy: epsilon-DP, delta = 0; trust `central`. Unit "example": a row added or removed; as a
+    row raises every cost by 0 to 1, the draw spends only epsilon/2 of what is charged, and the
+    whole where a row is replaced. Unit "user": one row of each counts, drawn by a hash, and n is
+    the number of clients. Public: n, and so the level q~; of subjects it is private.
+    """
+
+    name = "exponential"
+    takes_known = True
+    opening: SetRanks
+
+    def __init__(self, settings: ConformalSettings) -> None:
+        super().__init__(settings)
+        f, by_client = settings.federation, settings.by_client
+        self._n = max(round(f.clients if by_client else settings.expected), 1)
+        bins = settings.bins or levels.best_bins(self._n, f.epsilon, self.alpha)
+        at = levels.thresholds(min(bins, binning.MOST_BUCKETS))
+        self.opening = self.ask(SetRanks, at, once=by_client)
+        self.bound = self.bound_by(1.0)
+
+    @classmethod
+    @override
+    def obstacles(cls, settings: ConformalSettings) -> dict[str, bool]:
+        unit, sampled = UNITS[settings.federation.unit], settings.federation.sampling_rate < 1
+        private, unknown = unit.column is not None, not (unit.by_client or settings.rows_known)
+        return super().obstacles(settings) | {
+            "its n must be public, and sampling hides it": sampled,
+            f"its n must be public, and how many {unit.plural} there are is not": private,
+            "its n must be public: --set rows_known=true, rows_per_client=...": unknown,
+        }
+
+    def planned(self, plan: Plan) -> None:
+        """gamma* and q~, by the epsilon of the draw."""
+        m, epsilon = len(self.opening.thresholds), plan.mechanism.epsilon
+        gamma = levels.best_gamma(self._n, m, epsilon, self.alpha)
+        self.level = levels.inflated_level(self._n, m, epsilon, self.alpha, gamma)
+        self.enough = self.level < 1
+        if self.enough:
+            self.opening = replace(self.opening, quantile=float(self.level))
+
+    @override
+    def reaches(self, rows: float | None) -> bool:
+        return self.enough
+
+    @property
+    @override
+    def whose(self) -> str:
+        if not self.settings.by_client:
+            return super().whose
+        return "for one row, drawn at random, of a unit that is exchangeable with these."
+
+    @property
+    def guarantee(self) -> tuple[str, ...]:
+        """Theorem 2 of the paper."""
+        whom = "clients, all of which have a row" if self.settings.by_client else "rows"
+        return (
+            *self.too_few(self._n, "rows"),
+            self.promise,
+            f"The number of {whom}, {self._n:,}, was treated as public and exact: with another "
+            "number this does not hold.",
+        )

@@ -31,6 +31,7 @@ COLUMN = (
 )
 OTHERS = {
     ("strategies/methods/search.py", "exponential"): "a search of that name",
+    ("strategies/methods/quantiles.py", "exponential"): "a quantile rule of that name",
     ("fedcal/run/engines/ray.py", "local"): "an address of Ray",
     ("clients/site/guard.py", "subject"): "a part of a client, which that unit protects",
     **{(file, "subject"): "a column of data" for file in COLUMN},

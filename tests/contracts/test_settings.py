@@ -61,6 +61,7 @@ ALONG: dict[tuple[str, str], dict[str, Any]] = {
     ("conformal", "free"): {"score": "raps"},
     ("conformal", "penalty"): {"score": "raps"},
     ("conformal", "randomised"): {"score": "aps"},
+    ("conformal", "rows_known"): {"quantile": "prefix"},
     ("fedsgd", "clip"): {"clipping": "row"},
     ("fedsgd", "reach"): {"clipping": "global"},
 }

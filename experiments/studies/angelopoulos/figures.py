@@ -9,7 +9,6 @@ from statistics import median, stdev
 
 import numpy as np
 
-from experiments.studies.angelopoulos.quantile import best_bins, thresholds
 from experiments.studies.angelopoulos.splits import (
     ALPHA,
     EXACT,
@@ -31,6 +30,7 @@ from experiments.studies.claims import between, larger, listed
 from experiments.studies.rows import counted, grouped, one, rng_of, where
 from experiments.studies.spec import Outcome, Record, Rows, RowsClaim, Study
 from experiments.studies.zhang.models import PLAIN, Task, Training, tasks, trained
+from fedcal.conformal.levels import best_bins, thresholds
 from fedcal.strategies.server.outcome import Progress
 
 # -- Figure 2: the level q~ by n and epsilon; and what becomes of q~ >= 1 ------------------------

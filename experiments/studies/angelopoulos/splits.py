@@ -14,7 +14,10 @@ from functools import cache
 
 import numpy as np
 
-from experiments.studies.angelopoulos.quantile import (
+from experiments.studies.spec import Record
+from fedcal import datasets
+from fedcal.conformal import Conformity
+from fedcal.conformal.levels import (
     best_bins,
     best_gamma,
     binned,
@@ -22,9 +25,6 @@ from experiments.studies.angelopoulos.quantile import (
     private_quantile,
     thresholds,
 )
-from experiments.studies.spec import Record
-from fedcal import datasets
-from fedcal.conformal import Conformity
 from fedcal.core.numerics import Floats, Integers
 
 ALPHA = 0.1

@@ -1,7 +1,7 @@
-"""Levels and thresholds: ranks, exact misses of bags, noisy counts."""
+"""Levels and thresholds: ranks, exact misses of bags, noisy counts, the paper's formulas."""
 
 import math
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ from scipy.stats import laplace, norm
 
 from fedcal.calibrators.conformity import Conformity
 from fedcal.clients.questions.conformal import SetGaps
+from fedcal.conformal import levels as paper
 from fedcal.conformal.levels import (
     CountNoise,
     Draw,
@@ -21,9 +22,14 @@ from fedcal.conformal.levels import (
     sure_coverage,
 )
 from fedcal.conformal.page import FAILS, SetRelease
-from fedcal.core.numerics import Integers
+from fedcal.core.checks import InputError
+from fedcal.core.numerics import Floats, Integers
+from fedcal.core.shards import Shards
 from fedcal.mechanisms import NoiseDistribution
 from fedcal.metrics.binning import decoder_of
+from fedcal.privacy import Federation
+from fedcal.run.engines.inline import run_inline
+from fedcal.strategies.methods.conformal import FedConformal
 
 ALPHAS = (0.01, 0.05, 0.1, 0.3)
 
@@ -168,31 +174,30 @@ def test_one_laplace_distribution_is_tabled_from_below():
     assert laplace.sf(bound, scale=np.sqrt(0.5)) <= 0.001 < laplace.sf(bound / 1.1, scale=0.7071)
 
 
-def test_threshold_scanned_from_the_top_covers():
+@pytest.mark.parametrize("known", [True, False])
+def test_threshold_scanned_from_the_top_covers(known):
     rng = np.random.default_rng(5)
     n, m, runs, alpha = 400, 200, 400, 0.1
     thresholds, noise = np.arange(1, m + 1) / m, CountNoise(2.0)
     rows = rng.multinomial(n, np.full(m, 1 / m), size=runs)
     counts = rows + 2.0 * rng.standard_normal((runs, m))
-    release = SetRelease(thresholds, counts, np.eye(m), noise)
+    release = SetRelease(thresholds, counts, np.eye(m), noise, n if known else None)
     found = release.found(alpha)
     error = found.std() / np.sqrt(runs)  # of evenly spread scores a threshold is its coverage
     assert 1 - alpha - 3.5 * error <= found.mean() <= 1 - alpha + 0.08
 
 
 def test_all_sums_have_the_noise_that_the_level_is_for():
-    # less 90 % of all rows the second sum has less noise than the first, whose law both are to have
-    n, std, runs, alpha = 10_000, 50.0, 3000, 0.1 * (1 - FAILS)
+    # prefix 1 has less noise than prefix 2, whose law both are to have
+    n, std, runs = 10_000, 50.0, 3000
     thresholds, flat = np.array([0.2, 0.6, 1.0]), np.eye(3)
-    weights = np.tril(np.ones((3, 3)))[:-1] - (1 - alpha)
-    noise, more = CountNoise(std).of_sums(weights)
-    of_all = std * float(np.linalg.norm(weights[0]))
-    assert more[1] == pytest.approx(np.sqrt(0.8) * std, rel=0.001)
-    second = (1 - alpha) * n + centred_level(n, alpha, noise) + of_all  # one std above the level
+    noise, more = CountNoise(std).of_sums(np.tril(np.ones((3, 3)))[:-1])
+    assert more[0] == pytest.approx(std)
+    first = marginal_level(n, 0.1, noise) + np.sqrt(2) * std  # one standard deviation above it
     rng = np.random.default_rng(2)
-    counts = np.array([second, 0.0, n - second]) + std * rng.standard_normal((runs, 3))
-    release = SetRelease(thresholds, counts, flat, CountNoise(std))
-    assert (release.found(0.1) > 0.6).mean() == pytest.approx(norm.sf(1.0), abs=0.03)
+    counts = np.array([first, n, 0.0]) + std * rng.standard_normal((runs, 3))
+    release = SetRelease(thresholds, counts, flat, CountNoise(std), n)
+    assert (release.found(0.1) > 0.2).mean() == pytest.approx(norm.sf(1.0), abs=0.03)
 
 
 def test_a_bound_of_the_rows_that_may_fail_is_made_up_for():
@@ -203,3 +208,99 @@ def test_a_bound_of_the_rows_that_may_fail_is_made_up_for():
         counts = np.array([[share * n, (1 - share) * n]])
         release = SetRelease(np.array([0.5, 1.0]), counts, np.eye(2), tiny)
         assert release.found(0.1) == [threshold]
+
+
+# -- Angelopoulos et al.: its formulas, what it spends, and what it covers ------------------------
+
+
+def test_level_is_equation_3_by_hand():
+    level = paper.inflated_level(1000, 200, 1.0, 0.1, 0.02)
+    assert level == pytest.approx(1001 * 0.9 / (1000 * 0.998) + 0.002 * math.log(100_000))
+    with pytest.raises(InputError, match=r"gamma must be in"):
+        paper.inflated_level(1000, 200, 1.0, 0.1, 1.0)
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(30, 0.5), (1000, 1.0), (100_000, 8.0)])
+def test_no_gamma_has_a_lower_level(n, epsilon):
+    best, *others = (
+        paper.inflated_level(n, 200, epsilon, 0.1, gamma)
+        for gamma in (paper.best_gamma(n, 200, epsilon, 0.1), *np.geomspace(1e-6, 0.999, 300))
+    )
+    assert min(best, 1.0) <= min(others)  # from 1 on, the sets hold all labels
+
+
+def log_probabilities(counts: Integers, q: float, epsilon: float) -> Floats:
+    logs = -0.5 * epsilon * paper.quantile_costs(counts, q)
+    return np.asarray(logs - np.logaddexp.reduce(logs, axis=-1, keepdims=True))
+
+
+def test_what_a_draw_spends():
+    """On all counts of 4 bins with up to 4 rows in each; a user has three rows, at epsilon / 3."""
+    epsilon, q, units = 1.0, 0.9, np.eye(4, dtype=np.int64)
+    every = np.array(list(product(range(5), repeat=4)))
+    before = log_probabilities(every, q, epsilon)
+    more = np.stack([log_probabilities(every + unit, q, epsilon) for unit in units])
+    assert np.abs(more - before).max() <= epsilon / 2 + 1e-12  # a row is added
+    assert np.abs(more[:, None] - more).max() <= epsilon + 1e-12  # a row is replaced
+    three = every[every.sum(axis=1) == 3]
+    before = log_probabilities(4 * every, q, epsilon / 3)
+    for rows in three:
+        after = log_probabilities(4 * every + rows, q, epsilon / 3)
+        assert np.abs(after - before).max() <= epsilon / 2 + 1e-12
+
+
+def test_draws_follow_the_probabilities():
+    counts = np.array([10, 3, 0, 4, 1])
+    rng = np.random.default_rng(0)
+    drawn = paper.private_quantile(np.tile(counts, (40_000, 1)), 0.8, 1.0, rng)
+    found = np.bincount(drawn, minlength=5) / len(drawn)
+    assert found == pytest.approx(np.exp(log_probabilities(counts, 0.8, 1.0)), abs=0.01)
+
+
+def drawn_thresholds(scores: Floats, m: int, epsilon: float, rng: np.random.Generator) -> Floats:
+    """Thresholds of (k, n) scores, (k,)."""
+    n = scores.shape[1]
+    level = paper.inflated_level(n, m, epsilon, 0.1, paper.best_gamma(n, m, epsilon, 0.1))
+    if level >= 1:
+        return np.ones(len(scores))
+    cells = paper.binned(scores, m) + m * np.arange(len(scores))[:, None]
+    counts = np.bincount(cells.ravel(), minlength=m * len(scores)).reshape(-1, m)
+    return np.asarray(paper.thresholds(m)[paper.private_quantile(counts, level, epsilon, rng)])
+
+
+MASSES = {"two masses": (0.85, 0.98), "edges": (0.5, 0.89, 0.9, 0.91)}
+
+
+@pytest.mark.parametrize(
+    ("scores_of", "n", "epsilon"),
+    [("uniform", 50, 1.0), ("two masses", 300, 1.0), ("edges", 1000, 1.0), ("edges", 1000, 8.0)],
+)
+def test_it_covers(scores_of, n, epsilon):
+    rng = np.random.default_rng(1)
+    values = np.array(MASSES.get(scores_of, ()))
+    scores = rng.random((1000, n)) if scores_of == "uniform" else rng.choice(values, (1000, n))
+    t = drawn_thresholds(scores, paper.best_bins(n, epsilon, 0.1), epsilon, rng)
+    covered = t if scores_of == "uniform" else (values <= t[:, None]).mean(axis=1)
+    assert covered.mean() >= 0.9 - 3.5 * covered.std() / math.sqrt(len(covered))
+
+
+def test_where_all_labels_are_needed_sets_hold_them():
+    """The paper goes on at the level 1, where draws cover .58 to .82 of uniform scores."""
+    rows = Shards.from_owner(np.ones((1000, 2)), np.zeros(1000, int), np.arange(1000) // 50, 20)
+    for epsilon in (0.01, 8.0):
+        facts = Federation(20, 2, epsilon=epsilon, unit="example", trust="central")
+        method = FedConformal(facts, quantile="exponential", rows_known=True, rows_per_client=50.0)
+        run_inline(method, rows)
+        assert (method.result().thresholds[0] == 1.0) == (epsilon == 0.01)
+
+
+def test_the_number_of_bins_is_one_of_the_better():
+    """By the mean threshold of uniform scores, which is lower the fewer labels sets hold."""
+    rng, n = np.random.default_rng(2), 20_000  # with fewer rows one draw hardly tells
+    scores = rng.random((30, n))
+
+    def mean(m: int) -> float:
+        return float(drawn_thresholds(scores, m, 1.0, rng).mean())
+
+    found = [mean(m) for m in paper.CANDIDATES.tolist()[::8] if m <= paper.MOST * n]
+    assert mean(paper.best_bins(n, 1.0, 0.1)) <= (min(found) + max(found)) / 2

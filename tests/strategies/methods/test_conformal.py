@@ -171,17 +171,30 @@ def test_without_privacy_the_rank_is_exact_whatever_the_clients():
         FedConformal(replace(federation, sampling_rate=0.5))
 
 
+def exponential(**options: Any) -> FedConformal:
+    fields: dict[str, Any] = {"epsilon": 1.0, "unit": "example"}
+    fields |= {k: options.pop(k) for k in ("unit", "epsilon", "trust") if k in options}
+    known: Any = {"rows_per_client": 50.0, "rows_known": True, "quantile": "exponential"}
+    return FedConformal(Federation(20, 2, **fields), **(known | options))
+
+
+def test_a_user_counts_with_one_row():
+    rule = exponential(unit="user", epsilon=1000.0, rows_known=False, bins=1000)
+    scores = np.repeat(np.linspace(0.01, 0.99, 20), 50)
+    sets: Any = run_inline(rule, shards_of(scores, np.repeat(np.arange(20), 50), 20))
+    assert float(sets.thresholds[0]) == pytest.approx(0.94, abs=0.002)
+
+
 def test_quantiles_that_a_federation_cannot_ask_for():
     table: list[tuple[dict[str, Any], str]] = [
+        ({"rows_known": False}, "must be public"),
+        ({"unit": "subject", "rows_known": False}, "how many subjects there are is not"),
+        ({"unit": "subject"}, "another unit than one of subjects"),
+        ({"by": "class", "quantile": "prefix"}, "all parts together"),
         ({"trust": "distributed"}, "does not have the exact sums"),
         ({"by": "class"}, "one threshold"),
     ]
-
-    def crossing(options: dict[str, Any]) -> FedConformal:
-        federation = Federation(20, 2, epsilon=1.0, trust=options.pop("trust", "central"))
-        return FedConformal(federation, rows_per_client=50.0, **{"quantile": "crossing", **options})
-
-    assert_refused(table, crossing)
+    assert_refused(table, lambda options: exponential(**options))
 
 
 # --- runs on shipped data -------------------------------------------------------------------------
