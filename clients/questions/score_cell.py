@@ -11,7 +11,7 @@ from fedcal.core.checks import same, whole
 from fedcal.core.numerics import Floats, Integers
 from fedcal.core.options import Classes, Seed
 from fedcal.core.shards import Shards
-from fedcal.metrics import binning
+from fedcal.metrics import score_table
 from fedcal.privacy.query import OneHotQuery
 
 
@@ -20,7 +20,7 @@ class ScoreCell(OneHotQuery):
     """Question for one row of each client as a node of one level of a tree, for unary encoding.
 
     The numbers are the nodes of all levels for outcome 0, then for outcome 1, in the order of
-    `fedcal.metrics.binning`; the answer is a single 1 among the nodes of `level`.
+    `fedcal.metrics.score_table`; the answer is a single 1 among the nodes of `level`.
 
     Each client is asked once, about one level: if half of the clients answer for each of two
     levels, the estimates are better than if all clients answer for both with half of the budget
@@ -38,7 +38,7 @@ class ScoreCell(OneHotQuery):
     level
         level of the answer, from 0: the widest nodes
     score
-        see `fedcal.metrics.binning`; not "classes"
+        see `fedcal.metrics.score_table`; not "classes"
     seed
         of the draw of the row
     """
@@ -55,7 +55,7 @@ class ScoreCell(OneHotQuery):
 
     classes: Classes
     edges: Any
-    height: binning.Height
+    height: score_table.Height
     level: int
     seed: Seed
     score: str = ""
@@ -89,5 +89,5 @@ class ScoreCell(OneHotQuery):
         """
         asked = self.as_counts
         outcome, bucket = np.divmod(asked.cells_of(shards)[:, 0], asked.buckets)
-        nodes = self.nodes.start + binning.node_of(asked.buckets, asked.height, self.level)
+        nodes = self.nodes.start + score_table.node_of(asked.buckets, asked.height, self.level)
         return self.one_of_each(shards, outcome * sum(asked.levels) + nodes[bucket])

@@ -20,8 +20,8 @@ from fedcal.core.checks import FedcalError, InputError, one_of, same, whole
 from fedcal.core.naming import class_names
 from fedcal.core.numerics import KINDS, Floats, Integers, Kind, logits_of
 from fedcal.core.scores import check_scores, finite, moderate, own_names, places_of
-from fedcal.metrics.binning import check_score, score_and_outcome
 from fedcal.metrics.bootstrap import FEWEST, changes_by_client, changes_record
+from fedcal.metrics.score_table import check_score, score_and_outcome
 from fedcal.metrics.standard import brier_of_rates
 from fedcal.storage.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
 from fedcal.storage.atomic import path_of

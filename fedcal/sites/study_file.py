@@ -24,7 +24,7 @@ from fedcal.clients.site.policy import Policy
 from fedcal.core.checks import InputError, interval, like, needed, one_of, positive, unused, whole
 from fedcal.core.naming import class_names, digest_of
 from fedcal.evaluation.sites.effects import FINE
-from fedcal.metrics import binning
+from fedcal.metrics import score_table
 from fedcal.privacy import AUTO
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.noise_plan import Plan
@@ -292,7 +292,7 @@ class Study:
     @property
     def score(self) -> str:
         """Score that is binned."""
-        return binning.check_score("", len(self.model.classes))
+        return score_table.check_score("", len(self.model.classes))
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -335,7 +335,7 @@ class Study:
         asked, sites = dict(self.question.settings), list(self.sites)
         own: dict[str, Any] = {}
         if self.evaluates:
-            own = {"by": "site", "cuts": list(self.cuts), "encoding": binning.FLAT}
+            own = {"by": "site", "cuts": list(self.cuts), "encoding": score_table.FLAT}
             own |= {"groups": sites} | ({"within": list(self.groups)} if self.groups else {})
             if self.score == "positive":
                 own["threshold"] = (*self.model.thresholds, 0.5)[0]

@@ -17,8 +17,8 @@ from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, override
 from fedcal.evaluation import findings, score_release
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, NoiseLaw, Target, Unary
-from fedcal.metrics import binning
-from fedcal.metrics.binning import FLAT, PREFIX, TREE, arcsine_edges, column_norm, prefix_std
+from fedcal.metrics import score_table
+from fedcal.metrics.score_table import FLAT, PREFIX, TREE, arcsine_edges, column_norm, prefix_std
 from fedcal.privacy import AUTO, SEED, Federation, Plan, Question, Range, Release
 from fedcal.privacy.query import Order
 from fedcal.trust import TRUSTS
@@ -212,7 +212,7 @@ class Levels:
         self._variance = max(self._variance, float(release.std.max(initial=0.0) * more) ** 2)
         if len(self._sums) < self.rounds:
             return score_release.ScoreRelease(q, np.zeros(q.counts), known=False)
-        decoder = binning.decoder_of(q.encoding, q.buckets, q.height)
+        decoder = score_table.decoder_of(q.encoding, q.buckets, q.height)
         nodes = np.concatenate([self._sums[k] for k in sorted(self._sums)], axis=1)
         counts = (nodes @ decoder.T).ravel()
         return score_release.ScoreRelease(q, counts, math.sqrt(self._variance), noise_law)
@@ -309,7 +309,7 @@ def best_height(buckets: int) -> int:
 
     def noise(height: int) -> float:
         one = column_norm(TREE, buckets, height, order)
-        levels = len(binning.tree_levels(buckets, height))
+        levels = len(score_table.tree_levels(buckets, height))
         return math.sqrt(levels) * prefix_std(TREE, buckets, height, order) / one
 
     return min(HEIGHTS, key=noise)
@@ -321,7 +321,7 @@ def _least_noise(settings: EvaluationSettings, rounds: int) -> tuple[type[Mechan
     encoding, height = settings.encoding, settings.height
     if encoding not in (AUTO, TREE):
         settings.unused(f"encoding '{encoding}' has no levels", "height")
-    names = (TREE,) if height else tuple(binning.ENCODINGS) if encoding == AUTO else (encoding,)
+    names = (TREE,) if height else tuple(score_table.ENCODINGS) if encoding == AUTO else (encoding,)
     if not federation.private:
         settings.unused("without privacy there is no noise", "encoding", "height")
         return Laplace, question
@@ -352,7 +352,7 @@ def quietest(
     federation: Federation,
     buckets: int,
     rounds: int,
-    names: tuple[str, ...] = tuple(binning.ENCODINGS),
+    names: tuple[str, ...] = tuple(score_table.ENCODINGS),
     heights: tuple[int, ...] = HEIGHTS,
     weight: Callable[[str, int, Order], float] = lambda name, height, order: 1.0,
 ) -> tuple[type[Mechanism], str, int]:

@@ -13,7 +13,7 @@ from fedcal.core.options import Count
 from fedcal.evaluation.findings import counted_of, subject_rows
 from fedcal.evaluation.sites.effects import edges_of
 from fedcal.mechanisms import MECHANISMS, Laplace
-from fedcal.metrics.binning import FLAT, TREE, check_score, names_text
+from fedcal.metrics.score_table import FLAT, TREE, check_score, names_text
 from fedcal.personal.releases import SitesRelease
 from fedcal.privacy import AUTO, Plan, Query, Release, privacy
 from fedcal.strategies.base import FederatedStrategy, Names

@@ -22,6 +22,7 @@ from fedcal.clients.site.results import RESULTS
 from fedcal.clients.site.store import RECORDS
 from fedcal.core.checks import ContributionRefused
 from fedcal.core.naming import digest_of
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import key_of_job
@@ -40,7 +41,7 @@ OWN_NOISE = Federation(3, 2, epsilon=1.0, trust="local", noise_source="system")
 def rows(seed: int = 0, n: int = ROWS) -> Shards:
     rng = np.random.Generator(np.random.Philox(key=seed))
     logits, labels = 3 * rng.normal(size=(n, 2)), rng.integers(2, size=n)
-    return Shards.from_owner(logits, labels, np.zeros(n, np.int64), 1)
+    return rows_by_owner(logits, labels, np.zeros(n, np.int64), 1)
 
 
 class Site:
