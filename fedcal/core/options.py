@@ -33,7 +33,7 @@ import numpy as np
 
 from fedcal import __version__
 from fedcal.core import checks
-from fedcal.core.checks import InputError, finite, interval, of_kind, one_of, positive, read, whole
+from fedcal.core.checks import InputError, finite, interval, of_kind, one_of, positive, whole
 from fedcal.core.numerics import Floats, check_seed
 
 Scalar = bool | int | float | str
@@ -374,24 +374,6 @@ class Options:
             name.replace("_", "-"): kind(getattr(self, name) or kind())
             for name, kind in flat_kinds(type(self)).items()
         }
-
-
-def read_fields(table: type[Options], values: Mapping[str, Any], **instead: Any) -> dict[str, Any]:
-    """Return the arguments of a dataclass from what `to_fields` wrote; other keys are ignored.
-
-    Raises InputError if a key is missing or its value is of another type.
-
-    Parameters
-    ----------
-    **instead
-        what 0 and "" stand for, where it is not None
-    """
-    known: dict[str, Any] = {}
-    unset = {f.name: None for f in fields(table) if f.default is None} | instead
-    for name, kind in flat_kinds(table).items():
-        value = read(values, name.replace("_", "-"), kind)
-        known[name] = value or unset.get(name, value)
-    return known
 
 
 @_once

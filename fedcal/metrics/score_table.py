@@ -293,16 +293,6 @@ def column_norm(name: str, buckets: int, height: int, order: Literal[1, 2]) -> f
     return float(np.linalg.norm(matrix_of(name, buckets, height), order, axis=0).max())
 
 
-def prefix_std(name: str, buckets: int, height: int, order: Literal[1, 2]) -> float:
-    """Return the root mean square noise of a prefix sum, per unit of noise std at sensitivity 1.
-
-    Encodings are chosen by it: metrics at a threshold, and curves, are computed from prefix sums.
-    """
-    sums = np.cumsum(decoder_of(name, buckets, height), axis=0)
-    norm = column_norm(name, buckets, height, order)
-    return norm * float(np.sqrt(np.square(sums).sum(axis=1).mean()))
-
-
 Views = Literal["model", "model,other", "model,calibrated"]
 
 """Scores that are counted: the model's; also those of another model; also those of the model after

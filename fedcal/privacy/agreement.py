@@ -156,11 +156,6 @@ def _digest(values: list[Any]) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def under_protocol(fields: Mapping[str, Any]) -> bool:
-    """Return whether a job's contributions are summed by a committee of its sites."""
-    return read(fields, "secure-aggregation", str) == PROTOCOL
-
-
 def request_under(
     plan: AgreedPlan, query: Query, number: int, norms: tuple[float, ...] = ()
 ) -> Request:

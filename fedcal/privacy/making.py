@@ -17,10 +17,11 @@ from fedcal import accounting
 from fedcal.core.checks import InputError, damaged, one_of, same, whole
 from fedcal.mechanisms import MECHANISMS, PRIVATE, Gaussian, Mechanism, NoNoise, Target, samplers
 from fedcal.privacy.agreed_plan import AgreedPlan
-from fedcal.privacy.agreement import Terms, under_protocol
-from fedcal.privacy.noise_plan import Plan
-from fedcal.privacy.privacy import AUTO, MOST_ROUNDS, Federation, amplifying_rate
+from fedcal.privacy.agreement import PROTOCOL, Terms
+from fedcal.privacy.noise_plan import Plan, amplifying_rate
+from fedcal.privacy.privacy import AUTO, MOST_ROUNDS, Federation
 from fedcal.privacy.query import QUERIES, OneHotQuery, Question
+from fedcal.privacy.wire import federation_of
 from fedcal.trust import NOISY, TRUSTS, Trust
 from fedcal.units import UNITS, Bound
 
@@ -264,7 +265,7 @@ def check_terms(terms: Terms) -> None:
     """
     plan = terms.plan
     with damaged("the terms of the job make no plan"):
-        facts = Federation.from_fields({**terms.job, "seed": 0}, classes=plan.federation.classes)
+        facts = federation_of({**terms.job, "seed": 0}, classes=plan.federation.classes)
         for name in facts.__dataclass_fields__:
             what, own = f"{name} of the plan, by the job's facts,", getattr(facts, name)
             same(what, getattr(plan.federation, name), own)
@@ -273,7 +274,7 @@ def check_terms(terms: Terms) -> None:
             what = "noise" if name == "mechanism" else name.replace("_", " ")
             what = f"{what} of the plan, by its own epsilon, bound, rounds and rates,"
             check_alike(what, made[name], own_plan[name])
-        protocol = under_protocol(terms.job)
+        protocol = terms.job["secure-aggregation"] == PROTOCOL
         same("committee of the plan, by the job's facts,", bool(plan.committee), protocol)
         whole("the number of questions", len(terms.questions), 1)
         for question in terms.questions:

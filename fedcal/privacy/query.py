@@ -468,15 +468,9 @@ class Asked:
     run: Annotated[str, shaped(RUN)]
     terms: Annotated[str, shaped(re.compile("[0-9a-f]{64}"))]
 
-    def to_records(self) -> dict[str, dict[str, Field]]:
-        """Return the records of a message, for `from_records`."""
-        asked: dict[str, Field] = {"kind": self.query.kind, "round": self.round}
-        context: dict[str, Field] = {"run": self.run, "terms": self.terms}
-        return {"query": asked | params_of(self.query), "context": context | facts_of(self.query)}
-
     @classmethod
     def from_records(cls, records: Mapping[str, Mapping[str, Any]]) -> Self:
-        """Return what a message asks; InputError if it does not, or states anything else."""
+        """Return what `wire.asked_records` asks; InputError for what does not, or states more."""
         with damaged("a question cannot be read"):
             fields, context = records["query"], records["context"]
             known = {"kind", "round", "version", "query-version", "run", "terms"}
@@ -555,22 +549,8 @@ class Request:
         return hashlib.sha256(key_of(whole, self.round).encode()).hexdigest()
 
 
-def params_of(query: Query) -> dict[str, Field]:
-    """Return the parameters of a question, for a message."""
-    return {
-        f"param.{key}": value.tolist() if isinstance(value, np.ndarray) else value
-        for key, value in query.params().items()
-    }
-
-
-def facts_of(query: Query) -> dict[str, Field]:
-    """Return the versions and public facts of a question, which do not count as payload."""
-    fields: dict[str, Field] = {"version": VERSION, "query-version": query.version}
-    return fields | {f"fact.{name}": getattr(query, name) for name in query.facts}
-
-
 def query_in(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
-    """Return the question of `params_of` and `facts_of` records, or raise InputError."""
+    """Return the question of `wire.params_of` and `facts_of` records, or raise InputError."""
     whole("the version of the wire form", context["version"], VERSION, VERSION)
     query = QUERIES[one_of("query", fields["kind"], sorted(QUERIES))]
     ours = query.version

@@ -30,18 +30,11 @@ from fedcal.privacy.agreement import Terms
 from fedcal.privacy.noise_plan import Plan
 from fedcal.results.labels import STUDY
 from fedcal.results.page import render
-from fedcal.run.config import Config
+from fedcal.run.config import EVERYBODY_UP_TO, Config, default_threshold
 from fedcal.run.engines.tls import read_address
 from fedcal.run.jobs import METHOD, is_personal, job_of
 from fedcal.secure_aggregation import keys
-from fedcal.secure_aggregation.roster import (
-    EVERYBODY_UP_TO,
-    Committee,
-    Member,
-    Roster,
-    check_name,
-    default_threshold,
-)
+from fedcal.secure_aggregation.roster import Committee, Member, Roster, check_name
 from fedcal.storage.toml_files import parse_toml, read_as, record_of
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job

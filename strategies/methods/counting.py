@@ -18,7 +18,7 @@ from fedcal.core.numerics import Floats, override
 from fedcal.evaluation import findings, score_release
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, NoiseLaw, Target, Unary
 from fedcal.metrics import score_table
-from fedcal.metrics.score_table import FLAT, PREFIX, TREE, arcsine_edges, column_norm, prefix_std
+from fedcal.metrics.score_table import FLAT, PREFIX, TREE, arcsine_edges, column_norm, decoder_of
 from fedcal.privacy import AUTO, SEED, Federation, Plan, Question, Range, Release
 from fedcal.privacy.query import Order
 from fedcal.trust import TRUSTS
@@ -389,3 +389,13 @@ def quietest(
     if best is None:
         raise InputError(f"mechanism '{federation.mechanism}' needs delta > 0")
     return best[1:]
+
+
+def prefix_std(name: str, buckets: int, height: int, order: Literal[1, 2]) -> float:
+    """Return the root mean square noise of a prefix sum, per unit of noise std at sensitivity 1.
+
+    Encodings are chosen by it: metrics at a threshold, and curves, are computed from prefix sums.
+    """
+    sums = np.cumsum(decoder_of(name, buckets, height), axis=0)
+    norm = column_norm(name, buckets, height, order)
+    return norm * float(np.sqrt(np.square(sums).sum(axis=1).mean()))

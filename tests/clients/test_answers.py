@@ -16,7 +16,8 @@ from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation, Plan, make_plan, wire
 from fedcal.privacy.curator import Curator
-from fedcal.privacy.query import QUERIES, Request, facts_of
+from fedcal.privacy.query import QUERIES, Request
+from fedcal.privacy.wire import facts_of
 from fedcal.units import Bound, encode_bounded
 
 CLIENTS = 40

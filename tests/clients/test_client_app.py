@@ -14,7 +14,8 @@ from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation, make_plan, wire
 from fedcal.privacy.curator import Curator
-from fedcal.privacy.query import Request, facts_of
+from fedcal.privacy.query import Request
+from fedcal.privacy.wire import facts_of
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.secure_aggregation.masking import mask
 from fedcal.units import Bound

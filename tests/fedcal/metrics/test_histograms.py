@@ -10,7 +10,7 @@ from made_up import scored
 from refusals import each_is_refused
 
 from fedcal.core.numerics import softmax
-from fedcal.metrics import Reliability, bin_index, score_table, summary
+from fedcal.metrics import Reliability, bin_index, counting, score_table, summary
 
 
 @pytest.mark.parametrize("bins", [1, 2, 15, 49, 128, 2**20 - 1])
@@ -92,4 +92,4 @@ def test_largest_noise_of_a_prefix_sum():
     assert largest("prefix", 1024, 1, 2) == pytest.approx(3.279, abs=1e-3)
     # under pure epsilon few levels are best: a row counts once on each
     assert largest("tree", 1024, 3, 1) < 0.35 * largest("flat", 1024, 1, 1)
-    assert score_table.prefix_std("tree", 1024, 3, 1) < score_table.prefix_std("tree", 1024, 10, 1)
+    assert counting.prefix_std("tree", 1024, 3, 1) < counting.prefix_std("tree", 1024, 10, 1)

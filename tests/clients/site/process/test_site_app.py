@@ -27,6 +27,7 @@ from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import key_of_job
 from fedcal.privacy.query import Asked, Request
+from fedcal.privacy.wire import asked_records
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.sites import release
 from fedcal.strategies.server.job import Job
@@ -77,7 +78,7 @@ class Site:
     def asked(self, request: Request) -> dict[str, ConfigRecord]:
         key = key_of_job(self.job.to_fields(), self.job.plan)
         asked = Asked(request.query, 1, self.run, key)
-        return {name: ConfigRecord(of) for name, of in asked.to_records().items()}
+        return {name: ConfigRecord(of) for name, of in asked_records(asked).items()}
 
 
 @pytest.fixture
