@@ -9,10 +9,10 @@ import numpy as np
 
 from fedcal import units
 from fedcal.core.numerics import Floats, Integers, override
-from fedcal.core.options import Classes, Seed, within
+from fedcal.core.options import Classes, within
 from fedcal.core.shards import Shards
 from fedcal.metrics import binning
-from fedcal.privacy.query import OneHotQuery, Order, Part, Query, Summed
+from fedcal.privacy.query import Order, Part, Query, Summed
 from fedcal.units import Example
 
 MOST_BINS = 2**16
@@ -217,43 +217,6 @@ class BinOutcomes(Query):
         if self.counts == "correct_total":
             out[:, bins:] += out[:, :bins]
         return out
-
-
-@dataclass(frozen=True)
-class OutcomeCell(OneHotQuery):
-    """Question for the cell of `BinOutcomes` ("correct_wrong") of one row of each client.
-
-    Parameters
-    ----------
-    bins
-        of equal width
-    seed
-        of the draw of the row
-    """
-
-    kind = "outcome_cell"
-    examples = ({"bins": 15, "seed": 0}, {"bins": 4, "seed": 7})
-
-    bins: Annotated[int, within(1, MOST_BINS)]
-    seed: Seed
-
-    def lengths(self) -> tuple[int, ...]:
-        """Return one block with a cell of correct and a cell of wrong predictions for each bin."""
-        return (2 * self.bins,)
-
-    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
-        """Return the cell of `bin_outcomes` of one row of each client.
-
-        For optimal unary encoding: whichever cell it is, the encoding hides it. The row is drawn
-        uniformly by a hash of `seed` and of the rows (`fedcal.core.shards.drawn`), so that the
-        answer does not depend on who else is asked, and anyone who knows only the seed does not
-        know the row. No
-        guarantee rests on that, and no amplification by this sampling is claimed. It is no sum over
-        rows: one row may move the 1 from any cell to any other.
-
-        Returns (clients, 2 * bins): a single 1; zeros if the client has no rows.
-        """
-        return self.one_of_each(shards, _cells(shards, self.bins))
 
 
 def _counted(shards: Shards, cells: Integers, size: int) -> Floats:

@@ -1,18 +1,47 @@
-"""Question of an evaluation by unary encoding: one row of each client."""
+"""Questions by unary encoding: one row of each client."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.checks import same, whole
 from fedcal.core.numerics import Floats, Integers
-from fedcal.core.options import Classes, Seed
+from fedcal.core.options import Classes, Seed, within
 from fedcal.core.shards import Shards
 from fedcal.metrics import score_table
-from fedcal.privacy.query import OneHotQuery
+from fedcal.metrics.binning import MOST_BINS, outcome_cells
+from fedcal.privacy.query import Order, Part, Query
+from fedcal.units import Bound
+
+
+class OneHotQuery(Query):
+    """Question for a single 1, from one row of each client, for unary encoding.
+
+    The answer is not a sum over rows, because one row may move the 1. `bound` does not clip it.
+    """
+
+    one_hot = True
+    row_sums = False
+    signed = False
+
+    seed: int
+
+    def one_of_each(self, shards: Shards, cells: Integers) -> Floats:
+        """Return a 1 in the cell of one row of each client, drawn by `seed`."""
+        from fedcal.core.row_order import drawn
+
+        out, first = np.zeros((shards.clients, sum(self.lengths()))), drawn(shards, self.seed)
+        out[shards.owner[first], cells[first]] = 1.0
+        return out
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """Return a bound with capacity for the 1, which a norm of 1 would clip."""
+        self.takes_clips(part, clips, 0)
+        return Bound(self.lengths(), (2.0,), order=order)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,3 +120,42 @@ class ScoreCell(OneHotQuery):
         outcome, bucket = np.divmod(asked.cells_of(shards)[:, 0], asked.buckets)
         nodes = self.nodes.start + score_table.node_of(asked.buckets, asked.height, self.level)
         return self.one_of_each(shards, outcome * sum(asked.levels) + nodes[bucket])
+
+
+@dataclass(frozen=True)
+class OutcomeCell(OneHotQuery):
+    """Question for the cell of `BinOutcomes` ("correct_wrong") of one row of each client.
+
+    Parameters
+    ----------
+    bins
+        of equal width
+    seed
+        of the draw of the row
+    """
+
+    kind = "outcome_cell"
+    examples = ({"bins": 15, "seed": 0}, {"bins": 4, "seed": 7})
+
+    bins: Annotated[int, within(1, MOST_BINS)]
+    seed: Seed
+
+    def lengths(self) -> tuple[int, ...]:
+        """Return one block with a cell of correct and a cell of wrong predictions for each bin."""
+        return (2 * self.bins,)
+
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """Return the cell of `bin_outcomes` of one row of each client.
+
+        For optimal unary encoding: whichever cell it is, the encoding hides it. The row is drawn
+        uniformly by a hash of `seed` and of the rows (`fedcal.core.row_order.drawn`), so that the
+        answer does not depend on who else is asked, and anyone who knows only the seed does not
+        know the row. No guarantee rests on that, and no amplification by this sampling is claimed.
+        It is no sum over rows: one row may move the 1 from any cell to any other.
+
+        Returns (clients, 2 * bins): a single 1; zeros if the client has no rows.
+        """
+        cells = shards.derived(
+            ("outcomes", self.bins), lambda s: outcome_cells(s.probs, s.labels, self.bins)
+        )
+        return self.one_of_each(shards, cells)

@@ -132,4 +132,5 @@ def restore(folder: Path, said: Callable[[str], str | None]) -> int:
         shown = f" (the receipts at hand show at least {least})" * bool(least)
         why = "nothing is answered before somebody says what was spent since"
         how = f"--spent EPSILON,DELTA,UNIT{shown}, or --spent nothing"
-        return records.close_all(needed("--spent", said(shown) or None, f"{why}: {how}"))
+        closed: int = records.close_all(needed("--spent", said(shown) or None, f"{why}: {how}"))
+        return closed

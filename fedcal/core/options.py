@@ -311,14 +311,6 @@ class Option:
     default: Any = None
     check: Callable[[Any], Any] | None = None
 
-    def described(self, unset: str | None = None) -> str:
-        """Return the help with the default."""
-        shown = f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
-        without = unset or self.unset or ("" if self.default in (None, MISSING) else shown)
-        if without and without != REQUIRED:
-            without = f"default: {without}"
-        return f"{self.help} ({without})." if without else f"{self.help}."
-
     def checked(self, value: Any) -> Any:
         """Return a given value, a path as text, as the field holds it, or raise InputError."""
         if self.axis and isinstance(value, (list, tuple)):

@@ -275,12 +275,6 @@ def on_grid(weights: Floats) -> Floats:
     return np.asarray(np.floor(weights / _WEIGHT_GRID) * _WEIGHT_GRID)
 
 
-def numbered(clients: int) -> tuple[str, ...]:
-    """Return default names of clients: `client 00` to `client 99`."""
-    width = len(str(clients - 1))
-    return tuple(f"client {k:0{width}d}" for k in range(clients))
-
-
 def text_of(shape: tuple[int, ...]) -> str:
     """Return the shape of one input as text, such as "512" or "28x28x1"."""
     return "x".join(map(str, shape))

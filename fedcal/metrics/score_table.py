@@ -95,12 +95,6 @@ def scored(probs: Floats, labels: Integers, score: Score) -> tuple[Floats, Integ
     return scores.max(axis=1, keepdims=True), hit[:, None].astype(np.int64)
 
 
-def score_and_outcome(probs: Floats, labels: Integers) -> tuple[Floats, Floats]:
-    """Return each row's score and outcome by the default score of so many classes, (n,) each."""
-    score, outcome = scored(probs, labels, check_score("", probs.shape[1]))
-    return score[:, 0], outcome[:, 0].astype(np.float64)
-
-
 def has_nodes(edges: Floats) -> bool:
     """Return whether the two outermost buckets of each end are nodes: its end lies at 1e-12.
 

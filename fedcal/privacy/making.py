@@ -20,7 +20,7 @@ from fedcal.privacy.agreed_plan import AgreedPlan
 from fedcal.privacy.agreement import PROTOCOL, Terms
 from fedcal.privacy.noise_plan import Plan, amplifying_rate
 from fedcal.privacy.privacy import AUTO, MOST_ROUNDS, Federation
-from fedcal.privacy.query import QUERIES, OneHotQuery, Question
+from fedcal.privacy.query import QUERIES, Question
 from fedcal.privacy.wire import federation_of
 from fedcal.trust import NOISY, TRUSTS, Trust
 from fedcal.units import UNITS, Bound
@@ -322,4 +322,4 @@ def _check_declared(question: Question, plan: AgreedPlan) -> None:
     if plan.parts > 1:
         same(f"answers of a site to {what}, in a job of parts,", query.asked_once, True)
     one_hot = plan.mechanism.answers == "onehot"
-    same(f"unary encoding of {what}", one_hot, issubclass(query, OneHotQuery))
+    same(f"unary encoding of {what}", one_hot, query.one_hot)

@@ -64,6 +64,8 @@ class Query(CheckedFields, ABC):
         ask all enrolled clients, not this round's sample (no privacy only)
     asked_once
         each client answers in one round of a run only: rounds are for disjoint parts of the clients
+    one_hot
+        an answer is a single 1 among zeros, for unary encoding
     fine
         an answer sums many rows: its grid is as fine as the rows leave capacity for (`Plan.fine`)
     cuts
@@ -87,6 +89,7 @@ class Query(CheckedFields, ABC):
     signed: ClassVar[bool] = True
     everyone: ClassVar[bool] = False
     asked_once: ClassVar[bool] = False
+    one_hot: ClassVar[bool] = False
     fine: ClassVar[bool] = False
     cuts: ClassVar[tuple[str, ...]] = ()
     optional: ClassVar[tuple[str, ...] | None] = ("subject_rows",)
@@ -219,31 +222,6 @@ class Summed(Query):
     def unclipped(self, norm: float) -> float:
         """Return a bound for what has this norm; a bit more, where the clip should cut nothing."""
         return norm
-
-
-class OneHotQuery(Query):
-    """Question for a single 1, from one row of each client, for unary encoding.
-
-    The answer is not a sum over rows, because one row may move the 1. `bound` does not clip it.
-    """
-
-    row_sums = False
-    signed = False
-
-    seed: int
-
-    def one_of_each(self, shards: Shards, cells: Integers) -> Floats:
-        """Return a 1 in the cell of one row of each client, drawn by `seed`."""
-        from fedcal.core.row_order import drawn
-
-        out, first = np.zeros((shards.clients, sum(self.lengths()))), drawn(shards, self.seed)
-        out[shards.owner[first], cells[first]] = 1.0
-        return out
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Return a bound with capacity for the 1, which a norm of 1 would clip."""
-        self.takes_clips(part, clips, 0)
-        return Bound(self.lengths(), (2.0,), order=order)
 
 
 QUERIES: Lazy[Query] = Lazy("kind", {})

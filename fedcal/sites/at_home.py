@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedcal import calibrators, mechanisms
+from fedcal.calibrators.base import score_and_outcome
 from fedcal.core import checks, fitting, numerics, pages
 from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards
@@ -23,7 +24,7 @@ from fedcal.evaluation.estimators.calibration import logistic, logit
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.site_tests import Sites, ranking
 from fedcal.metrics import histogram
-from fedcal.metrics.score_table import bucket_of, check_score, equal_width, score_and_outcome
+from fedcal.metrics.score_table import bucket_of, check_score, equal_width
 from fedcal.personal import releases
 from fedcal.personal.posterior import HARM, SitePrior, identity_prior, site_priors
 from fedcal.personal.releases import SitesRelease

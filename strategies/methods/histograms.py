@@ -10,6 +10,7 @@ from fedcal import calibrators
 from fedcal.calibrators import Calibrator, HistogramBinning, histogram_binning
 from fedcal.calibrators.histogram_binning import Estimate, norm_sub
 from fedcal.clients.questions import histograms
+from fedcal.clients.questions.score_cell import OutcomeCell
 from fedcal.core.checks import same
 from fedcal.core.numerics import Floats, override
 from fedcal.core.options import Positive
@@ -313,7 +314,7 @@ class DPHistogram(FederatedStrategy):
 
     def _question(self, seed: int) -> Query:
         if self.unary:
-            return histograms.OutcomeCell(self.bins, seed)
+            return OutcomeCell(self.bins, seed)
         return histograms.BinOutcomes(self.bins, self.counts)
 
     def update(self, release: Release) -> None:

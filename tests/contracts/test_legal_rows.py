@@ -12,7 +12,8 @@ from strategy_checks import BUDGETED
 
 from fedcal.clients.answers import answer
 from fedcal.core.scores import LARGEST_LOGIT, rows_by_owner
-from fedcal.core.shards import Shards, numbered
+from fedcal.core.shards import Shards
+from fedcal.partition import numbered
 from fedcal.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES

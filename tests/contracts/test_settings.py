@@ -12,7 +12,8 @@ import pytest
 
 from fedcal.core.checks import InputError, NoEffect
 from fedcal.core.scores import rows_by_owner
-from fedcal.core.shards import Shards, numbered
+from fedcal.core.shards import Shards
+from fedcal.partition import numbered
 from fedcal.privacy.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES

@@ -20,7 +20,8 @@ from fedcal.clients.client_app import client_app, site_of
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Integers
 from fedcal.core.scores import rows_by_owner
-from fedcal.core.shards import Shards, numbered
+from fedcal.core.shards import Shards
+from fedcal.partition import numbered
 from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.run.engines.inline import Unavailable, run_inline

@@ -9,13 +9,9 @@ import numpy as np
 import pytest
 from refusals import each_is_refused, refused
 
-from fedcal.clients.questions.histograms import (
-    BinOutcomes,
-    ClassHistograms,
-    OutcomeCell,
-    PooledHistograms,
-)
+from fedcal.clients.questions.histograms import BinOutcomes, ClassHistograms, PooledHistograms
 from fedcal.clients.questions.scaling import ScalingNewton
+from fedcal.clients.questions.score_cell import OutcomeCell
 from fedcal.clients.questions.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.clients.questions.temperature import (
     TemperatureNewton,

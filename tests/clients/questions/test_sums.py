@@ -11,9 +11,9 @@ from fedcal.clients.questions.histograms import (
     BinOutcomes,
     ClassCounts,
     ClassHistograms,
-    OutcomeCell,
     PooledHistograms,
 )
+from fedcal.clients.questions.score_cell import OutcomeCell
 from fedcal.clients.questions.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.clients.questions.temperature import TemperatureNewton, TemperatureScores
 from fedcal.core.fitting import log_grid

@@ -13,7 +13,7 @@ import pytest
 from flwr.app import ConfigRecord, Message
 from hostile_server import FEDERATION, JOB, asked_by, content_of, hostile
 
-from fedcal.clients.questions.histograms import OutcomeCell
+from fedcal.clients.questions.score_cell import OutcomeCell
 from fedcal.clients.site.guard import prepared
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process.site_app import site_app

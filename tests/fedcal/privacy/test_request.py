@@ -6,7 +6,7 @@ import pytest
 from laws import noise as noise_of
 from refusals import each_is_refused
 
-from fedcal.clients.questions.histograms import OutcomeCell
+from fedcal.clients.questions.score_cell import OutcomeCell
 from fedcal.clients.questions.search import ClippedNLL
 from fedcal.privacy import wire
 from fedcal.privacy.query import QUERIES, Request

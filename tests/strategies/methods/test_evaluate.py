@@ -11,9 +11,10 @@ from strategy_checks import assert_std_is_one, nobody
 from fedcal import simulate
 from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.scores import rows_by_owner
-from fedcal.core.shards import Shards, numbered
+from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.metrics.score_table import names_text
+from fedcal.partition import numbered
 from fedcal.personal.posterior import site_priors
 from fedcal.privacy import Federation
 from fedcal.privacy.noise_plan import Plan

@@ -19,8 +19,9 @@ from fedcal.conformal import PredictionSets
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.core.scores import rows_by_owner
-from fedcal.core.shards import Shards, numbered
+from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.partition import numbered
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.privacy.query import Request
