@@ -1,6 +1,5 @@
 """The commands `fedcal study ...`: those of the coordinator and of the server."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ from fedcal.core import checks
 from fedcal.core.naming import names_in
 from fedcal.core.pages import Table
 from fedcal.results.page import said
-from fedcal.results.terminal import Stopped, console, must_agree, print_table, progress, show
+from fedcal.results.terminal import Stopped, console, print_table, progress, show
 from fedcal.run.config import parse_setting
 from fedcal.run.jobs import METHOD
 from fedcal.sites import kits, study_file
@@ -236,8 +235,6 @@ def run(
     else:
         why = "--rehearse contacts no site"
         checks.unused(why, control=control, without_unready=without_unready or None)
-    if rehearse is None and sys.stdin.isatty() and (question := run.question_before(file, name)):
-        must_agree(question, f"{name} was not asked for")
     with progress(f"{name}: waiting for the sites", quiet=quiet) as steps:
         if rehearse is not None:
             quarter = run.rehearse(file, name, rehearse, seed=seed or 0)

@@ -19,7 +19,7 @@ from fedcal.run.result import SimulationResult, recorded, result_of, versions
 from fedcal.run.simulation import simulate
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.sites import kits, quarter
-from fedcal.sites.release import releases_of, write_result
+from fedcal.sites.release import write_result
 from fedcal.sites.rows import read_rows
 from fedcal.sites.sealed import SEALED, Sealed
 from fedcal.sites.server_run import SERVER, carried_out
@@ -114,22 +114,6 @@ def _rows_of_sites(study: Study, data: str, seed: int) -> tuple[Dataset, bool]:
     _, places = np.unique(subjects, return_inverse=True)
     of = np.random.default_rng(seed).choice(len(sites), places.max() + 1, p=share)
     return replace(rows, client=of[places], client_names=sites), True
-
-
-def question_before(path: Path, name: str) -> str:
-    """Return what to ask a person before a second release in one month; "" = nothing.
-
-    Sites may have no new rows yet. A release that goes on is no second one.
-    """
-    study = Sealed.read(path.with_suffix(SEALED)).study
-    month = f"{datetime.datetime.now(datetime.UTC):%Y-%m}"
-    released = releases_of(path.parent, study.study)
-    recent = [one for one, day in released.items() if day.startswith(month)]
-    begun = kits.folder_of(path, study.study, "server") / "runs" / name / SERVER
-    if not recent or begun.exists():
-        return ""
-    cost = f"{name} costs epsilon {study.epsilon_release:g}"
-    return f"{recent[-1]} was released this month, and {cost}: have the sites new rows?"
 
 
 def release(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.clients.site import guard, results, site_log
-from fedcal.clients.site.policy import Policy, account
+from fedcal.clients.site.policy import account
 from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
 from fedcal.core.checks import InputError, needed
 from fedcal.core.flower_internals_site import check_flower
@@ -108,8 +108,6 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
     try:
         with site.until_terminated(), site.Echo(state / site_log.LOG) as echo:
             log.info("a site of the federation %s, digest %s", roster.name, roster.digest)
-            for line in _described(rules):
-                log.info(line)
             if why:
                 log.warning("the records of this site %s", why)
             log.info("looking for %s, until it listens", fleet)
@@ -217,15 +215,3 @@ def _runs(state: Path) -> bool:
 
 def _time(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="minutes")
-
-
-def _described(rules: Policy) -> list[str]:
-    """Return lines for the log at start: what is allowed, and what cannot be verified here."""
-    a_year = f"{rules.epsilon_a_year:g} and {rules.delta_a_year:g} a year, "
-    a_year *= math.isfinite(rules.epsilon_a_year)
-    return [
-        f"policy until {rules.expires} (UTC): epsilon {rules.epsilon_total:g} and delta "
-        f"{rules.delta_total:g} in all, {a_year}over all units; sums of at least {rules.answers}",
-        "not verifiable here: what other sites send, who holds their keys, and how the "
-        "coordinator chose the question",
-    ]

@@ -1,11 +1,9 @@
 """A quarter that was altered is refused, whoever has signed it again."""
 
-import io
 import json
 import re
 import shutil
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -17,7 +15,7 @@ from fedcal.run.rereading import read_release
 from fedcal.secure_aggregation.keys import SigningKey, make_key, read_key
 from fedcal.sites.quarter import QuarterFacts, earlier_of, write_quarter
 from fedcal.sites.release import RECORD
-from fedcal.sites.run import question_before, rehearse
+from fedcal.sites.run import rehearse
 from fedcal.sites.sealed import Sealed, write_signature
 from fedcal.sites.verify import sign, verify
 
@@ -278,31 +276,6 @@ def test_a_release_is_not_begun_where_the_seal_says_that_its_key_is_not(tmp_path
 
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
-
-
-def test_a_second_release_in_one_month_is_asked_about(tmp_path, monkeypatch, call):
-    monkeypatch.chdir(tmp_path)
-    there = Hospitals(tmp_path)
-    there.joined()
-    of = there.seal().study
-    key = read_key(tmp_path / "sepsis-coordinator" / "coordinator.pem")
-    today = datetime.now(UTC)
-    quarter(tmp_path / "rehearsal", of, key, date=f"{today:%Y-%m}-01", rehearsal=True)
-    quarter(tmp_path / "old", of, key, date="2020-01-01")
-    for file in (there.file, there.sealed):
-        assert question_before(file, "second") == ""
-    quarter(tmp_path / "first", of, key, date=f"{today:%Y-%m}-01")
-    asked = "first was released this month, and second costs epsilon 1: have the sites new rows?"
-    for file in (there.file, there.sealed):
-        assert question_before(file, "second") == asked
-    answers = io.StringIO("no\nyes\n")
-    answers.isatty = lambda: True
-    monkeypatch.setattr("sys.stdin", answers)
-    words = ("study", "run", there.file, "second")
-    assert "second was not asked for: a person must type yes" in call(*words, code=2)
-    assert "was not asked for" not in call(*words, code=2)  # no server runs here
-    (tmp_path / "sepsis-server" / "runs" / "second" / "server").mkdir(parents=True)
-    assert question_before(there.file, "second") == ""
 
 
 @pytest.mark.parametrize("method", ["fednewton", "conformal"])
