@@ -39,6 +39,7 @@ mutants: $(VENV)/.dev
 lint: $(VENV)/.dev
 	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/python tests/support/plain_names.py
 	@# mypy does not know the map of setup.py: it checks a tree of links
 	rm -rf $(VENV)/mypy && mkdir -p $(VENV)/mypy/fedcal
 	ln -s $(CURDIR)/fedcal/* $(CURDIR)/clients $(CURDIR)/strategies $(VENV)/mypy/fedcal

@@ -9,7 +9,7 @@ from flwr.clientapp import ClientApp
 
 from fedcal.clients.answers import contribute
 from fedcal.clients.replies import answer_with
-from fedcal.clients.site.sources import dealt_to, site_rows
+from fedcal.clients.site.sources import assigned_to, site_rows
 from fedcal.core import checks
 from fedcal.core.shards import Shards
 from fedcal.privacy import wire
@@ -27,12 +27,12 @@ def client_app(
     shard_of: Callable[[Context], Shards],
     *,
     simulated: bool = False,
-    dealt_to: Callable[[Context], int] | None = None,
+    assigned_to: Callable[[Context], int] | None = None,
 ) -> ClientApp:
     """Return a ClientApp whose rows come from `shard_of`, a `Shards` of one client.
 
     Coins and noise come from the operating system; only a `simulated` client takes the seed that
-    a query names, which whoever sent it could subtract. `dealt_to` says to how many clients the
+    a query names, which whoever sent it could subtract. `assigned_to` says to how many clients the
     data of the run config are dealt, where `shard_of` takes its rows from there.
 
     It answers two messages: `query.who` (its site) and `query.answer` (its contribution, masked if
@@ -44,8 +44,8 @@ def client_app(
     @app.query("who")
     def who(message: Message, context: Context) -> Message:
         record = ConfigRecord({"site": site_of(context)})
-        if dealt_to is not None:
-            record["clients"] = dealt_to(context)
+        if assigned_to is not None:
+            record["clients"] = assigned_to(context)
         return Message(RecordDict({"who": record}), reply_to=message)
 
     @app.query("answer")
@@ -78,6 +78,6 @@ def request_in(message: Message) -> Request:
 app = client_app(
     lambda context: site_rows(context.run_config, context.node_config),
     simulated=True,
-    dealt_to=lambda context: dealt_to(context.run_config, context.node_config),
+    assigned_to=lambda context: assigned_to(context.run_config, context.node_config),
 )
 """App of each node of a simulation: Flower loads it as `fedcal.clients.client_app:app`."""

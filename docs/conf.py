@@ -60,7 +60,7 @@ viewcode_line_numbers = True
 # Autodoc shows what a package holds: what these import when it is used is loaded beforehand.
 vars(metrics).update({name: getattr(metrics, name) for name in metrics.__all__})
 vars(privacy).update({name: getattr(privacy, name) for name in privacy.__all__})
-for name in ("Exponential", "NoiseLaw", "Unary"):
+for name in ("Exponential", "NoiseDistribution", "Unary"):
     vars(mechanisms)[name] = getattr(mechanisms, name)
 
 # A reference to something of ours that does not exist is an error; other projects' are plain text.

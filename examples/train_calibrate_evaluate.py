@@ -48,7 +48,7 @@ def main(folder: Path) -> None:
     # numbers above are exact, for who owns the test rows; this one is a release about them
     rows |= {"partition": "iid", "clients": 10}  # Adult's test rows have no owners
     evaluated = evaluate(logits, calibrator=calibrator, score="confidence", epsilon=1.0, **rows)
-    ece = evaluated.judged["metrics_after"]["ece"]
+    ece = evaluated.evaluated["metrics_after"]["ece"]
     value, low, high = ece["value"], ece["low"], ece["high"]
     print(f"calibration error, released: {value:.3f} ({low:.3f} to {high:.3f})")
 

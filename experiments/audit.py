@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from fedcal.core.checks import InputError, whole
+from fedcal.core.checks import InputError, integer
 from fedcal.core.numerics import Floats, Integers, Purpose, Words, stream
 from fedcal.mechanisms import Exponential, Laplace, Noise, Source, Unary, samplers, words_of
 from fedcal.mechanisms.choice import draw_index, scores_of
@@ -142,7 +142,7 @@ def epsilon_lower_bound(
     """
     worlds = [np.asarray(present, np.float64), np.asarray(absent, np.float64)]
     for world in worlds:
-        whole("trials", len(world), _LEAST_TRIALS)
+        integer("trials", len(world), _LEAST_TRIALS)
     if not 0 < error < 1:
         raise InputError(f"error must be in (0, 1), got {error!r}")
     first = [world[: len(world) // 2] for world in worlds]
@@ -244,7 +244,7 @@ def attack(
         as in `audit`
     """
     bound = _bound_of(plan)
-    whole("trials", trials, _LEAST_TRIALS)
+    integer("trials", trials, _LEAST_TRIALS)
     source = None
     if plan.federation.noise_source == "seeded":
         source = stream(seed, Purpose.NOISE, 0, f"audit {plan.key} {present}")
@@ -254,7 +254,7 @@ def attack(
     mine = words[0 if present else 1]
     if isinstance(plan.mechanism, Unary):
         return _encoded(plan, plan.mechanism, words, mine, trials, source)
-    return _told_apart(plan, words, mine, trials, source)
+    return _distinguished(plan, words, mine, trials, source)
 
 
 def _coins(plan: Plan, trials: int, source: Source) -> NDArray[np.bool_]:
@@ -262,7 +262,7 @@ def _coins(plan: Plan, trials: int, source: Source) -> NDArray[np.bool_]:
     return np.asarray(samplers.bernoulli(plan.amplifying_rate, trials, words_of(source)))
 
 
-def _told_apart(plan: Plan, words: Words, mine: Words, trials: int, source: Source) -> Floats:
+def _distinguished(plan: Plan, words: Words, mine: Words, trials: int, source: Source) -> Floats:
     """Return the log-likelihood ratio of all releases, or the number if there is only one."""
     noise, ring, rate = plan.noise, plan.ring, plan.amplifying_rate
     if noise is None:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, ndimage
 
-from fedcal.core.checks import InputError, one_of, whole
+from fedcal.core.checks import InputError, integer, one_of
 from fedcal.core.numerics import Floats, check_seed
 
 Images: TypeAlias = NDArray[np.float32]
@@ -87,7 +87,7 @@ def corrupt(images: NDArray[np.uint8], name: str, severity: int, seed: int) -> N
         An unknown name or severity, other shapes or types.
     """
     function = CORRUPTIONS[one_of("corruption", name, CORRUPTIONS)]
-    level = CONSTANTS[name][whole("severity", severity, 1, 5) - 1]
+    level = CONSTANTS[name][integer("severity", severity, 1, 5) - 1]
     if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE):
         raise InputError(
             f"images must be (n, {SIDE}, {SIDE}) uint8, got {images.shape} {images.dtype}"

@@ -112,7 +112,7 @@ _HOMES = {
     "simulate": "run.simulation",
     "train": "run.training",
 }
-"""Where a name stands that is not of `fedcal.strategies`."""
+"""Name that is not of `fedcal.strategies` -> its module."""
 
 
 def __getattr__(name: str) -> Any:

@@ -33,7 +33,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import erfc, erfcx, gammaln, logsumexp
 
-from fedcal.core.checks import InputError, fraction, positive, whole
+from fedcal.core.checks import InputError, fraction, integer, positive
 
 # PLD arithmetic. The grid is a small fraction of one round's part of epsilon: its rounding inflates
 # the variance of the loss by R h^2 / 4, which at this fraction moves epsilon by less than 1e-4.
@@ -72,7 +72,7 @@ def check_delta(delta: float) -> float:
 
 def check_rounds(rounds: int) -> int:
     """Return ``rounds``; InputError unless it is a whole number of at least 1."""
-    return whole("rounds", rounds, 1)
+    return integer("rounds", rounds, 1)
 
 
 def check_rate(rate: float) -> float:

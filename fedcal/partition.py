@@ -28,12 +28,12 @@ from fedcal.core.checks import (
     InputError,
     blamed,
     fraction,
+    integer,
     needed,
     number_in,
     one_of,
     positive,
     same,
-    whole,
 )
 from fedcal.core.imports import need
 from fedcal.core.numerics import Integers, Purpose, stream
@@ -96,7 +96,7 @@ def label_shards(
     """
     n, shards = len(labels), clients * shards_per_client
     what = f"the number of shards, {shards_per_client} for each client, of {n} rows"
-    whole(what, shards, 0, max(n, clients))
+    integer(what, shards, 0, max(n, clients))
     shuffled = rng.permutation(n)
     order = shuffled[np.argsort(np.asarray(labels)[shuffled], kind="stable")]
     holder = rng.permutation(shards) // shards_per_client
@@ -277,7 +277,7 @@ def _column(data: Dataset, by: str) -> NDArray[Any]:
     return natural_clients(data)
 
 
-DEALT = "assigned"
+ASSIGNED = "assigned"
 """Value in place of a partition if a file contains rows that are already partitioned."""
 
 
@@ -289,7 +289,7 @@ FORMS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "iid": ("", "", str),
     "dirichlet": ("BETA", "0.1", _beta("dirichlet")),
     "quantity": ("BETA", "0.5", _beta("quantity")),
-    "shards": ("N", "2", lambda text: whole("shards per client", number_in(text, int), 1)),
+    "shards": ("N", "2", lambda text: integer("shards per client", number_in(text, int), 1)),
     "natural": ("", "", str),
     "flwr": ("NAME", "PathologicalPartitioner:num_classes_per_partition=2", parse_partitioner),
 }

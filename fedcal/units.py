@@ -49,7 +49,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from fedcal.core.checks import ContributionRefused, InputError, one_of, whole
+from fedcal.core.checks import ContributionRefused, InputError, integer, one_of
 from fedcal.core.imports import registry
 from fedcal.core.numerics import Floats, Integers, Words
 from fedcal.core.options import MOST_NUMBERS
@@ -86,7 +86,7 @@ class Unit:
     plural: ClassVar[str]
     per: ClassVar[Per]
     column: ClassVar[str | None] = None
-    whole_client: ClassVar[bool] = False
+    by_client: ClassVar[bool] = False
     neighbours: ClassVar[Mapping[str, str]]
 
     @classmethod
@@ -105,7 +105,7 @@ class User(Unit):
     meaning: ClassVar[str] = "user: all rows of one client together"
     plural: ClassVar[str] = "users"
     per: ClassVar[Per] = "client"
-    whole_client: ClassVar[bool] = True
+    by_client: ClassVar[bool] = True
     neighbours: ClassVar[Mapping[str, str]] = {
         "zero-out": "removing all rows of one client",
         "replace": "replacing all rows of one client by any others",
@@ -157,7 +157,7 @@ SLACK = 2.0**-34
 sum of up to 2**18 squares (or absolute values) that checks it, can hide a true norm above 1."""
 
 _SMALLEST = 1e-100  # a norm whose square is not a normal float could not be checked
-_MOST_WHOLE = 2**31  # largest integer norm: its quotients with other integers are exact about 1
+_MOST_INTEGER = 2**31  # largest integer norm: its quotients with other integers are exact about 1
 _LARGEST = 1e50  # largest number, in norms: its square, and a sum of squares, is a normal float
 
 
@@ -193,7 +193,7 @@ class Bound:
             allowed = f"blocks of length >= 1, and at most {MOST_NUMBERS:,} numbers"
             raise InputError(f"a contribution needs {allowed}, got {self.lengths!s:.80}")
         one_of("rule", self.rule, get_args(Rule))
-        whole("order", self.order, 1, 2)
+        integer("order", self.order, 1, 2)
         one_of("per", self.per, get_args(Per))
         inside = all(_SMALLEST <= c <= 1 / _SMALLEST for c in self.norms)
         if not inside or len(self.norms) not in (0, len(self.lengths)):
@@ -203,7 +203,7 @@ class Bound:
                 f"got {self.norms}"
             )
         equal = self.rule != "joint" or len(set(self.norms)) == 1
-        integers = equal and all(c == int(c) <= _MOST_WHOLE for c in self.norms)
+        integers = equal and all(c == int(c) <= _MOST_INTEGER for c in self.norms)
         summed = self.finite and self.order == 1 and self.per != "client"
         if self.whole and not (integers and summed):
             raise InputError(
@@ -214,8 +214,8 @@ class Bound:
     @property
     def key(self) -> tuple[Any, ...]:
         """Values that identify the bound, for `streams.key_of`."""
-        whole = ("whole",) if self.whole else ()
-        return (self.lengths, self.norms, self.rule, self.order, self.per, *whole)
+        mark = ("whole",) if self.whole else ()
+        return (self.lengths, self.norms, self.rule, self.order, self.per, *mark)
 
     @property
     def length(self) -> int:

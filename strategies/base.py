@@ -90,7 +90,7 @@ class Settings:
     @property
     def hides_clients(self) -> bool:
         """True if whole clients are protected."""
-        return self.federation.private and UNITS[self.federation.unit].whole_client
+        return self.federation.private and UNITS[self.federation.unit].by_client
 
     def nominal_rows(self, method: str) -> float:
         """Return the public nominal number of rows of a client.
@@ -178,7 +178,7 @@ class FederatedStrategy(Settings, FlowerTransport):
         f, rows = self.federation, self.rows_per_client
         if not f.private:
             self.unused("without privacy there is no clipping", "clip")
-        if not UNITS[f.unit].whole_client:
+        if not UNITS[f.unit].by_client:
             self.unused(f"unit '{f.unit}' knows what a row adds", "clip")
             return 1.0
         if f.private and self.clip is None:

@@ -114,7 +114,7 @@ class Method(ABC):
         number is required only where noise depends on it. Elsewhere it is accepted and has no
         effect: it is a fact about the federation, not a parameter.
         """
-        clipped = UNITS[federation.unit].whole_client and settings.get("clip") is None
+        clipped = UNITS[federation.unit].by_client and settings.get("clip") is None
         return federation.private and clipped and not cls.exact_only
 
     def hopeless(self, rows: float | None) -> bool:

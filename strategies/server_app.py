@@ -22,7 +22,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedcal import datasets
 from fedcal.core import checks, imports, naming
 from fedcal.core.checks import FedcalError, InputError, RoundFailed
-from fedcal.partition import DEALT, deal
+from fedcal.partition import ASSIGNED, deal
 from fedcal.privacy.agreement import job_digest, key_of_job
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies import base, register, warnings
@@ -248,7 +248,7 @@ def _resolved(fields: Mapping[str, Any], clients: int, info: participation.NodeI
     rows_open = lacks_rows(job.method, job.federation, job.settings)
     missing = [key for key in ("classes", "input") if not fields[key]]
     # Rows in a file that was written for this run were looked at by its writer.
-    by_data = simulated and needs_subjects(job.federation) and fields["partition"] != DEALT
+    by_data = simulated and needs_subjects(job.federation) and fields["partition"] != ASSIGNED
     if not rows_open and not missing and not by_data:
         return job
     if not simulated and missing:

@@ -184,7 +184,7 @@ def _all_labels(job: Job, each: float | None) -> str:
     enough = next((k for k in more if k <= MOST_CLIENTS and not hopeless(clients=k)), None)
     would = [] if enough is None else [f"with about {enough:,} clients"]
     with suppress(InputError):
-        if f.private and job.plan.protected.whole_client and not hopeless(unit=Example.name):
+        if f.private and job.plan.protected.by_client and not hopeless(unit=Example.name):
             would.append(f"with unit {Example.name}, which protects a row, not a client")
     rows = "" if each is None else f" of {each:.4g} rows"
     budget = f" at epsilon {f.epsilon:g} (unit {f.unit}, trust {f.trust})" if f.private else ""

@@ -272,7 +272,7 @@ class SetCounts(SetQuery):
         """Return one block with all numbers."""
         return (self.parts * len(self.matrix),)
 
-    def whole(self, part: Part) -> bool:
+    def counts_integers(self, part: Part) -> bool:
         """Return whether a row, or the only row of a subject, adds integers."""
         return part == Example.per or (part == Subject.per and self.once)
 

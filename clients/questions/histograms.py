@@ -73,11 +73,11 @@ class HistogramQuery(Query):
         else:
             one = 1.0 if self.classes == 2 else float(self.ones(order) ** (1.0 / order))
             norms = self.norms(one, one)
-            if order == 1 and self.whole(part):
+            if order == 1 and self.counts_integers(part):
                 return units.Bound(self.lengths(), norms, order=order, per=part, whole=True)
         return units.Bound(self.lengths(), norms, order=order)
 
-    def whole(self, part: Part) -> bool:
+    def counts_integers(self, part: Part) -> bool:
         """Return whether a row adds ones within equal norms, which are their number."""
         return part == Example.per and len(set(self.norms(1.0, 1.0))) == 1
 
@@ -195,13 +195,13 @@ class BinOutcomes(Query):
         if self.takes_clips(part, clips, 1):
             return units.Bound(self.lengths(), (clips[0],), order=order)
         one: dict[str, Any] = {"order": order}
-        if order == 1 and self.whole(part):
+        if order == 1 and self.counts_integers(part):
             one |= {"per": part, "whole": True}
         if self.counts == "correct_wrong":
             return units.Bound(self.lengths(), (1.0,), **one)
         return units.Bound((self.bins, self.bins), (1.0, 1.0), "per_block", **one)
 
-    def whole(self, part: Part) -> bool:
+    def counts_integers(self, part: Part) -> bool:
         """Return whether the part is a row, which is a single 1, or a 1 in each half."""
         return part == Example.per
 

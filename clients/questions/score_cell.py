@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from fedcal.clients.questions.scores import ScoreCounts
-from fedcal.core.checks import same, whole
+from fedcal.core.checks import integer, same
 from fedcal.core.numerics import Floats, Integers
 from fedcal.core.options import Classes, Seed, within
 from fedcal.core.shards import Shards
@@ -93,7 +93,7 @@ class ScoreCell(OneHotQuery):
         super().__post_init__()
         counts = self.as_counts
         same("number of a row's cells, of which unary encoding hides one,", counts.ones, 1)
-        level = whole("level", self.level, 0, len(counts.levels) - 1)
+        level = integer("level", self.level, 0, len(counts.levels) - 1)
         self._set(edges=counts.edges, score=counts.score, level=level)
 
     @cached_property

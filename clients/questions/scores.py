@@ -133,7 +133,7 @@ class ScoreCounts(score_table.ScoreTable, CountedRows):
             return norm * (self.ones - cells) + cells * self.weight
         return math.sqrt(norm**2 * (self.ones - cells) + cells * self.weight**2)
 
-    def whole(self, part: Part) -> bool:
+    def counts_integers(self, part: Part) -> bool:
         """Return whether a row counts as a 1 wherever it counts; rows of subjects have weights."""
         plain = self.reference is None and not self.subject_rows and float(self.gain).is_integer()
         drawn = bool(self.seed) or not self.tail_nodes

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from fedcal.clients.questions.temperature import correct, label_logits, shifted_logits
-from fedcal.core.checks import InputError, positive, whole
+from fedcal.core.checks import InputError, integer, positive
 from fedcal.core.numerics import Floats, Integers, override, row_sum
 from fedcal.core.options import Positive, within
 from fedcal.core.shards import Shards
@@ -137,7 +137,7 @@ class CalibrationGaps(TemperatureQuery):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole("points x bins", len(self.each) * self.bins, 1, binning.MOST_BINS)
+        integer("points x bins", len(self.each) * self.bins, 1, binning.MOST_BINS)
 
     @property
     @override

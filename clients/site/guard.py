@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fedcal.clients.answers import check_columns
 from fedcal.clients.site.policy import Policy
 from fedcal.core import checks, numerics
-from fedcal.core.checks import InputError, damaged, like, needed, same, system_errors, whole
+from fedcal.core.checks import InputError, damaged, integer, like, needed, same, system_errors
 from fedcal.core.naming import digest_of
 from fedcal.core.shards import NO_SUBJECTS, Shards, text_of
 from fedcal.privacy.agreement import Terms
@@ -224,7 +224,7 @@ def check(fields: Mapping[str, Any], asked: Asked, site: Prepared) -> tuple[Requ
     """
     terms = own_terms(fields, asked.run, site)
     request, reads = terms.request(asked), asked.query.reads
-    whole("the length of an answer", request.bound.length, 0, MOST_NUMBERS)
+    integer("the length of an answer", request.bound.length, 0, MOST_NUMBERS)
     if reads is None and site.shards.inputs is not None:
         raise InputError("the question is about scores, this site has rows to train on")
     if reads is not None:

@@ -149,9 +149,9 @@ class Party:
         """X25519 keys of members, each signed by its member for this job; enough to open a sum."""
         committee = self._roster.committee
         # before any signature is verified
-        checks.whole("the number of enrolments", len(enrolments), 0, len(committee.members))
+        checks.integer("the number of enrolments", len(enrolments), 0, len(committee.members))
         known = messages.exchange_keys(self._roster, job, enrolments)
-        checks.whole("the number of members that have enrolled", len(known), committee.threshold)
+        checks.integer("the number of members that have enrolled", len(known), committee.threshold)
         return known
 
     def confirm(
@@ -197,7 +197,7 @@ class Party:
         checks.different("contributions of one site", (header.site for header in headers))
         for header, (text, sealed) in zip(headers, contributions, strict=True):
             most = len(self._roster.sites) - 1
-            site = checks.whole("the number of a contributor", header.site, 0, most)
+            site = checks.integer("the number of a contributor", header.site, 0, most)
             if not header_by(self._roster.sites[site].key, text):
                 raise InputError(f"the contribution of site {site} is not signed by it")
             checks.same(f"round of the contribution of site {site}", header.round, round_number)
@@ -207,7 +207,7 @@ class Party:
             seed_lists.append(
                 self._seeds(header, unseal(key, sealed, messages.sealed_for(text, self.site)))
             )
-        checks.whole("the number of contributions in a sum", len(headers), least)
+        checks.integer("the number of contributions in a sum", len(headers), least)
         checks.same("number of questions in one sum", len(questions), 1)
         ((_, length),) = questions
         return np.array([stream_sum(seeds, length) for seeds in zip(*seed_lists, strict=True)])
@@ -248,6 +248,8 @@ class Party:
                     self._roster.sites[one.site].key, bytes.fromhex(of)
                 ):
                     signed.add(one.site)
-        checks.whole("the number of members that signed this sum", len(signed), committee.threshold)
+        checks.integer(
+            "the number of members that signed this sum", len(signed), committee.threshold
+        )
         pieces = self._records.sums(job, round_number, of)
         return messages.Opening.made(self._key, bytes.fromhex(of), pieces).to_bytes()

@@ -30,7 +30,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import InputError, interval, needed, whole
+from fedcal.core.checks import InputError, integer, interval, needed
 from fedcal.privacy.agreement import Terms, job_digest
 from fedcal.secure_aggregation.roster import Roster, check_digest
 from fedcal.units import UNITS
@@ -79,7 +79,7 @@ class Policy:
     def __post_init__(self) -> None:
         check_digest("federation", self.federation)
         for name, least in _LEAST.items():
-            whole(name.replace("_", "-"), getattr(self, name), least)
+            integer(name.replace("_", "-"), getattr(self, name), least)
         for spent, range_ in (("epsilon", "[0, inf)"), ("delta", "[0, 1)")):
             total = interval(range_)(f"{spent}-total", getattr(self, f"{spent}_total"))
             if (a_year := getattr(self, f"{spent}_a_year")) != math.inf:

@@ -31,7 +31,7 @@ from fedcal.privacy.agreement import Terms
 from fedcal.privacy.making import check_terms
 from fedcal.secure_aggregation.keys import read_key
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.storage.atomic import whole_file, write_whole
+from fedcal.storage.atomic import atomic_file, write_file
 
 
 def prepare(
@@ -129,11 +129,11 @@ def prepare(
     with alone(folder):
         (folder / TERMS).unlink(missing_ok=True)
         if terms is not None:
-            write_whole(folder / TERMS, json.dumps(terms.to_plain()))
+            write_file(folder / TERMS, json.dumps(terms.to_plain()))
         for name, array in arrays.items():
-            with whole_file(folder / f"{name}.npy") as file:
+            with atomic_file(folder / f"{name}.npy") as file:
                 np.save(file, array, allow_pickle=False)
-        write_whole(folder / SITE, json.dumps(site))  # last: whoever reads it finds the arrays
+        write_file(folder / SITE, json.dumps(site))  # last: whoever reads it finds the arrays
 
 
 def _check_rows(terms: Terms, shards: Shards, classes: str, simulated: bool) -> None:

@@ -106,14 +106,14 @@ def carried_over(text: str) -> tuple[JobFacts, ...]:
     return (JobFacts(job, "carried over", *facts, math.inf, now, "carried over"),)
 
 
-def restore(folder: Path, said: Callable[[str], str | None]) -> int:
-    """Close all jobs of the site in a folder, and book what somebody says was spent.
+def restore(folder: Path, ask: Callable[[str], str | None]) -> int:
+    """Close all jobs of the site in a folder, and book what an operator states was spent.
 
     Parameters
     ----------
     folder
         with its records
-    said
+    ask
         from what receipts show, in words, to what was spent
 
     Returns
@@ -132,5 +132,5 @@ def restore(folder: Path, said: Callable[[str], str | None]) -> int:
         shown = f" (the receipts at hand show at least {least})" * bool(least)
         why = "nothing is answered before somebody says what was spent since"
         how = f"--spent EPSILON,DELTA,UNIT{shown}, or --spent nothing"
-        closed: int = records.close_all(needed("--spent", said(shown) or None, f"{why}: {how}"))
+        closed: int = records.close_all(needed("--spent", ask(shown) or None, f"{why}: {how}"))
         return closed

@@ -67,11 +67,13 @@ def keep_result(folder: Path, run: str, form: str, files: Mapping[str, Any], ter
     with checks.system_errors(f"cannot write {results.name}"):
         results.mkdir(exist_ok=True)
         others = {each.name for each in results.iterdir()} - {run}
-        checks.whole("the number of results (move old ones away)", len(others), 0, MOST_RESULTS - 1)
+        checks.integer(
+            "the number of results (move old ones away)", len(others), 0, MOST_RESULTS - 1
+        )
         path.parent.mkdir(exist_ok=True)
     if before := list(path.parent.glob("*.npz")):
         if before != [path] or path.read_bytes() != content:
             raise checks.InputError("another result of this run came before")
     else:
-        atomic.write_whole(path, content)
+        atomic.write_file(path, content)
     return path

@@ -13,7 +13,7 @@ from fedcal.core.checks import damaged
 from fedcal.core.shards import Shards
 from fedcal.storage.npz import read_npz
 
-_DEALT = ("logits", "labels", "offsets", "input")
+_ASSIGNED = ("logits", "labels", "offsets", "input")
 _OPTIONAL = ("subjects", "groups", "other", "inputs")  # where they are known
 _NAMES = ("group_names", "names")
 
@@ -25,7 +25,7 @@ def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
     ----------
     run
         what all sites share: `data` (a shipped name, an absolute path, or the file that
-        `write_dealt` wrote), `partition` (as `--partition` takes it, or "dealt"), `clients`
+        `write_assigned` wrote), `partition` (as `--partition` takes it, or "dealt"), `clients`
         (0: as many as there are nodes), `seed`; and, if the calibrator is to say what it takes,
         `input`, "logits" or "probs" ("": what the data are); and the `method`
     node
@@ -43,15 +43,15 @@ def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
         there is no such site.
     """
     with damaged("a site finds its rows by the run's keys and its own"):
-        shared = (str(run["data"]), str(run["partition"]), dealt_to(run, node), int(run["seed"]))
+        shared = (str(run["data"]), str(run["partition"]), assigned_to(run, node), int(run["seed"]))
         site = int(node["partition-id"])
-    shards = _dealt(*shared, str(run.get("method", "")))
+    shards = _assigned(*shared, str(run.get("method", "")))
     checks.same("input of the run", run.get("input") or shards.input, shards.input)
-    checks.whole("the number of a site in these data", site, 0, shards.clients - 1)
+    checks.integer("the number of a site in these data", site, 0, shards.clients - 1)
     return shards.block(site, site + 1)
 
 
-def dealt_to(run: Mapping[str, Any], node: Mapping[str, Any]) -> int:
+def assigned_to(run: Mapping[str, Any], node: Mapping[str, Any]) -> int:
     """Return the number of clients of a partition: `clients` of the run, or of 0 all nodes.
 
     Flower tells each node of a simulation how many there are; the server checks that they agree.
@@ -59,26 +59,26 @@ def dealt_to(run: Mapping[str, Any], node: Mapping[str, Any]) -> int:
     return int(run["clients"]) or int(node["num-partitions"])
 
 
-def write_dealt(path: Path, shards: Shards) -> None:
+def write_assigned(path: Path, shards: Shards) -> None:
     """Write rows that are dealt already, for `site_rows` with the partition "dealt"."""
-    fields = {name: getattr(shards, name) for name in (*_DEALT, *_OPTIONAL)}
+    fields = {name: getattr(shards, name) for name in (*_ASSIGNED, *_OPTIONAL)}
     arrays = {name: np.asarray(array) for name, array in fields.items() if array is not None}
     arrays |= {name: np.array(getattr(shards, name), np.str_) for name in _NAMES}
     np.savez(path, **arrays)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=1)  # a process of a simulation answers for many sites, in every round
-def _dealt(data: str, partition: str, clients: int, seed: int, method: str) -> Shards:
+def _assigned(data: str, partition: str, clients: int, seed: int, method: str) -> Shards:
     from fedcal import datasets  # a site with rows of its own needs neither
-    from fedcal.partition import DEALT, client_names, deal
+    from fedcal.partition import ASSIGNED, client_names, deal
 
-    if partition != DEALT:
+    if partition != ASSIGNED:
         rows = datasets.load(data).read_by(method, seed)
         shards = deal(rows, partition, clients, seed)
         return replace(shards, names=client_names(rows, partition, shards.clients))
     with damaged(f"{data} contains no partitioned rows"):
         arrays = read_npz(Path(data))
-        logits, labels, offsets, kind = (arrays[name] for name in _DEALT)
+        logits, labels, offsets, kind = (arrays[name] for name in _ASSIGNED)
         kind_read = checks.one_of("input", str(kind), numerics.KINDS)
         known: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}
         known |= {name: tuple(arrays[name].tolist()) for name in _NAMES}

@@ -26,11 +26,11 @@ import numpy as np
 from fedcal.clients.site import policy
 from fedcal.clients.site.guard import Prepared, count_file
 from fedcal.clients.site.policy import JobFacts, Policy
-from fedcal.core.checks import InputError, damaged, needed, same, system_errors, whole
+from fedcal.core.checks import InputError, damaged, integer, needed, same, system_errors
 from fedcal.core.numerics import Words
 from fedcal.privacy.privacy import check_caps
 from fedcal.privacy.query import Request
-from fedcal.storage.atomic import posix_locks, write_whole
+from fedcal.storage.atomic import posix_locks, write_file
 from fedcal.storage.database import Database
 
 RECORDS = "records.sqlite"
@@ -257,7 +257,7 @@ class SiteRecords(Database):
         """
         with self.transaction():
             known = self._known(job.job, job)
-            whole("the number of a round", round, 1, job.rounds)
+            integer("the number of a round", round, 1, job.rounds)
             of_job = "SELECT round, question, answer FROM answers WHERE job = ?"
             rounds = {number: asked for number, *asked in self.rows(of_job, (job.job,))}
             if round in rounds:
@@ -556,6 +556,6 @@ def finish(site: Prepared, job: JobFacts, run: str) -> None:
     Beside the result stays a receipt: the job, and what it was charged.
     """
     charge = policy.in_text(policy.spent_in_all([job]))
-    write_whole(site.folder / RECEIPTS.replace("*", run), f"{job.job} {charge}")
+    write_file(site.folder / RECEIPTS.replace("*", run), f"{job.job} {charge}")
     with records_of(site) as records:
         records.finish(job.job)

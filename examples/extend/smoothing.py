@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.core.checks import whole
+from fedcal.core.checks import integer
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.numerics import Kind
@@ -32,7 +32,7 @@ class Smoothing(Calibrator):
             raise InputError(
                 f"the weight of uniform probabilities must lie in [0, 0.999], got {weight}"
             )
-        self.classes = whole("classes", classes, 0)
+        self.classes = integer("classes", classes, 0)
 
     @staticmethod
     def best(excess: float, above: float) -> float:

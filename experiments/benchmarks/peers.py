@@ -1,4 +1,4 @@
-"""What others would have us call, and the program that times it in another environment.
+"""Functions that other libraries offer, and the program that times it in another environment.
 
 Each function prepares outside the clock (imports, the peer's own arrays, fresh objects) and returns
 what is timed; ImportError if a package is not there. Its result is plain, or a function that makes

@@ -133,8 +133,8 @@ def compare(contestants: Sequence[Contestant], repetitions: int) -> list[Row]:
             row["values"] = contestant.values(result)
             slow = longest > SLOW
             more = int(SLOW / longest) if repetitions > 2 and not slow else repetitions
-            wanted = _SLOW_REPETITIONS if slow else min(max(repetitions, more), _MOST_REPETITIONS)
-            running.append((prepare, row, [first] if slow else [], wanted))
+            expected = _SLOW_REPETITIONS if slow else min(max(repetitions, more), _MOST_REPETITIONS)
+            running.append((prepare, row, [first] if slow else [], expected))
         while turn := [one for one in running if len(one[2]) < one[3]]:
             for prepare, _, taken, _ in turn:
                 taken.append(_clock(prepare)[0])

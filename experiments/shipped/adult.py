@@ -23,11 +23,11 @@ COLUMNS = (
     *("relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week"),
     *("native-country", "income"),
 )
-"""Of UCI's files, which have no header."""
+"""Columns of UCI's files, which have no header."""
 
 NUMBERS = ("age", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 CODES = ("workclass", "marital-status", "occupation", "relationship", "native-country")
-"""What the model is told: fnlwgt is a weight of the survey, and education has its number."""
+"""Inputs of the model: fnlwgt is a weight of the survey, and education has its number."""
 
 SKEWED = ("capital-gain", "capital-loss")  # 0 for nine in ten, else thousands
 

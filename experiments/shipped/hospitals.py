@@ -35,7 +35,7 @@ CODES: dict[str, tuple[int, ...]] = {
 """Features that are codes -> the codes; the first is the reference. The others are numbers."""
 
 UNKNOWN: dict[str, int] = {"trestbps": 0, "chol": 0, "ca": 9}
-"""What stands for a missing number, beside ?: nobody alive has a blood pressure of 0."""
+"""Marks of a missing number, beside ?: nobody alive has a blood pressure of 0."""
 
 
 def read_patients(folder: Path) -> tuple[Integers, Floats, Integers]:

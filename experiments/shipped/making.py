@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedcal.core.checks import FedcalError
 from fedcal.core.numerics import Floats, Integers
 from fedcal.run.training_data import LabelledRows, read_labelled
-from fedcal.storage.atomic import whole_file
+from fedcal.storage.atomic import atomic_file
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -68,7 +68,7 @@ def make(description: str, inputs: Mapping[str, str], arrays_of: Callable[..., A
     given = parser.parse_args()
     try:
         arrays = arrays_of(*(getattr(given, option) for option in inputs))
-        with whole_file(given.out) as file:
+        with atomic_file(given.out) as file:
             np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
     except FedcalError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)

@@ -19,7 +19,7 @@ from fedcal.core.numerics import Purpose, stream
 ROWS, EVERY, SEVERITY, BATCH = 10_000, 5, 3, 16
 
 STEP = 1 / 40
-"""Of the features of a row of length 1: coarse, so that the file is small."""
+"""Grid of the features of a row of length 1: coarse, so that the file is small."""
 
 
 class RandomFilters:

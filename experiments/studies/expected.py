@@ -36,7 +36,7 @@ from experiments.studies.spec import (
 )
 from fedcal.core.checks import InputError
 from fedcal.results.files import in_json
-from fedcal.storage.atomic import whole_file
+from fedcal.storage.atomic import atomic_file
 
 FOLDER = Path(__file__).with_name("expected")
 
@@ -95,7 +95,7 @@ def write(name: str, results: Rows, commit: str) -> None:
         lines = ",\n".join(_compact(list(row.values())) for row in rows)
         tables.append(f'{{"columns":{_compact(keys)},"rows":[\n{lines}\n]}}')
     head = _compact({"schema": 4, "name": name, "commit": commit}).removesuffix("}")
-    with whole_file(FOLDER / f"{name}.json") as file:
+    with atomic_file(FOLDER / f"{name}.json") as file:
         file.write(f'{head},"results":[\n{",".join(tables)}\n]}}\n'.encode())
 
 

@@ -1,4 +1,4 @@
-"""What studies share: rows of plain values, their making one by one, and telling them in words.
+"""Shared by studies: rows of plain values, their making one by one, and telling them in words.
 
 And what several of them simulate: random streams, dealt rows, and releases of known sums.
 """
@@ -84,7 +84,7 @@ def of_each(claims: Claims) -> Claims:
     return every
 
 
-def dealt(
+def assigned(
     logits: Floats, labels: Integers, picked: Integers, clients: int, rng: np.random.Generator
 ) -> Shards:
     """Deal some of the rows to clients with Dirichlet(0.1) label skew."""

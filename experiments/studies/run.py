@@ -24,7 +24,7 @@ from experiments.studies.claims import (
 )
 from experiments.studies.maddock.claims import CLAIMS
 from experiments.studies.spec import Experiment, Field, Part, Record, Rows, experiment
-from fedcal.core.checks import InputError, TooLittle, whole
+from fedcal.core.checks import InputError, TooLittle, integer
 from fedcal.core.pages import Table
 from fedcal.datasets import Dataset, is_shipped
 from fedcal.results.comparison import names_of
@@ -122,7 +122,7 @@ class Reproduction:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know, and what the tables give away."""
+        """Return the lines that a reader must know, and those that the tables give away."""
         legend = [LEGEND] if self.experiment.parts else []
         return [*legend, *self.experiment.notes, *self.statement]
 
@@ -222,7 +222,7 @@ def _entry(cell: Record) -> str:
 
 # -- running -------------------------------------------------------------------------------------
 
-DEALT, CLIENTS = "dirichlet:0.1", 100
+ASSIGNED, CLIENTS = "dirichlet:0.1", 100
 """Partition and clients of a part that names none."""
 
 
@@ -267,7 +267,7 @@ def reproduce(
     """
     found = experiment(name)
     if seeds is not None:
-        whole("seeds", seeds, 1)
+        integer("seeds", seeds, 1)
     if out is not None:
         claim(path_of(out), kind_of(name), overwrite=overwrite, report=False)
     if found.parts:
@@ -331,7 +331,7 @@ def _pieces(
         if "partition" in given:
             yield part, {"data": list(sources), "clients": CLIENTS, **given}
             continue
-        if dealt := [name for name in sources if name not in own]:
-            yield part, {"data": dealt, "partition": DEALT, "clients": CLIENTS, **given}
+        if assigned := [name for name in sources if name not in own]:
+            yield part, {"data": assigned, "partition": ASSIGNED, "clients": CLIENTS, **given}
         if own:
             yield part, {**given, "data": own, "partition": "natural", "clients": None}

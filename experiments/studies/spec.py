@@ -1,4 +1,4 @@
-"""What an experiment is, and how it is read from the study files, one a paper and one for our own.
+"""Experiments, read from the study files, one a paper and one for our own.
 
 A section of a file is an experiment; `[comparisons]` are options of `fedcal compare` that
 pages quote, `[printed.NAME]` tables as the paper prints them, and `[shared]` says once what
@@ -36,16 +36,16 @@ EVERYWHERE = "all networks"
 """Stands for every line of a table."""
 
 NO_DIFFERENCE: Literal["no difference"] = "no difference"
-"""Of what is compared, beyond noise and what matters: the claim neither holds nor fails."""
+"""Result of a comparison within noise and what matters: the claim neither holds nor fails."""
 
 UNDECIDED, SEEDS = "undecided", "depends on seeds"
 WORDS = {True: "holds", False: "does not hold"}
 
 Outcome: TypeAlias = bool | Literal["no difference"] | None
-"""Whether a claim holds; None = nothing to tell it by."""
+"""True if a claim holds; None = nothing to tell it by."""
 
 RowsClaim: TypeAlias = tuple[str, Outcome, str] | tuple[str, Outcome, str, str]
-"""What is claimed, whether it holds, what was found; what the paper's own numbers say of it."""
+"""The claim, whether it holds, what was found; what the paper's own numbers say of it."""
 
 Record: TypeAlias = dict[str, Any]
 """A row of plain values."""

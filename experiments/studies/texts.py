@@ -36,7 +36,7 @@ from fedcal.core.checks import one_of
 from fedcal.core.pages import Table
 from fedcal.results.comparison import Line, as_table
 from fedcal.results.terminal import markdown, plain
-from fedcal.storage.atomic import whole_file
+from fedcal.storage.atomic import atomic_file
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -262,7 +262,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         old = page.read_text("utf-8")
         new = filled(old)
         if new != old:
-            with whole_file(page) as file:
+            with atomic_file(page) as file:
                 file.write(new.encode())
             print(f"written: {page.relative_to(ROOT)}")
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal import metrics
-from fedcal.core.checks import FedcalError, InputError, one_of, same, whole
+from fedcal.core.checks import FedcalError, InputError, integer, one_of, same
 from fedcal.core.naming import class_names
 from fedcal.core.numerics import KINDS, Floats, Integers, Kind, logits_of
 from fedcal.core.scores import check_scores, finite, moderate, own_names, places_of
@@ -54,7 +54,7 @@ class Calibrator(Artifact):
     input: Kind = "logits"
 
     def __init__(self, classes: int = 0) -> None:
-        self.classes = whole("classes", classes, 0)
+        self.classes = integer("classes", classes, 0)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -201,17 +201,19 @@ class Calibrator(Artifact):
         "confidence".
         """
         both = {"before": test.probs, "after": self.test_probs(test)}
-        judged: dict[str, Any] = {key: metrics.summary(p, test.labels) for key, p in both.items()}
+        evaluated: dict[str, Any] = {
+            key: metrics.summary(p, test.labels) for key, p in both.items()
+        }
         floored = {key: metrics.below_floor(p, test.labels) for key, p in both.items()}
-        judged["rows_below_floor"] = floored
+        evaluated["rows_below_floor"] = floored
         counts = np.bincount(test.labels, minlength=test.probs.shape[1])
-        judged["brier_of_rates"] = brier_of_rates(counts)
-        judged["score"] = check_score("", test.probs.shape[1])
+        evaluated["brier_of_rates"] = brier_of_rates(counts)
+        evaluated["score"] = check_score("", test.probs.shape[1])
         if test.owner is not None:
             scores = [score_and_outcome(p, test.labels) for p in both.values()]
             changes = changes_by_client(test.owner, test.names, *scores)
-            judged["clients_change"] = changes_record(changes, judged["score"])
-        return judged
+            evaluated["clients_change"] = changes_record(changes, evaluated["score"])
+        return evaluated
 
     def intervals(self, test: Holdout) -> dict[str, Any]:
         """Return 95 % intervals over test rows: see `fedcal.metrics.metric_intervals`.

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from fedcal.calibrators.base import Calibrator, of_text
-from fedcal.core.checks import check_kept, interval, one_of, unused, whole
+from fedcal.core.checks import check_kept, integer, interval, one_of, unused
 from fedcal.core.fitting import by_rows, label_entries
 from fedcal.core.numerics import Floats, Integers, Kind, check_seed, probs_of
 from fedcal.core.row_order import in_unit_interval, mixed
@@ -162,7 +162,7 @@ class Conformity:
             unused(f"it is for the score 'raps', not for '{self.name}'", **raps)
         penalty, free = self.regularisation
         interval("[0, 1e6]")("penalty", penalty)
-        whole("free", free, 0)
+        integer("free", free, 0)
 
     @property
     def ranked(self) -> bool:
@@ -214,7 +214,7 @@ class Conformity:
         arcs
             space them evenly in arcsin sqrt(score) where scores are spread: more in the middle
         """
-        whole("bins", number, 2)
+        integer("bins", number, 2)
         penalty, free = self.regularisation
         penalised = max(0, classes - free) if penalty > 0 else 0
         above = min(number // _PENALISED, penalised)

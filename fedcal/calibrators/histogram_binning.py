@@ -43,7 +43,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.core.checks import InputError, one_of, whole
+from fedcal.core.checks import InputError, integer, one_of
 from fedcal.core.numerics import Floats, Integers, Kind, override, probs_of, row_max, row_sum
 from fedcal.core.options import array
 from fedcal.metrics.binning import (
@@ -97,7 +97,7 @@ class _Binning(Calibrator):
     def __init__(self, table: ArrayLike | None = None, classes: int = 0) -> None:
         self.table: Floats = np.zeros((0, 0))
         if table is not None:
-            self.classes = whole("classes", classes, 2)
+            self.classes = integer("classes", classes, 2)
             self.table = array("a binning table", table, (tables(classes), None), 0, 1)
 
     @classmethod
@@ -371,7 +371,7 @@ class TopLabelBinning(Calibrator):
     def __init__(self, values: ArrayLike | None = None, classes: int = 0) -> None:
         self.values: Floats = np.zeros(0)
         if values is not None:
-            self.classes = whole("classes", classes, 2)
+            self.classes = integer("classes", classes, 2)
             self.values = array("values of bins", values, (None,), 0, 1)
 
     @classmethod

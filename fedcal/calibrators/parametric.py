@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.minimisers import MEMORY, dot_rows, fit_in_span, minimize, residuals
-from fedcal.core.checks import whole
+from fedcal.core.checks import integer
 from fedcal.core.fitting import INNER
 from fedcal.core.numerics import Floats, Integers, Kind, softmax
 from fedcal.core.options import array
@@ -133,7 +133,7 @@ class ParametricScaling(Calibrator):
         if w is None:
             self.w = self.identity(classes) if classes else np.zeros(0)
             return
-        size = (self.size(whole("classes", classes, 2)),)
+        size = (self.size(integer("classes", classes, 2)),)
         what = f"parameters of {self.kind} scaling of {classes} classes"
         self.w = array(what, w, size, -LARGEST_LOGIT, LARGEST_LOGIT)  # finite products with logits
 

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 
 from fedcal.calibrators import histogram_binning
 from fedcal.calibrators.base import Calibrator
-from fedcal.core.checks import InputError, check_kept, one_of, whole
+from fedcal.core.checks import InputError, check_kept, integer, one_of
 from fedcal.core.fitting import sigmoid
 from fedcal.core.numerics import KINDS, Floats, Integers, Kind, probs_of, row_max
 from fedcal.core.options import array
@@ -150,7 +150,7 @@ class ScoreLogistic(Calibrator):
         self.limits: Floats = np.zeros(0)
         self.score = "positive"
         if w is not None:
-            self.classes = whole("classes", classes, 2)
+            self.classes = integer("classes", classes, 2)
             self.score = score_table.check_score(one_of("score", score, SCORES), classes)
             self.w = array("a, b and c of a logistic curve", w, (3,))
             self.limits = array("limits of a logistic curve", limits, (2,))

@@ -79,7 +79,7 @@ def command(
             f"taken as they stand ({', '.join(loaded.class_names)[:200]})",
             stacklevel=2,
         )
-    rows = Rows.of(loaded)
+    rows = AppliedRows.of(loaded)
     if isinstance(fitted, PredictionSets):
         made, content, lines = _set_of(fitted, rows)
         verb = f"given sets for {100 * (1 - fitted.alpha):g} % coverage"
@@ -87,7 +87,9 @@ def command(
         made, content, lines = _calibrated(fitted, rows)
         verb = f"calibrated by {fitted.kind}"
     _write(out, rows, made)
-    parts = "" if rows.judged.all() else f" (metrics: the {rows.judged.sum()} of its test part)"
+    parts = (
+        "" if rows.evaluated.all() else f" (metrics: the {rows.evaluated.sum()} of its test part)"
+    )
     if "subject" in rows.ids:
         parts = f" of {len(np.unique(rows.ids['subject'])):,} subjects{parts}"
     first = f"{len(rows.logits):,} rows{parts} {verb}, written to {out}"
@@ -101,7 +103,7 @@ def fitted_in(path: Path) -> calibrators.Calibrator | PredictionSets:
 
 
 @dataclass(frozen=True)
-class Rows:
+class AppliedRows:
     """All rows of a data set, as they stood in its file; else those of its test part last.
 
     Attributes
@@ -124,23 +126,23 @@ class Rows:
     logits: numerics.Floats
     probs: numerics.Floats
     labels: numerics.Integers | None
-    judged: NDArray[np.bool_]
+    evaluated: NDArray[np.bool_]
     ids: Mapping[str, NDArray[Any]]
     names: tuple[str, ...] | None
     place: list[int]
 
     @classmethod
-    def of(cls, rows: datasets.Dataset) -> Rows:
+    def of(cls, rows: datasets.Dataset) -> AppliedRows:
         """Take the rows of a data set as they were read."""
         logits = _joined(rows.logits, rows.test_logits)
         probs = _joined(rows.probs, rows.test_probs)
         labels = _joined(rows.labels, rows.test_labels)
         known = labels if len(labels) == len(probs) else None
-        judged = np.arange(len(logits)) >= (0 if rows.test_logits is None else len(rows.logits))
+        evaluated = np.arange(len(logits)) >= (0 if rows.test_logits is None else len(rows.logits))
         given = rows.given
         if given is not None and given.order is not None:
             back = np.argsort(given.order)
-            logits, probs, judged = logits[back], probs[back], judged[back]
+            logits, probs, evaluated = logits[back], probs[back], evaluated[back]
             known = None if known is None else known[back]
         place = range(rows.classes) if rows.moved is None else np.argsort(rows.moved).tolist()
         ids = {} if given is None else given.ids
@@ -152,13 +154,13 @@ class Rows:
                 for name, (numbers, called) in {"client": client, "group": group}.items()
                 if called is not None and len(numbers) == len(logits)
             }
-        return cls(logits, probs, known, judged, ids, rows.class_names, [*place])
+        return cls(logits, probs, known, evaluated, ids, rows.class_names, [*place])
 
     def test(self, groups: NDArray[Any] | None = None) -> artifact.Holdout | None:
         """Return the rows that metrics are of, perhaps in groups; None = they have no labels."""
         if self.labels is None:
             return None
-        part, by = self.judged, dict[str, Any]()
+        part, by = self.evaluated, dict[str, Any]()
         if groups is not None:
             called, by["group"] = np.unique(groups[part], return_inverse=True)
             by["group_names"] = tuple(called.tolist())
@@ -186,7 +188,9 @@ def _joined(*parts: NDArray[Any] | None) -> NDArray[Any]:
     return np.concatenate([part for part in parts if part is not None] or [np.zeros(0, np.int64)])
 
 
-def _calibrated(fitted: calibrators.Calibrator, rows: Rows) -> tuple[Arrays, Record, list[Any]]:
+def _calibrated(
+    fitted: calibrators.Calibrator, rows: AppliedRows
+) -> tuple[Arrays, Record, list[Any]]:
     """Return probabilities, and metrics before and after as plain data and as lines."""
     content, lines = dict[str, Any](), list[str]()
     if (test := rows.test()) is not None:
@@ -198,27 +202,31 @@ def _calibrated(fitted: calibrators.Calibrator, rows: Rows) -> tuple[Arrays, Rec
     return {"probs": probs}, content, lines
 
 
-def _set_of(fitted: PredictionSets, rows: Rows) -> tuple[Arrays, Record, list[Any]]:
+def _set_of(fitted: PredictionSets, rows: AppliedRows) -> tuple[Arrays, Record, list[Any]]:
     """Return prediction sets, and coverage as plain data, and as lines and tables."""
     groups = None
     if fitted.by == "group":
-        ways = (rows.ids[name].astype(np.str_) for name in ("group", "client") if name in rows.ids)
-        groups = next((way for way in ways if set(way.tolist()) & set(fitted.names)), None)
+        columns = (
+            rows.ids[name].astype(np.str_) for name in ("group", "client") if name in rows.ids
+        )
+        groups = next(
+            (column for column in columns if set(column.tolist()) & set(fitted.names)), None
+        )
     sets = fitted.of_logits(rows.logits, groups)
     content: dict[str, Any] = {"set_size": float(sets.mean() * fitted.classes)}
     lines: list[Any] = [f"mean labels in a set: {content['set_size']:.4g}"]
     if (test := rows.test(groups)) is not None:
         content = fitted.judge(test)
-        lines = [part for part in fitted.judged_page(test) if isinstance(part, Table)]
+        lines = [part for part in fitted.evaluation_page(test) if isinstance(part, Table)]
         lines += [f"Warning: {warning}" for warning in content["coverage_warnings"]]
     return {"sets": sets[:, rows.place]}, content, lines
 
 
-def _write(out: Path, rows: Rows, made: Arrays) -> None:
+def _write(out: Path, rows: AppliedRows, made: Arrays) -> None:
     """Write an array as .npy, with the columns beside it as .npz, or a table."""
     beside = rows.columns
     ((name, array),) = made.items()
-    with atomic.whole_file(out) as f:
+    with atomic.atomic_file(out) as f:
         if out.suffix == ".npy":
             np.save(f, array, allow_pickle=False)
             return

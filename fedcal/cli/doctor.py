@@ -107,9 +107,9 @@ def look() -> dict[str, Any]:
         if which
     ]
     lacking += _refused()
-    whole = "all but what the next lines name" if lacking else "with every option"
+    overall = "all but what the next lines name" if lacking else "with every option"
     return {
-        "summary": f"All commands of fedcal run here, {whole}.",
+        "summary": f"All commands of fedcal run here, {overall}.",
         "lacking": lacking,
         "versions": {"fedcal": __version__, "Python": platform.python_version()} | versions,
         "extras": {

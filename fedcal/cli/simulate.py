@@ -68,21 +68,21 @@ def run_and_show(
 
 def shown(result: SimulationResult, out: Path | None) -> Iterator[str | pages.Table]:
     """Yield what is printed of a run: what it was, its metrics and its guarantee."""
-    judged = result.judged
-    yield result.said["title"]
+    evaluated = result.evaluated
+    yield result.sentences["title"]
     if result.class_names is not None:
         yield naming.in_a_line(result.class_names)
     yield from (replace(p, note="") for p in _parts(result) if isinstance(p, pages.Table))
     seen = "Who sees what, and what is not protected: privacy in result.json and --json"
-    demanded = {*judged.get("metrics", ())} & {*names.ON_DEMAND}
+    demanded = {*evaluated.get("metrics", ())} & {*names.ON_DEMAND}
     lines = [
         "More metrics: by --json, and in the report of --out" if demanded else "",
-        about_intervals(judged),
-        *(f"Warning: {warning}" for warning in judged.get("coverage_warnings", ())),
-        *judged.get("sets", {}).get("guarantee", ()),
-        f"{result.said['guarantee']} {seen} (docs/guide/privacy.md)",
-        names.floored(judged.get("rows_below_floor", {})),
-        result.said["sent"],
+        about_intervals(evaluated),
+        *(f"Warning: {warning}" for warning in evaluated.get("coverage_warnings", ())),
+        *evaluated.get("sets", {}).get("guarantee", ()),
+        f"{result.sentences['guarantee']} {seen} (docs/guide/privacy.md)",
+        names.floored(evaluated.get("rows_below_floor", {})),
+        result.sentences["sent"],
         "" if out is None else f"written to {out}",
         headline.headline(result.record),
     ]
@@ -102,10 +102,10 @@ def _parts(result: SimulationResult) -> list[Any]:
     """Metrics before and after a calibrator, or what tables another artifact has."""
     if not result.artifact.rescores or result.test is None:
         return result.parts
-    about = names.about(result.told)
+    about = names.about(result.summary)
     columns = ("test rows", *(names.column(metric, *about) for metric in names.TEST_ROWS))
     both = {"before": result.before, "after": result.after}
     rows = [(name, *(names.shown(m, of[m]) for m in names.TEST_ROWS)) for name, of in both.items()]
-    changed = result.judged.get("clients_change", {})
+    changed = result.evaluated.get("clients_change", {})
     changes = [change_table(changed, "client")] if changed.get("sites") else []
     return [pages.Table("", columns, rows, left=(0,)), *changes]

@@ -55,15 +55,15 @@ def join(
     from fedcal.datasets.site_csv import Reading
     from fedcal.sites.joining import Kit, join
 
-    is_said = bool(columns or labels or drop_missing)
-    reading = Reading.of(columns, labels, drop_missing) if is_said else None
+    has_reading = bool(columns or labels or drop_missing)
+    reading = Reading.of(columns, labels, drop_missing) if has_reading else None
     try:
         rows, lines, made = join(kit, data, reading, new_keys=new_keys)
     except KeyboardInterrupt:
         raise terminal.Stopped(
             "interrupted; the same command continues, with the keys made so far"
         ) from None
-    lines += page.said("study", "joined", kit=Kit.read(kit), made=made)
+    lines += page.block_lines("study", "joined", kit=Kit.read(kit), made=made)
     terminal.console().print("\n".join([rows.described(), *lines]))
 
 
@@ -235,12 +235,12 @@ def restored(kit: Path, *, spent: str | None = None) -> None:
     from fedcal.clients.site.restored import restore
     from fedcal.sites.joining import STATE
 
-    def said(shown: str) -> str | None:
+    def ask(shown: str) -> str | None:
         if spent is None and sys.stdin.isatty():
             print(f"Budget spent that is not in these records{shown}, as EPSILON,DELTA,UNIT;")
             with contextlib.suppress(EOFError):
                 return input("or the word nothing: ").strip()
         return spent
 
-    closed = restore(kit / STATE, said)
-    terminal.show(page.said("commands", "restored", closed=closed))
+    closed = restore(kit / STATE, ask)
+    terminal.show(page.block_lines("commands", "restored", closed=closed))

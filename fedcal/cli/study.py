@@ -7,15 +7,15 @@ from fedcal.cli.parameters import Json, Quiet
 from fedcal.core import checks
 from fedcal.core.naming import names_in
 from fedcal.core.pages import Table
-from fedcal.results.page import said
+from fedcal.results.page import block_lines
 from fedcal.results.terminal import Stopped, console, print_table, progress, show
 from fedcal.run.config import parse_setting
 from fedcal.run.jobs import METHOD
 from fedcal.sites import kits, study_file
 from fedcal.sites.sealed import SEALED
-from fedcal.storage.atomic import write_whole
+from fedcal.storage.atomic import write_file
 
-_WAY = (
+_STEPS = (
     ("coordinator", "study init"),
     ("coordinator", "study kit"),
     ("each site", "site join"),
@@ -41,7 +41,7 @@ def overview() -> None:
     """
     from fedcal.cli.main import help_of
 
-    rows = [(who, f"fedcal {name}", help_of(name)) for who, name in _WAY]
+    rows = [(role, f"fedcal {name}", help_of(name)) for role, name in _STEPS]
     print_table(console(), Table("", ("who", "command", "what"), rows, left=(1, 2)))
     console().print("fedcal study COMMAND --help explains a command.")
 
@@ -121,9 +121,9 @@ def init(
         epsilon=epsilon,
     )
     plan = study.plan  # refuses what the method does not take
-    write_whole(file, study.to_toml())
+    write_file(file, study.to_toml())
     forecast = kits.forecast(study) if study.evaluates else [plan.event]
-    console().print("\n".join([*said("study", "begun", file=file), *forecast]))
+    console().print("\n".join([*block_lines("study", "begun", file=file), *forecast]))
 
 
 def _numbers(text: str | None) -> tuple[float, ...]:
@@ -274,7 +274,9 @@ def status(file: Path, *, control: str | None = None, json: Json = False) -> Non
     state = status(file, control)
     rows = [(site, one["connected"], one["next"]) for site, one in state["sites"].items()]
     sites = Table("", ("site", "connected", "next"), rows, left=(1, 2))
-    show([state["words"], sites, *said("study", "standing", told=state)], state, json=json)
+    show(
+        [state["words"], sites, *block_lines("study", "standing", standing=state)], state, json=json
+    )
 
 
 def verify(folder: Path, *, sealed: Path | None = None, key: Path | None = None) -> None:

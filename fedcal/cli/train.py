@@ -57,4 +57,4 @@ def command(
     facts: dict[str, Any] = {"told": record, "c": record["config"], "out": out, "line": names.line}
     facts["score"] = score_table.check_score("", record["classes"])
     facts["floored"] = names.floored(record["rows_below_floor"])
-    terminal.show(page.said("commands", "training", **facts), record, json=json, quiet=quiet)
+    terminal.show(page.block_lines("commands", "training", **facts), record, json=json, quiet=quiet)

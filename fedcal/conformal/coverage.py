@@ -316,11 +316,11 @@ def shortfalls(
     """
     short, requested = [], percent(1.0 - alpha)
     if not promised:
-        whole = result.by["whole"][ALL]
+        overall = result.by["whole"][ALL]
         made_of = basis.ends(-1)[0] if basis else fit_rows  # of all, or of no group
-        if _falls_short(whole, alpha, made_of, CHANCE, result.alike):
+        if _falls_short(overall, alpha, made_of, CHANCE, result.alike):
             short.append(
-                f"{SHORT} {shown(whole)} of the test rows, less than the requested {requested}, "
+                f"{SHORT} {shown(overall)} of the test rows, less than the requested {requested}, "
                 "by more than chance: the guarantee is for rows like the clients', and these test "
                 "rows are harder, or differ in another way."
             )

@@ -45,7 +45,7 @@ from scipy.special import lambertw, ndtr, ndtri
 from fedcal.calibrators.conformity import quantile_costs
 from fedcal.core.checks import fraction
 from fedcal.core.numerics import Floats, Integers, Purpose, stream
-from fedcal.mechanisms import NoiseLaw
+from fedcal.mechanisms import NoiseDistribution
 
 _REACH = 12.0
 """Standard deviations to either side in the table of a distribution of Laplace sums."""
@@ -114,12 +114,12 @@ class Tabled:
         return float(self.points[0]), float(self.points[-1])
 
 
-NoiseDistribution = NoiseFree | Normal | Tabled
+SumNoise = NoiseFree | Normal | Tabled
 """Distribution of a noise Z: `below` is P(Z < x), or a lower bound of it, of any shape."""
 
 
 @dataclass(frozen=True, eq=False)
-class Noise:
+class CountNoise:
     """Noise of the numbers of a release: independent and identically distributed, with mean 0.
 
     Attributes
@@ -131,9 +131,9 @@ class Noise:
     """
 
     std: float
-    law: NoiseLaw = field(default_factory=NoiseLaw)
+    distribution: NoiseDistribution = field(default_factory=NoiseDistribution)
 
-    def of_sums(self, weights: Floats) -> tuple[NoiseDistribution, Floats]:
+    def of_sums(self, weights: Floats) -> tuple[SumNoise, Floats]:
         """Return one distribution for several sums of the noise, and the noise to add for it.
 
         All sums are brought to the largest standard deviation by further normal noise. If the noise
@@ -154,15 +154,15 @@ class Noise:
         size = np.linalg.norm(weights, axis=1) * self.std
         if not size.any():
             return NoiseFree(), np.zeros(len(weights))
-        steps = self.law.step * self.std * np.abs(weights).max(axis=1)
+        steps = self.distribution.step * self.std * np.abs(weights).max(axis=1)
         largest = float(np.hypot(size, _SMOOTH * steps).max())
         more = np.sqrt(np.maximum(largest**2 - size**2, 0.0))
-        if not self.law.tailed:
+        if not self.distribution.tailed:
             return Normal(largest), more
-        parts = (self.std, self.law, largest)
+        parts = (self.std, self.distribution, largest)
         return _least_of(weights.tobytes(), len(weights), more.tobytes(), *parts), more
 
-    def of_one(self) -> NoiseDistribution:
+    def of_one(self) -> SumNoise:
         """Return the distribution of one number's noise."""
         return self.of_sums(np.eye(1))[0]
 
@@ -181,7 +181,12 @@ class Noise:
 
 @lru_cache(16)
 def _least_of(
-    weights: bytes, sums: int, more: bytes, std: float, each_law: NoiseLaw, largest: float
+    weights: bytes,
+    sums: int,
+    more: bytes,
+    std: float,
+    each_distribution: NoiseDistribution,
+    largest: float,
 ) -> Tabled:
     """Return the least P(Z < x) of several sums of Laplace noise, each with normal noise added.
 
@@ -203,7 +208,7 @@ def _least_of(
     logs = np.empty((sums, _FREQUENCIES))
     for k, row in enumerate(np.abs(np.frombuffer(weights)).reshape(sums, -1)):
         each, often = np.unique(np.round(row, 9), return_counts=True)
-        logs[k] = often @ each_law.log_waves(np.outer(each * std / largest, t))
+        logs[k] = often @ each_distribution.log_waves(np.outer(each * std / largest, t))
     logs -= 0.5 * np.outer((np.frombuffer(more) / largest) ** 2, t**2)
     least = 0.5 + (np.exp(logs) @ waves.T).min(axis=0)
     least = np.maximum.accumulate(np.clip(least - _SAFETY, 0.0, 1.0))
@@ -221,7 +226,7 @@ _UNEVEN, _ROUGH = 100, 50.0
 """Least number of values of n to check, where the noise reaches less than `_ROUGH` ranks."""
 
 
-def covered(rows: int, level: float, noise: NoiseDistribution) -> float:
+def covered(rows: int, level: float, noise: SumNoise) -> float:
     """Return a lower bound of the mean coverage of `rows` exchangeable rows at a level r."""
     low, high = noise.reach
     # ranks up to `first` are sure: P(Z < x) need not be 1 at x = high, but is above
@@ -239,7 +244,7 @@ def covered(rows: int, level: float, noise: NoiseDistribution) -> float:
 
 
 @lru_cache(4096)
-def marginal_level(rows: int, alpha: float, noise: NoiseDistribution) -> float:
+def marginal_level(rows: int, alpha: float, noise: SumNoise) -> float:
     """Return the least level r, up to `_EXACT` above, with mean coverage >= 1 - alpha.
 
     It holds for any scores.
@@ -274,7 +279,7 @@ def marginal_level(rows: int, alpha: float, noise: NoiseDistribution) -> float:
 
 
 @lru_cache(256)
-def centred_level(fewest: float, alpha: float, noise: NoiseDistribution) -> float:
+def centred_level(fewest: float, alpha: float, noise: SumNoise) -> float:
     """Return the least level of counts minus (1 - alpha) n that is valid for each n >= `fewest`.
 
     The distance of a valid level from (1 - alpha) n falls with n, as less noise reaches beyond the

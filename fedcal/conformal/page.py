@@ -25,9 +25,9 @@ from fedcal.conformal.coverage import (
     percent,
 )
 from fedcal.conformal.levels import (
-    Noise,
-    NoiseDistribution,
+    CountNoise,
     NoiseFree,
+    SumNoise,
     after_last,
     centred_level,
     marginal_level,
@@ -36,7 +36,7 @@ from fedcal.core.checks import fraction
 from fedcal.core.naming import called
 from fedcal.core.numerics import Floats, Purpose, key_of, stream
 from fedcal.core.pages import Curve, Intervals, Part, Table
-from fedcal.mechanisms import NoiseLaw
+from fedcal.mechanisms import NoiseDistribution
 from fedcal.storage.artifact import Holdout
 
 if TYPE_CHECKING:
@@ -76,13 +76,13 @@ class SetRelease:
     thresholds: Floats
     counts: Floats
     decoder: Floats
-    noise: Noise
+    noise: CountNoise
     rows: int | None = None
     whose: str = ANY_ROW
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the release as arrays, for files."""
-        plain = {"std": self.noise.std, **self.noise.law.to_json(), "rows": self.rows}
+        plain = {"std": self.noise.std, **self.noise.distribution.to_json(), "rows": self.rows}
         arrays = {f"release_{name}": getattr(self, name) for name in _ARRAYS}
         return {**arrays, "release": np.array(json.dumps({**plain, "whose": self.whose}))}
 
@@ -92,7 +92,7 @@ class SetRelease:
         if "release" not in arrays:
             return None
         plain = json.loads(str(arrays["release"]))
-        noise = Noise(float(plain["std"]), NoiseLaw.of_json(plain))
+        noise = CountNoise(float(plain["std"]), NoiseDistribution.of_json(plain))
         numbers: Any = {name: np.array(arrays[f"release_{name}"], np.float64) for name in _ARRAYS}
         rows = None if plain["rows"] is None else int(plain["rows"])
         return cls(**numbers, noise=noise, rows=rows, whose=str(plain["whose"]))
@@ -142,7 +142,7 @@ class SetRelease:
         ]
         return np.array(chosen)
 
-    def _level(self, part: int, alpha: float, noise: NoiseDistribution) -> float:
+    def _level(self, part: int, alpha: float, noise: SumNoise) -> float:
         if self.rows is not None:
             return marginal_level(self.rows, alpha, noise)
         off = 0.0
@@ -266,10 +266,10 @@ def class_table(result: SetEvaluation, names: Sequence[str] | None = None) -> Ta
 
 
 def _summary(of: PredictionSets, result: SetEvaluation) -> Table:
-    after, whole = result.after, result.by["whole"][ALL]
+    after, overall = result.after, result.by["whole"][ALL]
     one = result.by["size"].get("1")
     rows = (
-        ("coverage", percent(after["coverage"]), interval(whole)),
+        ("coverage", percent(after["coverage"]), interval(overall)),
         ("wanted at least", percent(1 - of.alpha), ""),
         ("mean labels in a set", f"{after['set_size']:.4g} of {result.classes}", ""),
         ("sets of one label", percent(after["singletons"]), ""),
@@ -278,7 +278,7 @@ def _summary(of: PredictionSets, result: SetEvaluation) -> Table:
         ("sets of all labels", percent(after["all_labels"]), ""),
         ("coverage of the most probable label alone", percent(result.correct), ""),
     )
-    note = f"{whole.rows:,} test rows; the interval is binomial and treats them as independent."
+    note = f"{overall.rows:,} test rows; the interval is binomial and treats them as independent."
     columns = ("test rows", "value", "95 % interval")
     return Table("Coverage", columns, rows, f"{note} {_EXACT}", left=(0,))
 

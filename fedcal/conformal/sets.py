@@ -214,7 +214,7 @@ class PredictionSets(Artifact):
         """Return the thresholds and their guarantee."""
         return [promise(self)]
 
-    def judged_page(self, test: Holdout) -> list[Part]:
+    def evaluation_page(self, test: Holdout) -> list[Part]:
         """Return coverage overall and by class, site, group and size; set sizes; examples."""
         return evaluation_parts(self, test)
 

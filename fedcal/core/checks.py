@@ -54,7 +54,7 @@ def located(where: str) -> Iterator[None]:
 
 
 def reason(error: OSError) -> str:
-    """Why a file cannot be written; NumPy says only how much of an array was."""
+    """Return why a file cannot be written; NumPy says only how much of an array was."""
     return error.strerror or f"{error} (is the disk full?)"
 
 
@@ -149,7 +149,7 @@ Name = TypeVar("Name", bound=str)
 Given = TypeVar("Given")
 
 
-def whole(name: str, value: Any, low: int, high: int | None = None) -> int:
+def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
     """`value` as an int in [low, high], or InputError."""
     allowed = f"a whole number >= {low}" if high is None else f"a whole number in [{low}, {high}]"
     allowed = str(low) if low == high else allowed

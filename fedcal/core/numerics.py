@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import InputError, whole
+from fedcal.core.checks import InputError, integer
 
 if TYPE_CHECKING:
     from typing_extensions import override as override  # typeshed has it: no dependency
@@ -140,7 +140,7 @@ class Purpose(IntEnum):
 
 def check_seed(seed: int) -> int:
     """Return the seed if it is a whole number in [0, 2**63)."""
-    return whole("seed", seed, 0, 2**63 - 1)
+    return integer("seed", seed, 0, 2**63 - 1)
 
 
 def stream(

@@ -33,7 +33,7 @@ import numpy as np
 
 from fedcal import __version__
 from fedcal.core import checks
-from fedcal.core.checks import InputError, finite, interval, of_kind, one_of, positive, whole
+from fedcal.core.checks import InputError, finite, integer, interval, of_kind, one_of, positive
 from fedcal.core.numerics import Floats, check_seed
 
 Scalar = bool | int | float | str
@@ -192,7 +192,7 @@ Check = Callable[[str, Any], Any]
 
 def within(low: int, high: int | None = None) -> Check:
     """Return a check for an integer from `low` to `high`, both included."""
-    return lambda name, value: whole(name, value, low, high)
+    return lambda name, value: integer(name, value, low, high)
 
 
 def among(names: Collection[str], listed: str = "") -> Check:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import InputError, located, needed, one_of, same, whole
+from fedcal.core.checks import InputError, integer, located, needed, one_of, same
 from fedcal.core.fitting import in_threads, usable_cores
 from fedcal.core.numerics import Integers, Kind
 from fedcal.core.scores import ids_of
@@ -65,7 +65,7 @@ class BlockRows:
     """
 
     name: str
-    units: Sequence[Unit] = field(repr=False)
+    units: Sequence[BlockUnit] = field(repr=False)
     starts: Integers = field(repr=False)
     offsets: Integers = field(repr=False)
     edges: Integers = field(repr=False)
@@ -206,7 +206,7 @@ def in_blocks(
     order = {"classes": classes, "positive": positive}
     units, test = _units(files, tested, order)
     starts = np.concatenate([[0], np.cumsum([unit.rows for unit in units])]).astype(np.int64)
-    whole("the number of rows", starts[-1], 1)
+    integer("the number of rows", starts[-1], 1)
     firsts, ids = _clients(units, starts)
     offsets = np.append(firsts, starts[-1])
     row = units[0].read(0, 1)
@@ -281,7 +281,7 @@ def _row_name(first: int, k: int) -> str:
     return f"row {first + k}"
 
 
-def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray[Any]]:
+def _clients(units: Sequence[BlockUnit], starts: Integers) -> tuple[Integers, NDArray[Any]]:
     """Return the first row of each client, and what it is called.
 
     Raises InputError if rows are not sorted by client.
@@ -312,7 +312,7 @@ def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray
 
 
 @dataclass(frozen=True)
-class Unit:
+class BlockUnit:
     """Rows of a file: `rows`, those of a range as arguments of `from_arrays`, their `clients`."""
 
     arrays: Mapping[str, Mapped]
@@ -333,8 +333,8 @@ class Unit:
 
 def _units(
     files: Sequence[Path], tested: bool, order: Mapping[str, Any]
-) -> tuple[list[Unit], Dataset | None]:
-    units: list[Unit] = []
+) -> tuple[list[BlockUnit], Dataset | None]:
+    units: list[BlockUnit] = []
     tests: list[dict[str, Any]] = []
     for path in files:
         with located(repr(str(path)[-200:])):
@@ -355,6 +355,6 @@ def _units(
             if not scored or len(set(many.values())) > 1:
                 raise InputError(f"needs labels, and logits or probs, of as many rows; has {many}")
         if arrays["labels"].rows:
-            units.append(Unit(arrays, names))
+            units.append(BlockUnit(arrays, names))
     test_part = from_arrays(**_joined(tests), name="test part", **order) if tests else None
     return units, test_part

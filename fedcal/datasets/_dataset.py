@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import InputError, one_of, same, whole
+from fedcal.core.checks import InputError, integer, one_of, same
 from fedcal.core.naming import class_names, key_of, plain_name
 from fedcal.core.numerics import Floats, Integers, Kind, Purpose, logits_of, softmax, stream
 from fedcal.core.scores import rows_by_owner
@@ -225,7 +225,7 @@ class Dataset:
 
     def _with_labels(self, least: int) -> int:
         rows = len(self.scores) if self.labelled else 0
-        return whole(f"the number of rows with labels in {self.name}", rows, least)
+        return integer(f"the number of rows with labels in {self.name}", rows, least)
 
     def split(self, seed: int) -> Dataset:
         """Return a data set that has a test part.

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import InputError, located, number_in, one_of, same, whole
+from fedcal.core.checks import InputError, integer, located, number_in, one_of, same
 from fedcal.core.imports import need
 from fedcal.core.scores import MOST_CLASSES, ids_of, numbers
 from fedcal.datasets._dataset import IDS, Given
@@ -114,7 +114,7 @@ def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = F
     InputError
         One line: columns that are unknown, missing, duplicate or incompatible.
     """
-    whole("the number of columns", len(names), 0, MOST_CLASSES)
+    integer("the number of columns", len(names), 0, MOST_CLASSES)
     if len(set(names)) < len(names):
         twice = next(name for k, name in enumerate(names) if name in names[:k])
         raise InputError(f"column {twice!r} appears twice")
@@ -461,7 +461,7 @@ def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
                 taken += own[-1].size * max(own[-1].itemsize, 8)
                 check_room(taken, most)
             rows += batch.num_rows
-        whole("the number of rows", rows, 1)
+        integer("the number of rows", rows, 1)
         # popped one by one: all parts and all columns at once would be twice the memory
         arrays = {name: np.concatenate(parts.pop(name)) for name in list(parts)}
         return arguments(columns, with_scores(columns, arrays), labels_required)
@@ -506,5 +506,5 @@ def _values(
     if values.dtype.kind != "O" or not all(isinstance(value, str | None) for value in values):
         return values
     longest = max(len(value or "") for value in values)
-    whole(f"the characters of the longest text in column {name!r}", longest, 0, MAX_NAME)
+    integer(f"the characters of the longest text in column {name!r}", longest, 0, MAX_NAME)
     return values.astype(np.str_)

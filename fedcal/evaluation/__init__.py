@@ -8,7 +8,7 @@ from fedcal.core.checks import refuse
 from fedcal.evaluation.estimates import METRICS, compare, evaluate, evaluate_classes
 from fedcal.evaluation.estimators.calibration import (
     CalibrationTest,
-    Curve,
+    EvaluationCurve,
     cox,
     decision_curve,
     reliability,
@@ -21,8 +21,8 @@ from fedcal.metrics.histogram import Histogram, monotone_counts
 __all__ = [
     "METRICS",
     "CalibrationTest",
-    "Curve",
     "Estimate",
+    "EvaluationCurve",
     "Histogram",
     "calibrator_from",
     "compare",

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedcal.core.checks import unused, whole
+from fedcal.core.checks import integer, unused
 from fedcal.core.numerics import Floats
 from fedcal.evaluation.estimates import METRICS, accuracies, compare, evaluate, evaluate_classes
 from fedcal.evaluation.estimators import calibration
@@ -76,7 +76,7 @@ def subject_rows(unit: str, asked: int | None = None) -> int:
     if UNITS[unit].column is None:
         unused(f"unit '{unit}' does not weight subjects", rows_per_subject=asked)
         return 0
-    return whole("rows_per_subject", 1 if asked is None else asked, 1, MOST_SUBJECT_ROWS)
+    return integer("rows_per_subject", 1 if asked is None else asked, 1, MOST_SUBJECT_ROWS)
 
 
 def counted_of(subject_rows: int) -> Counted:
@@ -260,8 +260,8 @@ def findings(
     difference: Metrics = {}
     tests, cox_of = dict[str, dict[str, CalibrationTest]](), {}
     if score != "classes":
-        whole = {view: histograms[view, "", ""] for view in views}
-        tests = {view: {"cox": calibration.cox(h).bounded()} for view, h in whole.items()}
+        overall = {view: histograms[view, "", ""] for view in views}
+        tests = {view: {"cox": calibration.cox(h).bounded()} for view, h in overall.items()}
         if groups:
             for view in views:
                 known = [group for group, own in groups.items() if own]
@@ -274,7 +274,7 @@ def findings(
                 both = accuracies(pairs, cell_std)
                 for view, accuracy in zip(views, both, strict=True):
                     metrics[view] = {**metrics[view], "accuracy": accuracy}
-            first, second = whole.values()
+            first, second = overall.values()
             difference = compare(
                 first,
                 second,

@@ -51,10 +51,10 @@ def curve_parts(
 ) -> list[Part]:
     """Return the curves of a score over all rows; with several classes each is a series."""
     views, level = names_of(findings.metrics), findings.level
-    whole = {(view, part): h for (view, group, part), h in histograms.items() if group == ""}
-    series = {views.get(view, view): h for (view, _), h in whole.items()}
+    overall = {(view, part): h for (view, group, part), h in histograms.items() if group == ""}
+    series = {views.get(view, view): h for (view, _), h in overall.items()}
     if findings.score == "classes":
-        first = [(part, h) for (view, part), h in whole.items() if view == next(iter(whole))[0]]
+        first = [(part, h) for (view, part), h in overall.items() if view == next(iter(overall))[0]]
         series = {called(names, int(part)): h for part, h in first[:MOST_CLASSES]}
     parts: list[Part | None] = []
     if findings.score != "confidence":
@@ -97,7 +97,7 @@ def _part(
     return Curve(title, *axes, series, bands, references, note) if there else None
 
 
-def _lines(c: calibration.Curve, keep: Any = True) -> Lines:
+def _lines(c: calibration.EvaluationCurve, keep: Any = True) -> Lines:
     """Return finite points to keep, each once, and intervals that contain them."""
     ends = np.stack([c.x, c.y, np.minimum(c.low, c.y), np.maximum(c.high, c.y)])
     each = np.round(ends[:, np.isfinite(ends).all(axis=0) & keep], 6).T.tolist()
@@ -108,12 +108,14 @@ def _lines(c: calibration.Curve, keep: Any = True) -> Lines:
 def _decisions(series: Mapping[str, Histogram], level: float) -> Curve | None:
     """Return the net benefit of each model, against treating all rows and none."""
 
-    def line(c: calibration.Curve) -> Lines:
+    def line(c: calibration.EvaluationCurve) -> Lines:
         return _lines(replace(c, low=np.maximum(c.low, LEAST_BENEFIT)), c.y >= LEAST_BENEFIT)
 
     each = {name: calibration.decision_curve(h, level=level) for name, h in series.items()}
     name = next(iter(series))
-    everybody, _ = line(calibration.Curve(each[name].x, *[calibration.treat_all(series[name])] * 3))
+    everybody, _ = line(
+        calibration.EvaluationCurve(each[name].x, *[calibration.treat_all(series[name])] * 3)
+    )
     references = {"treat all": everybody, "treat none": ((0.0, 0.0), (1.0, 0.0))}
     return _part(
         "Decision curve",
@@ -190,7 +192,7 @@ def texts(metric: str, estimate: Estimate, sign: bool = False) -> tuple[str, str
     return HIDES if estimate.drowned else value, interval + warning
 
 
-def whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
+def in_integers(metric: str, estimate: Estimate, sign: bool = False) -> str:
     """Return value and interval; where noise hides the value, its upper bound, or "unknown"."""
     if _unknown(estimate):
         return "unknown"
@@ -259,10 +261,10 @@ def _both(findings: Findings, views: Sequence[str]) -> list[Table]:
     rows = dict[str, tuple[str, ...]]()
     for metric, change in findings.difference.items():
         pair = [findings.metrics[view][metric] for view in views]
-        values = [whole(metric, e) for e in pair]
+        values = [in_integers(metric, e) for e in pair]
         says = "" if change.low <= 0 <= change.high else "beyond chance"
         name = heading(metric, findings.score)
-        rows[metric] = (name, *values, whole(metric, change, True), says)
+        rows[metric] = (name, *values, in_integers(metric, change, True), says)
     both = " and ".join(names.values())
     return _first_and_more(
         both.capitalize(),
@@ -373,7 +375,7 @@ _ABOUT_TEST = (
 
 def _entry(metric: str, own: Metrics) -> str:
     name = metric if metric in own else f"{metric}_cut"
-    return whole(name, own[name])
+    return in_integers(name, own[name])
 
 
 def _forest(

@@ -21,7 +21,7 @@ from fedcal.evaluation import findings
 from fedcal.evaluation.findings import Counted, Findings, Key
 from fedcal.evaluation.page import parts
 from fedcal.evaluation.sites import effects
-from fedcal.mechanisms import NoiseLaw
+from fedcal.mechanisms import NoiseDistribution
 from fedcal.metrics.histogram import Histogram
 from fedcal.metrics.score_table import ScoreTable
 from fedcal.storage.artifact import Artifact
@@ -73,7 +73,7 @@ class ScoreRelease(Artifact):
     question: ScoreTable
     counts: Floats
     std: float = 0.0
-    law: NoiseLaw = field(default_factory=NoiseLaw)
+    distribution: NoiseDistribution = field(default_factory=NoiseDistribution)
     privacy: tuple[str, ...] = ()
     threshold: float = 0.5
     excluded: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class ScoreRelease(Artifact):
             "question": np.array(json.dumps(plain)),
             "edges": self.question.edges,
             "counts": self.counts,
-            "law": np.array(json.dumps(self.law.to_json())),
+            "law": np.array(json.dumps(self.distribution.to_json())),
             "taken": np.array(json.dumps({"unit": self.unit, "data": self.data})),
             **{name: np.array(json.dumps(getattr(self, name))) for name in _TEXTS},
             **{name: np.array(getattr(self, name)) for name in _PLAIN},
@@ -115,7 +115,7 @@ class ScoreRelease(Artifact):
         return cls(
             ScoreTable.read({**asked, "edges": arrays["edges"]}, facts),
             np.array(arrays["counts"], np.float64),
-            law=NoiseLaw.read(str(arrays["law"])),
+            distribution=NoiseDistribution.read(str(arrays["law"])),
             unit=str(taken["unit"]),
             data=None if taken["data"] is None else str(taken["data"]),
             **plain,
@@ -208,14 +208,20 @@ class ScoreRelease(Artifact):
                 each = counts[v, :, k]
                 if groups != (_ALL,):
                     widened = root * math.sqrt(len(each))
-                    whole = self._histogram(each.sum(axis=0), widened, self.law.times(len(each)))
-                    histograms[view, _ALL, part] = whole
+                    overall = self._histogram(
+                        each.sum(axis=0), widened, self.distribution.times(len(each))
+                    )
+                    histograms[view, _ALL, part] = overall
                 for g, group in enumerate(groups):
-                    histograms[view, group, part] = self._histogram(each[g], root, self.law)
+                    histograms[view, group, part] = self._histogram(
+                        each[g], root, self.distribution
+                    )
         return histograms
 
-    def _histogram(self, counts: Floats, root: Floats, law: NoiseLaw) -> Histogram:
-        return Histogram(self.question.bucket_edges, counts, root, law).joined()
+    def _histogram(
+        self, counts: Floats, root: Floats, distribution: NoiseDistribution
+    ) -> Histogram:
+        return Histogram(self.question.bucket_edges, counts, root, distribution).joined()
 
     @property
     def by_site(self) -> tuple[Floats, Floats]:
@@ -235,9 +241,11 @@ class ScoreRelease(Artifact):
         histograms, of = dict[tuple[str, str], Histogram](), self._histogram
         for k, group in enumerate(asked.within_names):
             root = self._root * math.sqrt(len(cells))
-            histograms["", group] = of(cells[:, k].sum(axis=0), root, self.law.times(len(cells)))
+            histograms["", group] = of(
+                cells[:, k].sum(axis=0), root, self.distribution.times(len(cells))
+            )
             for site, own in zip(asked.group_names, cells, strict=True):
-                histograms[site, group] = of(own[k], self._root, self.law)
+                histograms[site, group] = of(own[k], self._root, self.distribution)
         return histograms
 
     @property

@@ -12,7 +12,7 @@ from fedcal.calibrators import Calibrator
 from fedcal.conformal import PredictionSets
 from fedcal.core.checks import InputError, one_of
 from fedcal.core.imports import need
-from fedcal.storage.atomic import path_of, write_whole
+from fedcal.storage.atomic import path_of, write_file
 
 if TYPE_CHECKING:
     import onnx
@@ -154,5 +154,5 @@ def to_onnx(
     onnx.helper.set_model_props(model, about)
     onnx.checker.check_model(model, full_check=True)
     if path is not None:
-        write_whole(path, model.SerializeToString(deterministic=True))
+        write_file(path, model.SerializeToString(deterministic=True))
     return model

@@ -178,7 +178,7 @@ class _OrderPreservingMLP(_OrderPreserving):
 Tabled = calibrators.HistogramBinning | calibrators.BBQ
 
 
-class _Binning(CalibrationModule):
+class _BinningModule(CalibrationModule):
     def __init__(self, calibrator: Tabled, input: Kind, **numbers: ArrayLike) -> None:
         super().__init__(calibrator, input, table=calibrator.table, **numbers)
         self.bins = calibrator.table.shape[1]
@@ -202,7 +202,7 @@ class _Binning(CalibrationModule):
         return torch.where(empty, probs / _total(probs), g / torch.where(empty, 1.0, total))
 
 
-class _WeightedBinning(_Binning):
+class _WeightedBinning(_BinningModule):
     def __init__(self, calibrator: calibrators.WeightedBinning, input: Kind) -> None:
         super().__init__(calibrator.base, input, weights=calibrator.weights)
         self.all_rows = calibrator.rows == "all"
@@ -273,8 +273,8 @@ MODULES: dict[type[Calibrator], Callable[[Any, Kind], CalibrationModule]] = {
     calibrators.MatrixScaling: _Matrix,
     calibrators.OrderPreservingVector: _OrderPreservingVector,
     calibrators.OrderPreservingMLP: _OrderPreservingMLP,
-    calibrators.HistogramBinning: _Binning,
-    calibrators.BBQ: _Binning,
+    calibrators.HistogramBinning: _BinningModule,
+    calibrators.BBQ: _BinningModule,
     calibrators.WeightedBinning: _WeightedBinning,
     calibrators.TopLabelBinning: _TopLabelBinning,
     calibrators.ScoreLogistic: _ScoreLogistic,

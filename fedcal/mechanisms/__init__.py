@@ -12,9 +12,11 @@ from fedcal.mechanisms.base import Mechanism, Noise, NoNoise, Source, Sum, Targe
 if TYPE_CHECKING:
     from fedcal.mechanisms.choice import Exponential as Exponential
     from fedcal.mechanisms.choice import Unary as Unary
-    from fedcal.mechanisms.noise_law import NoiseLaw as NoiseLaw
+    from fedcal.mechanisms.noise_distribution import NoiseDistribution as NoiseDistribution
 else:
-    __getattr__ = lazily(__name__, ("Exponential", "NoiseLaw", "Unary"), "noise_law", "choice")
+    __getattr__ = lazily(
+        __name__, ("Exponential", "NoiseDistribution", "Unary"), "noise_distribution", "choice"
+    )
 
 PRIVATE: Lazy[Mechanism] = Lazy(
     "name",

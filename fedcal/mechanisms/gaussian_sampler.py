@@ -21,7 +21,7 @@ import numpy as np
 
 from fedcal.core.numerics import Integers
 from fedcal.mechanisms.samplers import (
-    Table,
+    DrawTable,
     Words,
     check_scale,
     exact,
@@ -69,7 +69,7 @@ def discrete_gaussian(std: float, n: int, words: Words) -> Integers:
 
 
 @lru_cache(maxsize=64)
-def _parts(std: float) -> tuple[tuple[Table, int, int], ...]:
+def _parts(std: float) -> tuple[tuple[DrawTable, int, int], ...]:
     """Return (table, index of the value 0, shift); the variate sums (index - middle) << shift."""
     parts = []
     left, shift = Fraction(std) ** 2, 0
@@ -83,7 +83,7 @@ def _parts(std: float) -> tuple[tuple[Table, int, int], ...]:
 
 
 @lru_cache(maxsize=64)
-def _bell(variance: Fraction) -> tuple[Table, int]:
+def _bell(variance: Fraction) -> tuple[DrawTable, int]:
     """Return the table of a discrete Gaussian on -middle ... middle, and middle."""
     middle = math.isqrt(math.ceil(_STDS**2 * variance)) + 2
     with exact():

@@ -141,7 +141,7 @@ def to_decimal(value: float | Fraction) -> Decimal:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class DrawTable:
     """Distribution on 0 ... m - 1.
 
     Attributes
@@ -175,7 +175,7 @@ class Table:
         return drawn
 
 
-def make_table(weights: Sequence[Decimal]) -> Table:
+def make_table(weights: Sequence[Decimal]) -> DrawTable:
     """Return the table of index i with probability ``weights[i] / sum(weights)``.
 
     Call it within `exact`. At least one weight is above 0, none is below.
@@ -201,7 +201,7 @@ def make_table(weights: Sequence[Decimal]) -> Table:
                 short.append(giver)
     high = np.array([unit >> _WORD for unit in units], np.uint64)
     low = np.array([unit & (2**_WORD - 1) for unit in units], np.uint64)
-    table = Table(bits, high, low, np.array(alias, np.int64))
+    table = DrawTable(bits, high, low, np.array(alias, np.int64))
     for array in (table.high, table.low, table.alias):
         array.flags.writeable = False
     return table
@@ -242,7 +242,7 @@ def bernoulli(p: float, n: int, words: Words) -> NDArray[np.bool_]:
 
 
 @lru_cache(maxsize=64)
-def _coin(p: float) -> Table:
+def _coin(p: float) -> DrawTable:
     with exact():
         return make_table([to_decimal(1 - Fraction(p)), to_decimal(p)])
 
@@ -259,8 +259,8 @@ def geometric(scale: float, n: int, words: Words) -> Integers:
 
 
 @lru_cache(maxsize=64)
-def _digits(scale: float) -> tuple[Table, ...]:
-    tables: list[Table] = []
+def _digits(scale: float) -> tuple[DrawTable, ...]:
+    tables: list[DrawTable] = []
     with exact():
         left = to_decimal(scale)  # the scale in units of the digit at hand
         base = 2**_DIGIT
@@ -271,7 +271,7 @@ def _digits(scale: float) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-def _powers(ratio: Decimal, length: int) -> Table:
+def _powers(ratio: Decimal, length: int) -> DrawTable:
     weights = [Decimal(1)]
     for _ in range(length - 1):
         weights.append(weights[-1] * ratio)
@@ -306,7 +306,7 @@ def discrete_laplace(scale: float, n: int, words: Words) -> Integers:
 
 
 @lru_cache(maxsize=64)
-def _negative(scale: float) -> Table:
+def _negative(scale: float) -> DrawTable:
     with exact():
         return make_table([Decimal(1), (-1 / to_decimal(scale)).exp()])
 
@@ -369,8 +369,8 @@ class _Shares:
 
     scale: float
     mean: float
-    count: Table
-    block: Table
+    count: DrawTable
+    block: DrawTable
     accepted: float
 
     def draw(self, n: int, words: Words) -> Integers:

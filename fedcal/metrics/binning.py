@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import InputError, whole
+from fedcal.core.checks import InputError, integer
 from fedcal.core.numerics import Floats, Integers, refuse_masked, row_max, row_sum
 
 HIGHEST = 1.0 + 1e-3
@@ -50,7 +50,7 @@ def bin_index(values: ArrayLike, bins: int) -> Integers:
     InputError
         a value is negative, above 1 + 1e-3, or NaN; or `bins` is not allowed
     """
-    whole("bins", bins, 1, MOST_BINS)
+    integer("bins", bins, 1, MOST_BINS)
     refuse_masked("values", values)
     v = np.asarray(values, np.float64)
     if v.size and not (v.min() >= 0.0 and v.max() <= HIGHEST):  # a NaN fails the first

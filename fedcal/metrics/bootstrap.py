@@ -47,7 +47,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import fraction, same, whole
+from fedcal.core.checks import fraction, integer, same
 from fedcal.core.numerics import FLOOR, Floats, Integers, Purpose, stream
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.standard import BINS, Cells, check_scored, scan, summary
@@ -125,12 +125,12 @@ def gap_change(
 
     def p_value(sign: float) -> float:
         """Return the p-value against `sign` * move * middle > 0: both of one sign, or the other."""
-        ways = []
-        for way in (1.0, -1.0):
-            by_move = _above(way * (after - before) - move_slack, move_std)
-            by_middle = _above(sign * way * (before + after) / 2 - slack, middle_std)
-            ways.append(max(by_move, by_middle))
-        return min(ways)
+        values = []
+        for direction in (1.0, -1.0):
+            by_move = _above(direction * (after - before) - move_slack, move_std)
+            by_middle = _above(sign * direction * (before + after) / 2 - slack, middle_std)
+            values.append(max(by_move, by_middle))
+        return min(values)
 
     grown = abs(after) - abs(before)
     worse = p_value(1.0) if grown >= LEAST else 1.0
@@ -358,7 +358,7 @@ def metric_intervals(
         noise : "before", "after" -> calibration error -> its median if the truth were calibrated
     """
     fraction("level", level)
-    whole("bins", bins, 1, 2**12)
+    integer("bins", bins, 1, 2**12)
     p, y = check_scored(before, labels)
     q, _ = check_scored(after, labels)
     same("shape of after, as of before,", q.shape, p.shape)

@@ -10,7 +10,7 @@ import numpy as np
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers
 from fedcal.core.options import array, increasing
-from fedcal.mechanisms import NoiseLaw
+from fedcal.mechanisms import NoiseDistribution
 from fedcal.metrics.score_table import has_nodes
 
 
@@ -46,7 +46,7 @@ class Histogram:
     edges: Floats
     counts: Floats
     root: Floats
-    law: NoiseLaw = field(default_factory=NoiseLaw)
+    distribution: NoiseDistribution = field(default_factory=NoiseDistribution)
     parted: Histogram | None = None
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class Histogram:
             np.append(self.edges[:-1][starts], self.edges[-1]),
             np.add.reduceat(self.counts, starts, axis=1),
             np.add.reduceat(self.root, starts, axis=0),
-            self.law,
+            self.distribution,
         )
 
     def joined(self) -> Histogram:
@@ -118,15 +118,15 @@ class Histogram:
 
     def draws(self, rng: np.random.Generator, number: int) -> Floats:
         """Draw noise of the counts' distribution, (number, 2, buckets)."""
-        return self.law.sample(rng, (number, 2, self.root.shape[1])) @ self.root.T
+        return self.distribution.sample(rng, (number, 2, self.root.shape[1])) @ self.root.T
 
     def widening(self, weights: Floats, level: float) -> float:
         """Return the factor of the noise in a normal interval of `sum(weights * counts)`.
 
         Weights are (2, buckets). It is above 1 where few numbers of a release with Laplace noise
-        make up the sum; see `NoiseLaw.widening`.
+        make up the sum; see `NoiseDistribution.widening`.
         """
-        return self.law.widening(weights @ self.root, level)
+        return self.distribution.widening(weights @ self.root, level)
 
 
 @lru_cache(maxsize=8)

@@ -156,7 +156,7 @@ THE_POSITIVE = "the positive class"
 
 
 def about(result: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the score of a result, or of its `judged`, and what its positive class is called."""
+    """Return the score of a result, and what its positive class is called."""
     return str(result.get("score", "")), called(result.get("class_names"), 1)
 
 

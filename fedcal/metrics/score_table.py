@@ -42,7 +42,7 @@ from typing import Annotated, Literal, get_args
 
 import numpy as np
 
-from fedcal.core.checks import InputError, listed, needed, one_of, same, unused, whole
+from fedcal.core.checks import InputError, integer, listed, needed, one_of, same, unused
 from fedcal.core.naming import plain_name
 from fedcal.core.numerics import FLOOR, Floats, Integers
 from fedcal.core.options import CheckedFields, Classes, Vector, increasing, within
@@ -181,7 +181,7 @@ SCALE = 128
 """Factor of the square root, before its entries are rounded to integers."""
 
 
-Height = Annotated[int, lambda name, value: whole(name, value, 1, 12)]
+Height = Annotated[int, lambda name, value: integer(name, value, 1, 12)]
 """Levels of a tree of counts, as the type of a parameter."""
 
 
@@ -248,8 +248,8 @@ def node_of(buckets: int, height: int, level: int) -> Integers:
 def check_encoding(name: str, buckets: int, height: int) -> None:
     """Raise InputError if an encoding does not exist, or its matrix would be too large."""
     one_of("encoding", name, ENCODINGS)
-    whole("buckets", buckets, 1, MOST_BUCKETS)
-    whole("height", height, 1, 12)
+    integer("buckets", buckets, 1, MOST_BUCKETS)
+    integer("height", height, 1, 12)
     if name != TREE:
         unused(f"encoding '{name}' has no levels", height=None if height == 1 else height)
 

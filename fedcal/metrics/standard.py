@@ -26,7 +26,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import InputError, whole
+from fedcal.core.checks import InputError, integer
 from fedcal.core.numerics import FLOOR, Floats, Integers
 from fedcal.core.scores import (
     as_array,
@@ -260,7 +260,7 @@ class Cells:
     """
 
     def __init__(self, classes: int, bins: int) -> None:
-        self.classes, self.bins = classes, whole("bins", bins, 1, MOST_BINS)
+        self.classes, self.bins = classes, integer("bins", bins, 1, MOST_BINS)
         # Below the smallest v whose float32 is not in bin 0; bin_index then decides.
         self.edge = np.float64((1.0 - 1e-6) / bins).view(np.uint64)
         self.filled = np.zeros((3, classes * bins))

@@ -217,7 +217,7 @@ def posterior(
 
     mean = np.array([p.mean for p in priors]).reshape(sites, 1 + two)
     sure = np.linalg.inv(np.array([p.cov for p in priors]).reshape(sites, 1 + two, 1 + two))
-    rows = Rows(shards, weights)
+    rows = OwnRows(shards, weights)
     at, moving = mean.copy(), np.ones((sites, 1), np.bool_)
     for _ in range(_ITERATIONS):
         pull, curve = rows.derivatives(at)
@@ -238,7 +238,7 @@ def log_odds(shards: Shards) -> Floats:
     return np.clip(shards.logits[:, 1] - shards.logits[:, 0], -_FURTHEST, _FURTHEST)
 
 
-class Rows:
+class OwnRows:
     """Rows of sites, and sums over those of each."""
 
     def __init__(self, shards: Shards, weights: Floats | None) -> None:
@@ -290,10 +290,10 @@ class Rows:
         By importance sampling about the largest density: the posterior of few rows, nearly all of
         one class, is skewed, and a normal one would see harm where there is none.
         """
-        start, lever, whole = [], [], fitting.softplus if self.two else partial(logsumexp, axis=1)
+        start, lever, log_sum = [], [], fitting.softplus if self.two else partial(logsumexp, axis=1)
         for step in STEPS:
             z, own = self.moved(step * at), step * at[self.owner]
-            start.append(self.sums(self.share * (whole(z) - whole(self.x))))
+            start.append(self.sums(self.share * (log_sum(z) - log_sum(self.x))))
             lever.append(self.share * (z - self.x if self.two else np.exp(own[:, 0]) - 1))
 
         def loss_and_density(true: Floats) -> tuple[Floats, Floats]:

@@ -29,7 +29,7 @@ from fedcal.metrics.standard import summary
 from fedcal.personal.posterior import (
     HARM,
     STEPS,
-    Rows,
+    OwnRows,
     SitePrior,
     identity_prior,
     log_odds,
@@ -105,7 +105,7 @@ class SitesRelease(ScoreRelease):
             "personal": {**counts, "judged_on": on, "sites": dict([*sites.items()][:MOST_CLIENTS])},
         }
 
-    def judged_page(self, test: Holdout) -> list[Part]:
+    def evaluation_page(self, test: Holdout) -> list[Part]:
         """Return each site's decision and log loss, largest increase first."""
         personal = self.judge(test).get("personal", {"sites": {}, "judged_on": ""})
         evaluated = {name: one for name, one in personal["sites"].items() if "nll_after" in one}
@@ -182,7 +182,7 @@ def recalibrated(
         `Shards.weights(1)` counts each person once
     """
     at, cov, mean, sure = posterior(shards, priors, weights)
-    risk, gain = Rows(shards, weights).risk(at, cov, mean, sure)
+    risk, gain = OwnRows(shards, weights).risk(at, cov, mean, sure)
     safe = (risk <= MOST_RISK) & (gain > 0)
     best = np.where(safe.any(axis=0), np.where(safe, gain, -np.inf).argmax(axis=0), len(STEPS) - 1)
     step = np.array(STEPS)[best]
@@ -232,8 +232,8 @@ def cross_validated(
 def _folds(shards: Shards) -> Integers:
     """Return the fold of each row, (n,), with nearly equal numbers at every site."""
     rng = stream(0, Purpose.SPLIT, 0, "folds at home")
-    who = np.arange(len(shards.labels)) if shards.subjects is None else shards.subjects
-    _, unit = np.unique(np.stack([shards.owner, who]), axis=1, return_inverse=True)
+    subject = np.arange(len(shards.labels)) if shards.subjects is None else shards.subjects
+    _, unit = np.unique(np.stack([shards.owner, subject]), axis=1, return_inverse=True)
     unit = unit.reshape(-1)
     firsts = np.unique(unit, return_index=True)[1]
     order = np.lexsort((rng.random(len(firsts)), shards.owner[firsts]))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from fedcal.core.checks import damaged, read, same, whole
+from fedcal.core.checks import damaged, integer, read, same
 from fedcal.core.options import strict
 from fedcal.privacy.agreed_plan import AgreedPlan
 from fedcal.privacy.privacy import FIELDS
@@ -91,7 +91,7 @@ class Terms:
                 tuple(Question.from_plain(question) for question in values["questions"]),
                 str(values["form"]),
                 tuple(float(norm) for norm in values["norms"]),
-                whole("result-bytes", values["result_bytes"], 0),
+                integer("result-bytes", values["result_bytes"], 0),
             )
 
     @cached_property
@@ -118,7 +118,7 @@ class Terms:
         Raises InputError, one line that names the first thing that differs.
         """
         same("terms that a request is of", asked.terms, self.key)
-        whole("the round of a request", asked.round, 1, self.plan.rounds)
+        integer("the round of a request", asked.round, 1, self.plan.rounds)
         check_question(self.questions, asked.round, asked.query)
         return request_under(self.plan, asked.query, asked.round, self.norms)
 

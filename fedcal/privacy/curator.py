@@ -137,7 +137,7 @@ class Curator:
                 raise PrivacyError(
                     f"the query '{query.kind}' is not the one that the plan was made for"
                 )
-            if plan.on_integers and not query.whole(plan.bound.per):
+            if plan.on_integers and not query.counts_integers(plan.bound.per):
                 raise PrivacyError(f"the query '{query.kind}' adds fractions to noise on integers")
             self._reserve()
         request = request_under(plan, query, round_number, norms)

@@ -23,12 +23,12 @@ from fedcal.core.checks import (
     damaged,
     different,
     fraction,
+    integer,
     interval,
     located,
     needed,
     positive,
     same,
-    whole,
 )
 from fedcal.core.options import Positive, set_checked, within
 from fedcal.privacy.privacy import check_caps
@@ -135,7 +135,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             caps = (cap, CAP_DELTA if cap_delta is None else float(cap_delta))
             self._db.execute("INSERT INTO cap VALUES (?, ?)", caps)
             return caps
-        whole(f"the version of {self._name}", version, _SCHEMA, _SCHEMA)
+        integer(f"the version of {self._name}", version, _SCHEMA, _SCHEMA)
         with damaged(f"{self._name} is damaged: it has no valid cap"):
             (stored,) = self._db.rows("SELECT epsilon, delta FROM cap")
         self._entries()  # refuses damaged rows
@@ -193,7 +193,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         InputError
             If ``number`` is not a whole number of at least 1, or the file cannot be written.
         """
-        number = whole("the number of a release", number, 1)
+        number = integer("the number of a release", number, 1)
         with self._db.transaction():
             # only this run's rows: a training charges thousands of releases
             rows = self._db.rows("SELECT releases FROM runs WHERE run = ?", (run,))

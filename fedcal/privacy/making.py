@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from fedcal import accounting
-from fedcal.core.checks import InputError, damaged, one_of, same, whole
+from fedcal.core.checks import InputError, damaged, integer, one_of, same
 from fedcal.mechanisms import MECHANISMS, PRIVATE, Gaussian, Mechanism, NoNoise, Target, samplers
 from fedcal.privacy.agreed_plan import AgreedPlan
 from fedcal.privacy.agreement import PROTOCOL, Terms
@@ -154,10 +154,10 @@ def made_again(plan: AgreedPlan) -> Plan:
     Formal guarantee: a plan that equals it has noise that meets its epsilon and delta in all of its
     rounds, for contributions within its bound, whoever calibrated it.
     """
-    whole("the number of rounds", plan.rounds, 1, MOST_ROUNDS)
+    integer("the number of rounds", plan.rounds, 1, MOST_ROUNDS)
     return make_plan(
         plan.federation,
-        rounds=plan.rounds - whole("counting rounds", plan.counting_rounds, 0, plan.rounds - 1),
+        rounds=plan.rounds - integer("counting rounds", plan.counting_rounds, 0, plan.rounds - 1),
         bound=plan.bound or Bound((1,)),
         prefers=(type(plan.mechanism),),
         row_sums=plan.bound is not None and plan.bound.per != "client",
@@ -276,7 +276,7 @@ def check_terms(terms: Terms) -> None:
             check_alike(what, made[name], own_plan[name])
         protocol = terms.job["secure-aggregation"] == PROTOCOL
         same("committee of the plan, by the job's facts,", bool(plan.committee), protocol)
-        whole("the number of questions", len(terms.questions), 1)
+        integer("the number of questions", len(terms.questions), 1)
         for question in terms.questions:
             _check_declared(question, plan)
 

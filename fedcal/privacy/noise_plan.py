@@ -11,7 +11,7 @@ import numpy as np
 
 from fedcal.core.numerics import Floats, Integers, Purpose, stream
 from fedcal.mechanisms import Sum, samplers
-from fedcal.mechanisms.noise_law import NoiseLaw
+from fedcal.mechanisms.noise_distribution import NoiseDistribution
 from fedcal.privacy.agreed_plan import AgreedPlan
 from fedcal.privacy.privacy import Federation as Federation  # also found here
 from fedcal.trust import TRUSTS
@@ -57,13 +57,13 @@ class Plan(AgreedPlan):
         copies = self.noise_copies(repliers)
         return self.mechanism.std(self._scales(), copies, self.bound, self.grid)
 
-    def noise_law(self, std: float) -> NoiseLaw:
+    def noise_distribution(self, std: float) -> NoiseDistribution:
         """Return the law of the noise of a released number, with this std by the answers to it."""
         if self.bound is None or not std or not self.mechanism.tailed:
-            return NoiseLaw()
+            return NoiseDistribution()
         one = float(self.mechanism.std(self._scales(), 1.0, self.bound, self.grid).max())
         noise_copies = float(f"{(std / one) ** 2:.12g}")
-        return NoiseLaw(True, noise_copies, self.grid / std if self.on_integers else 0.0)
+        return NoiseDistribution(True, noise_copies, self.grid / std if self.on_integers else 0.0)
 
     def sum_of(
         self, bound: Bound, repliers: int, costs: Callable[[Floats], Floats | None] | None = None
@@ -149,5 +149,5 @@ class Plan(AgreedPlan):
 
 def amplifying_rate(federation: Federation) -> float:
     """Return the sampling rate if it amplifies privacy, else 1; see `making.make_plan`."""
-    amplifies = TRUSTS[str(federation.trust)].amplifies and UNITS[federation.unit].whole_client
+    amplifies = TRUSTS[str(federation.trust)].amplifies and UNITS[federation.unit].by_client
     return federation.sampling_rate if amplifies else 1.0

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from fedcal.core.checks import BudgetExceeded, InputError, fraction, interval, unused, whole
+from fedcal.core.checks import BudgetExceeded, InputError, fraction, integer, interval, unused
 from fedcal.core.options import (
     DATA,
     PRIVACY,
@@ -202,9 +202,9 @@ class Federation(Privacy):
             raise InputError(f"trust '{trust}' adds {exact if self.private else noisy}")
         object.__setattr__(self, "trust", trust)
         if self.committee:
-            whole("committee", self.committee, 2, self.clients)
+            integer("committee", self.committee, 2, self.clients)
             check_committee(self.committee, self.threshold)
-            whole("colluding", self.colluding, 0, colluding(self.committee, self.threshold))
+            integer("colluding", self.colluding, 0, colluding(self.committee, self.threshold))
         else:
             unused(
                 "there is no committee",

@@ -27,7 +27,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
-from fedcal.core.checks import InputError, damaged, fraction, one_of, same, whole
+from fedcal.core.checks import InputError, damaged, fraction, integer, one_of, same
 from fedcal.core.imports import Lazy
 from fedcal.core.numerics import Floats, Integers, Words, check_seed, key_of
 from fedcal.core.options import MOST_TEXT, CheckedFields, Scalar, set_checked, shaped, strict
@@ -149,7 +149,7 @@ class Query(CheckedFields, ABC):
             If the answer is not a sum over rows, or the number of clips is wrong.
         """
 
-    def whole(self, part: Part) -> bool:
+    def counts_integers(self, part: Part) -> bool:
         """Return whether each such part adds integers alone, of an L1 norm that is one, too.
 
         Such counts have their Laplace noise on the integers. `bound` says so by `Bound.whole`.
@@ -214,7 +214,7 @@ class Summed(Query):
         """Return the bound: the clip for a client, `added` for a row or a subject."""
         lengths, client = self.lengths(), self.takes_clips(part, clips, 1)
         norm = clips[0] if client else self.added(part, order)
-        if order == 1 and self.whole(part):
+        if order == 1 and self.counts_integers(part):
             return Bound(lengths, (norm,) * len(lengths), self.rule, order, part, whole=True)
         norm = norm if client else self.unclipped(norm)
         return Bound(lengths, (norm,) * len(lengths), self.rule, order)
@@ -455,7 +455,7 @@ class Asked:
             for name in (*fields, *context):
                 if name not in known and not name.startswith(("param.", "fact.")):
                     raise InputError(f"a question to a site states no {name!r:.80}: its terms do")
-            number = whole("the round of a question", fields["round"], 1)
+            number = integer("the round of a question", fields["round"], 1)
             asked = cls(query_in(fields, context), number, context["run"], context["terms"])
             set_checked(asked)
             return asked
@@ -523,16 +523,16 @@ class Request:
 
         A site answers only one digest in a round of a job, ever.
         """
-        whole = self._key(self.query.key)
-        return hashlib.sha256(key_of(whole, self.round).encode()).hexdigest()
+        content = self._key(self.query.key)
+        return hashlib.sha256(key_of(content, self.round).encode()).hexdigest()
 
 
 def query_in(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
     """Return the question of `wire.params_of` and `facts_of` records, or raise InputError."""
-    whole("the version of the wire form", context["version"], VERSION, VERSION)
+    integer("the version of the wire form", context["version"], VERSION, VERSION)
     query = QUERIES[one_of("query", fields["kind"], sorted(QUERIES))]
     ours = query.version
-    whole(f"the version of the query {query.kind!r}", context["query-version"], ours, ours)
+    integer(f"the version of the query {query.kind!r}", context["query-version"], ours, ours)
     params, facts = (
         {
             key.removeprefix(start): np.array(v, np.float64) if isinstance(v, list) else v

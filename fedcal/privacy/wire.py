@@ -1,4 +1,4 @@
-"""What the server asks, as the records of a message: a request whole, for simulated clients.
+"""Questions of the server as the records of a message: whole requests for simulated clients.
 
 A real site takes all but the question from its own terms (`fedcal.privacy.query.Asked`).
 """

@@ -378,7 +378,9 @@ def comparison_sheets(
             if not any(not c["baseline"] and c[key] > 0 for c in mine):
                 continue
             sheet = curves.quality_sheet(mine, shown, f"Quality against {by}{of}", key)
-            sheets.append(replace(sheet, name=by + stem, note=page.said("comparison", by)[0]))
+            sheets.append(
+                replace(sheet, name=by + stem, note=page.block_lines("comparison", by)[0])
+            )
     return sheets
 
 
@@ -398,8 +400,8 @@ def write_column(
     plotted = [m for m in metrics or [family.best] if m and all(_has(c, m) for c in first)]
     if not plotted or all(c["baseline"] for c in first):
         return
-    way = -1 if named(plotted[0]).higher else 1
-    ranked = sorted(first, key=lambda c: way * float(c["after"][plotted[0]]["mean"]))
+    direction = -1 if named(plotted[0]).higher else 1
+    ranked = sorted(first, key=lambda c: direction * float(c["after"][plotted[0]]["mean"]))
     pick = [*dict.fromkeys(c["label"] for c in ranked)][:SERIES]
     some = [c for c in first if c["label"] in pick]
     sheet = curves.quality_sheet(some, plotted[:2], Path(str(first[0]["data"])).name)
@@ -416,7 +418,7 @@ def comparison_page(comparison: Mapping[str, Any], *where: Path) -> page.Page:
     every = cells_of(comparison["cells"])
     cells, sets = finished(every), names_of(every)
     best = family_in(cells).best
-    counts = page.said(
+    counts = page.block_lines(
         "comparison",
         "lines",
         methods=len({c["label"] for c in cells if not c["baseline"]}),

@@ -142,7 +142,7 @@ def _tested(result: Any) -> tuple[Numbers, Numbers]:
 
 def _sets(result: Any) -> tuple[Numbers, Numbers]:
     """Return results before and after, with the upper end of the coverage interval."""
-    (all_rows,) = result.judged["coverage_by"]["whole"].values()
+    (all_rows,) = result.evaluated["coverage_by"]["whole"].values()
     return result.before, result.after | {"coverage_high": all_rows["high"]}
 
 

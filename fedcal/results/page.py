@@ -27,7 +27,7 @@ from fedcal.metrics import names
 from fedcal.results.figures import drawing
 from fedcal.results.figures.diagrams import drawn
 from fedcal.results.figures.drawing import draw
-from fedcal.storage.atomic import write_whole
+from fedcal.storage.atomic import write_file
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -152,7 +152,7 @@ class Page:
     def write(self, folder: Path) -> Path:
         """Write `report.html`, and each figure as PNG and SVG beside it."""
         files = drawing.save_sheets(self.sheets, folder)
-        write_whole(folder / FILE, self.html(files))
+        write_file(folder / FILE, self.html(files))
         return folder / FILE
 
 
@@ -210,7 +210,7 @@ def words(template: str, **context: Any) -> dict[str, tuple[str, ...]]:
     return dict(zip(blocks[1::2], texts, strict=True))
 
 
-def said(template: str, block: str, **context: Any) -> list[str]:
+def block_lines(template: str, block: str, **context: Any) -> list[str]:
     """Return the lines of one block of a template; the others need not have their values."""
     made = _template(f"{template}.txt.j2")
     return "".join(made.blocks[block](made.new_context(context))).strip("\n").splitlines()

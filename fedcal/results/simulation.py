@@ -12,7 +12,7 @@ from fedcal.core import checks, pages
 from fedcal.core.pages import Part, Table, Text
 from fedcal.datasets import is_shipped
 from fedcal.evaluation.intervals import from_json
-from fedcal.evaluation.page import change_table, whole
+from fedcal.evaluation.page import change_table, in_integers
 from fedcal.metrics import Reliability, names
 from fedcal.metrics.bootstrap import FEWEST
 from fedcal.results import labels, page
@@ -183,7 +183,7 @@ def _split(lines: Iterable[str]) -> list[tuple[str, str]]:
 def _estimate(metric: str, estimate: Mapping[str, Any]) -> str:
     """Return a released value with its interval, or what is known of it under noise."""
     if estimate["value"] is None:
-        return whole(metric, from_json(estimate))
+        return in_integers(metric, from_json(estimate))
     return measured(metric, estimate)
 
 

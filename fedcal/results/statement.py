@@ -51,7 +51,7 @@ def adjacency(privacy: Mapping[str, Any]) -> str:
 
 
 def large_delta(plan: Plan) -> str:
-    """Why this delta is too large, "" if it is not."""
+    """Return why this delta is too large; "" = it is not."""
     if not plan.private or plan.delta < 1 / plan.clients:
         return ""
     return (
@@ -128,7 +128,7 @@ def _with_sentences(record: dict[str, Any], facts: Facts, **plan: Any) -> dict[s
     real = {"real": facts.guarded or facts.in_app, "private": record["epsilon"] is not None}
     lists = sentences(kind="run", **vars(facts), **real, **record, **plan)
     sees = (line.split(": ", 1) for line in lists["sees"])
-    return record | lists | {"sees": [{"who": who, "what": what} for who, what in sees]}
+    return record | lists | {"sees": [{"who": role, "what": what} for role, what in sees]}
 
 
 def without_privacy(

@@ -49,7 +49,7 @@ def _by_site(config: Config) -> bool:
     """Return whether rows are counted by site, with the sites still to be named."""
     groups = config.set.get("groups")
     if is_personal(config.method):
-        hidden = math.isfinite(config.epsilon) and UNITS[config.unit].whole_client
+        hidden = math.isfinite(config.epsilon) and UNITS[config.unit].by_client
         return groups in (None, "site") and not hidden
     return groups == "site" and evaluates(config.method)
 

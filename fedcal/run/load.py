@@ -86,7 +86,7 @@ def warn_of_rows(rows: Holdout | Dataset, where: str, stacklevel: int = 2) -> No
         warnings.warn(f"{where}: {finding}", stacklevel=stacklevel + 1)
 
 
-def dealt_rows(
+def assigned_rows(
     loaded: Dataset, method: str, partition: str, clients: int | None, seed: int
 ) -> tuple[Dataset, Shards, tuple[str, ...]]:
     """Return the data, the rows of a method partitioned over clients, and the clients' names.
@@ -162,7 +162,7 @@ def rows_of(config: Config, loaded: Dataset) -> RunRows:
         Of rows that are probably not what they are taken for.
     """
     evaluates = jobs.evaluates(config.method)
-    data, partitioned, names = dealt_rows(
+    data, partitioned, names = assigned_rows(
         loaded, config.method, config.partition, config.clients, config.seed
     )
     known, shards = jobs.resolved(config, partitioned, names)

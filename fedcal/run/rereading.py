@@ -10,7 +10,7 @@ from fedcal.core import checks
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.storage.atomic import path_of
 
-_WHOLE = ("positive", "confidence")
+_ALL_ROWS = ("positive", "confidence")
 """Scores of all rows, and not of each class."""
 
 
@@ -30,9 +30,9 @@ def read_release(path: str | Path) -> ScoreRelease:
 def calibrator_of(release: ScoreRelease, curve: Curve) -> ScoreLogistic:
     """Return a calibrator fitted to a release's counts: "platt" or "beta"."""
     asked = release.question
-    score: Any = checks.one_of("score to calibrate", asked.score, _WHOLE)
-    whole = release.histograms["model", "", ""]
-    made = calibrator_from(whole, score, curve, asked.classes, release.input)
+    score: Any = checks.one_of("score to calibrate", asked.score, _ALL_ROWS)
+    overall = release.histograms["model", "", ""]
+    made = calibrator_from(overall, score, curve, asked.classes, release.input)
     made.of_classes(release.class_names)
     return made
 
@@ -57,7 +57,7 @@ def check_comparable(earlier: ScoreRelease, later: ScoreRelease) -> None:
         raise checks.InputError(
             f"these releases cannot be compared, they differ in: {'; '.join(differences)}"
         )
-    checks.one_of("score of releases to compare", one.score, _WHOLE)
+    checks.one_of("score of releases to compare", one.score, _ALL_ROWS)
 
 
 def _facts(release: ScoreRelease) -> dict[str, str | None]:

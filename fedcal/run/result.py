@@ -24,7 +24,7 @@ from fedcal.results.figures.diagrams import LEGEND, diagram
 from fedcal.results.figures.drawing import Sheet
 from fedcal.results.headline import headline
 from fedcal.results.labels import APP, STUDY
-from fedcal.results.page import Displayable, Page, Section, lines_of, said, words
+from fedcal.results.page import Displayable, Page, Section, block_lines, lines_of, words
 from fedcal.run import folders
 from fedcal.run.config import Config
 from fedcal.storage.artifact import Artifact, Holdout
@@ -131,7 +131,7 @@ def result_of(
     ends = {"at_limits": outcome.at_limits} if outcome.at_limits else {}
     return SimulationResult(
         artifact=artifact,
-        judged={**artifact.results(), **({} if test is None else artifact.judge(test)), **ends},
+        evaluated={**artifact.results(), **({} if test is None else artifact.judge(test)), **ends},
         privacy=privacy,
         communication=communication_of(outcome),
         config=config,
@@ -146,8 +146,8 @@ def result_of(
     )
 
 
-_MOST_JUDGED = 24
-_JUDGED_ENTRIES = 2 * 10**7  # probabilities computed for them, in all
+_MOST_EVALUATED = 24
+_EVALUATED_ENTRIES = 2 * 10**7  # probabilities computed for them, in all
 
 
 @dataclass(frozen=True, repr=False)
@@ -174,7 +174,7 @@ class SimulationResult(Displayable):
     rounds
         one record per release
     test
-        the rows that `judged` is about; None where nobody has any but real sites: `before` and
+        the rows that `evaluated` is about; None where nobody has any but real sites: `before` and
         `after` are theirs alone then
     data
         what the run was on; None with real sites
@@ -185,7 +185,7 @@ class SimulationResult(Displayable):
     """
 
     artifact: Artifact
-    judged: dict[str, Any]
+    evaluated: dict[str, Any]
     privacy: dict[str, Any]
     communication: dict[str, Any]
     config: Config
@@ -205,9 +205,9 @@ class SimulationResult(Displayable):
         Each is a mapping with `value` (None where noise drowns it), `low`, `high` and what the
         width of the interval comes from.
         """
-        if "metrics" not in self.judged:
+        if "metrics" not in self.evaluated:
             raise checks.FedcalError("this run evaluates nothing: `fedcal evaluate` gives metrics")
-        return dict(self.judged["metrics"])
+        return dict(self.evaluated["metrics"])
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
@@ -263,9 +263,9 @@ class SimulationResult(Displayable):
 
     @property
     def _calibration(self) -> dict[str, Any]:
-        if "before" not in self.judged:
+        if "before" not in self.evaluated:
             calibrators.calibrator_of(self.artifact)
-        return self.judged if self._tested else {}
+        return self.evaluated if self._tested else {}
 
     @property
     def _tested(self) -> Holdout:
@@ -286,7 +286,7 @@ class SimulationResult(Displayable):
             "method": self.config.method,
             "config": self.config.to_dict() | {"epsilon": files.in_json(self.config.epsilon)},
             "class_names": None if self.class_names is None else list(self.class_names),
-            **self.judged,
+            **self.evaluated,
             **self._intervals,
             **({} if self.sites is None else {"sites": self.sites}),
             "privacy": self.privacy,
@@ -295,7 +295,7 @@ class SimulationResult(Displayable):
             "versions": self.versions,
         }
 
-    def judged_rounds(self) -> list[dict[str, Any]]:
+    def evaluated_rounds(self) -> list[dict[str, Any]]:
         """Return `rounds` with the key `test`: a few test metrics after each release.
 
         At most 24 rounds are evaluated, and fewer with large test sets; always the last one.
@@ -304,7 +304,7 @@ class SimulationResult(Displayable):
         last = len(self.history) - 1
         if last < 0 or len(self.rounds) != len(self.history) or self.test is None:
             return self.rounds
-        most = min(_MOST_JUDGED, max(2, _JUDGED_ENTRIES // self.test.probs.size))
+        most = min(_MOST_EVALUATED, max(2, _EVALUATED_ENTRIES // self.test.probs.size))
         records = [*self.rounds]
         for k in {*np.linspace(0, last, min(most, last + 1)).round().astype(int).tolist()}:
             if glance := (self.artifact if k == last else self.history[k]).glance(self.test):
@@ -317,32 +317,34 @@ class SimulationResult(Displayable):
     def __str__(self) -> str:
         """Summarise the result in at most ten lines."""
         if self._own_page:
-            both, about = {"before": self.before, "after": self.after}, names.about(self.told)
+            both, about = {"before": self.before, "after": self.after}, names.about(self.summary)
             lines = [f"{name}: {names.line(of, *about)}" for name, of in both.items()]
-            lines += filter(None, [names.floored(self.judged["rows_below_floor"])])
+            lines += filter(None, [names.floored(self.evaluated["rows_below_floor"])])
         else:
             lines = self.artifact.lines(self.test)
-        lines += self.judged.get("at_limits", ())
-        return "\n".join([self.said["title"], *lines, self.said["guarantee"], self.said["sent"]])
+        lines += self.evaluated.get("at_limits", ())
+        return "\n".join(
+            [self.sentences["title"], *lines, self.sentences["guarantee"], self.sentences["sent"]]
+        )
 
     @cached_property
-    def said(self) -> dict[str, str]:
+    def sentences(self) -> dict[str, str]:
         """Sentences on the run: its `title`, its `guarantee`, and what a client has `sent`."""
         noun, privacy = labels.of_clients(self.config.engine), self.privacy
         took_part = f"{self.config.clients:,} {noun}"
         if self.sites is not None:
             took_part = participation.in_short(self.sites, noun)
         neighbours = units.UNITS[privacy["unit"]].neighbours.get(privacy["adjacency"])
-        told = words("result", result=self, took_part=took_part, neighbours=neighbours)
-        return {name: lines[0] for name, lines in told.items()}
+        lines = words("result", result=self, took_part=took_part, neighbours=neighbours)
+        return {name: one for name, (one, *_) in lines.items()}
 
     def _lines(self) -> list[dict[str, Any]]:
-        return lines_of({**self.told, **self._intervals})
+        return lines_of({**self.summary, **self._intervals})
 
     @property
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """Results of the artifact on test rows, and the names of the classes."""
-        return {**self.judged, "class_names": self.class_names}
+        return {**self.evaluated, "class_names": self.class_names}
 
     @property
     def _own_page(self) -> bool:
@@ -369,10 +371,13 @@ class SimulationResult(Displayable):
         return [labels.metric_table(self.record), sheet]
 
     def _card(self) -> Page:
-        lines = [*self.judged.get("coverage_warnings", ()), str(self.privacy["statement"][0])]
+        lines = [*self.evaluated.get("coverage_warnings", ()), str(self.privacy["statement"][0])]
         if self._own_page:
             rows = len(self._tested.labels)
-            lines = said("simulation", "few", result=self.record, rows=rows, enough=FEWEST) + lines
+            lines = (
+                block_lines("simulation", "few", result=self.record, rows=rows, enough=FEWEST)
+                + lines
+            )
         title = f"{self.config.method} on {self.config.data}"
         return Page(title, self.verdict, [Section("", self.parts)], warnings=lines)
 
@@ -380,8 +385,8 @@ class SimulationResult(Displayable):
         """Return the artifact's part of a report, then the clients that it changes."""
         shown = self.artifact.page()
         if self.test is not None:
-            shown += self.artifact.judged_page(self.test)
-        if (changed := self.judged.get("clients_change", {})).get("sites"):
+            shown += self.artifact.evaluation_page(self.test)
+        if (changed := self.evaluated.get("clients_change", {})).get("sites"):
             shown.append(change_table(changed, "client"))
         return shown
 
@@ -396,7 +401,7 @@ class SimulationResult(Displayable):
 
     def _write(self, folder: Path) -> None:
         (folder / folders.CONFIG).write_text(self.given.to_toml(), "utf-8")
-        rounds = (json.dumps(r, allow_nan=False) for r in self.judged_rounds())
+        rounds = (json.dumps(r, allow_nan=False) for r in self.evaluated_rounds())
         (folder / "rounds.jsonl").write_text("".join(f"{line}\n" for line in rounds), "utf-8")
         self.artifact.write(folder, self.artifact.form, self.test)
 

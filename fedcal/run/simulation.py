@@ -18,7 +18,7 @@ from fedcal.core.checks import InputError, unused
 from fedcal.core.numerics import Purpose, stream
 from fedcal.core.options import options_of
 from fedcal.core.shards import Shards
-from fedcal.partition import DEALT
+from fedcal.partition import ASSIGNED
 from fedcal.results import statement
 from fedcal.results.labels import APP, STUDY
 from fedcal.run import folders, jobs, load
@@ -256,9 +256,14 @@ def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> 
     known["engine"] = fields.get("engine") or ("flower" if data else "grpc")
     rows: datasets.Dataset | datasets.BlockRows | None = None
     held_out, tested = False, test is not None
-    if data and partition != DEALT:
-        dealt = load.rows_of(merge(known), load.load_any(data))
-        held_out, rows, test, tested = dealt.held_out, dealt.data, dealt.test, dealt.tested
+    if data and partition != ASSIGNED:
+        assigned = load.rows_of(merge(known), load.load_any(data))
+        held_out, rows, test, tested = (
+            assigned.held_out,
+            assigned.data,
+            assigned.test,
+            assigned.tested,
+        )
     config, privacy = recorded(merge(known), job, outcome, tested, held_out, partition)
     return result_of(outcome, config, privacy, given=config, test=test, data=rows)
 
@@ -306,7 +311,7 @@ def evaluate(
     Returns
     -------
     SimulationResult
-        `metrics` are those of the model; `judged` has all that `result.json` has
+        `metrics` are those of the model; `evaluated` has all that `result.json` has
 
     Raises
     ------

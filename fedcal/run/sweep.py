@@ -110,7 +110,7 @@ def pool_of(
         "inline", "ray" (which `ray_address` implies), or None = by `ray_address`
     """
     if jobs is not None:
-        checks.whole("jobs", jobs, 1)
+        checks.integer("jobs", jobs, 1)
     usual = "ray" if ray_address else "inline"
     if checks.one_of("engine", engine or usual, ("inline", "ray")) == "ray":
         return on_ray(jobs, ray_address)

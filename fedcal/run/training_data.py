@@ -165,7 +165,7 @@ def labelled_rows(arrays: Arrays, norm: float | None = None) -> LabelledRows:
     checks.same(f"kind of test_{kind}", _kind(parts[-1].x), _kind(parts[0].x))
     if not names:
         names = tuple(map(str, range(max(int(part.y.max()) for part in parts) + 1)))
-    checks.whole("the number of classes", len(names), 2)
+    checks.integer("the number of classes", len(names), 2)
     parts = [replace(part, names=names) for part in _with_groups(parts, arrays)]
     return parts[0] if len(parts) == 1 else replace(parts[0], test=parts[1])
 
@@ -298,7 +298,7 @@ def _of_frame(frame: Any) -> dict[str, Any]:
     own = {str(name): name for name in frame.columns}
     checks.one_of("column", "label", own)
     features = [name for name in own if name not in ("label", *IDS)]
-    checks.whole("the number of columns of features", len(features), 1)
+    checks.integer("the number of columns of features", len(features), 1)
     columns = [numbers(name, frame[own[name]].to_numpy()) for name in features]
     ids = {name: frame[name].to_numpy() for name in IDS if name in own}
     return {"rows": np.column_stack(columns), "labels": frame["label"].to_numpy(), **ids}
@@ -392,7 +392,7 @@ def split(rows: LabelledRows, config: TrainConfig) -> ClientData:
     shards = deal(owned, str(config.partition), None if natural else config.clients, config.seed)
     chosen, drawn = np.arange(shards.clients), []
     what = f"the number of clients in {config.data}"
-    checks.whole(what, shards.clients, (natural and config.clients) or 1)
+    checks.integer(what, shards.clients, (natural and config.clients) or 1)
     if natural and config.clients is not None:
         some = stream(config.seed, Purpose.PARTITION, 0, "clients").permutation(chosen)
         chosen = np.sort(some[: config.clients])
@@ -416,7 +416,7 @@ def split(rows: LabelledRows, config: TrainConfig) -> ClientData:
         parts["test"], sizes["test"] = _test_rows(rows.test, owners, config)
     for part in PARTS:
         left = f"the number of rows of {config.data} that are left for {part}"
-        checks.whole(left, sizes[part].sum(), 1)
+        checks.integer(left, sizes[part].sum(), 1)
     return ClientData(owners, parts, sizes)
 
 
@@ -456,7 +456,7 @@ def load(config: TrainConfig, in_memory: Any = None) -> tuple[ClientData, TrainC
         rows = rows_in_memory(in_memory, config.feature_norm)
     model = config.model or "softmax"
     network_named(model).size(rows.x.shape[1:], rows.classes)
-    usual = DPFedAvg.name if UNITS[config.unit].whole_client else FedSGD.name
+    usual = DPFedAvg.name if UNITS[config.unit].by_client else FedSGD.name
     method, clients = config.method or usual, config.clients
     partition = config.partition or ("dirichlet:0.1" if rows.client is None else "natural")
     if clients is None and partition != "natural":

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import ContributionRefused, InputError, same, whole
+from fedcal.core.checks import ContributionRefused, InputError, integer, same
 from fedcal.core.numerics import Integers, Words
 
 _HALF = 2**63 - 1  # the largest signed integer of the ring
@@ -49,8 +49,8 @@ class Ring:
 
     def __post_init__(self) -> None:
         # Plain Python numbers from here on: limit + 1 would overflow as a numpy integer.
-        object.__setattr__(self, "clients", whole("ring: clients", self.clients, 1))
-        object.__setattr__(self, "headroom", whole("ring: headroom", self.headroom, 0))
+        object.__setattr__(self, "clients", integer("ring: clients", self.clients, 1))
+        object.__setattr__(self, "headroom", integer("ring: headroom", self.headroom, 0))
         grid: Any = self.grid  # maybe not a number
         # grid = 2**(exponent - 1) if the mantissa is exactly one half; NaN, inf and 0 have others
         mantissa, exponent = math.frexp(grid if isinstance(grid, Real) else math.nan)
@@ -61,7 +61,7 @@ class Ring:
             )
         object.__setattr__(self, "grid", float(grid))
         what = f"ring: the capacity that {self.clients} clients and headroom {self.headroom} leave"
-        whole(what, self.limit, 1)
+        integer(what, self.limit, 1)
 
     @property
     def limit(self) -> int:

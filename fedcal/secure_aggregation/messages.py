@@ -16,7 +16,7 @@ from fedcal.core.numerics import Words
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.roster import Roster
 
-SAID = "said"
+REPLY = "said"
 """Record, and key in it, of what a site replies."""
 
 NONCE_BYTES = 16

@@ -35,9 +35,9 @@ from fedcal.core.checks import (
     InputError,
     damaged,
     different,
+    integer,
     like,
     same,
-    whole,
 )
 from fedcal.core.naming import one_form
 from fedcal.core.numerics import Words
@@ -51,11 +51,11 @@ MOST_PIECES = 1000
 
 def check_committee(size: int, threshold: int) -> None:
     """InputError for a committee that cannot be, or has more pieces than anybody can use."""
-    whole("the committee's size", size, 2, 64)
+    integer("the committee's size", size, 2, 64)
     # above one half: else two parts of it could open two different sums
-    whole(f"the threshold of a committee of {size}", threshold, size // 2 + 1, size)
+    integer(f"the threshold of a committee of {size}", threshold, size // 2 + 1, size)
     what = f"the pieces of a committee of {size} with threshold {threshold} (choose fewer members)"
-    whole(what, math.comb(size, threshold - 1), 1, MOST_PIECES)
+    integer(what, math.comb(size, threshold - 1), 1, MOST_PIECES)
 
 
 def colluding(size: int, threshold: int) -> int:
@@ -88,7 +88,7 @@ class Committee:
     threshold: int
 
     def __post_init__(self) -> None:
-        members = tuple(sorted(whole("a committee's member", m, 0) for m in self.members))
+        members = tuple(sorted(integer("a committee's member", m, 0) for m in self.members))
         different("sites of the committee", members)
         object.__setattr__(self, "members", members)
         check_committee(len(members), self.threshold)
@@ -220,10 +220,10 @@ class Roster:
 
     def __post_init__(self) -> None:
         check_name("the federation's name", self.name)
-        whole("the number of sites", len(self.sites), 2, MOST_SITES)
+        integer("the number of sites", len(self.sites), 2, MOST_SITES)
         different("sites of one name", (one_form(site.name).casefold() for site in self.sites))
         different("sites of one key", (site.key.hex() for site in self.sites))
-        whole("a member of the committee", self.committee.members[-1], 0, len(self.sites) - 1)
+        integer("a member of the committee", self.committee.members[-1], 0, len(self.sites) - 1)
         if self.class_digest != "":
             check_digest("the class digest", self.class_digest)
 
@@ -256,7 +256,7 @@ class Roster:
     @classmethod
     def from_text(cls, text: str) -> Roster:
         """Return the roster that `to_text` wrote; InputError for any other text."""
-        whole("the size of the message's roster in bytes", len(text), 0, MOST_BYTES)
+        integer("the size of the message's roster in bytes", len(text), 0, MOST_BYTES)
         with damaged("the message contains no roster in canonical form", RecursionError):
             fields = json.loads(text)
             sites = tuple(Member(s["name"], bytes.fromhex(s["key"])) for s in fields["sites"])

@@ -179,7 +179,9 @@ def against_outcomes(shards: Shards) -> str:
     weights = _weights(shards)
     counts = np.array([np.bincount(at, weights * is_it, 10) for is_it in (1 - outcome, outcome)])
     edges, exact = np.linspace(0, 1, counts.shape[1] + 1), np.zeros((counts.shape[1], 0))
-    auc, std, p = map(float, ranking(Sites.of(counts, edges, exact, mechanisms.NoiseLaw())))
+    auc, std, p = map(
+        float, ranking(Sites.of(counts, edges, exact, mechanisms.NoiseDistribution()))
+    )
     if p > 0.025:
         return ""
     return (

@@ -16,12 +16,12 @@ from scipy.special import log_softmax
 
 from fedcal import datasets
 from fedcal.clients.site.store import RECORDS, records_in
-from fedcal.core.checks import InputError, located, needed, one_of, same, system_errors, whole
+from fedcal.core.checks import InputError, integer, located, needed, one_of, same, system_errors
 from fedcal.core.shards import Shards
 from fedcal.datasets.site_csv import AS_IT_IS, Reading
 from fedcal.privacy.making import check_alike, check_terms, differences
 from fedcal.results.files import to_json, write_folder
-from fedcal.results.page import said
+from fedcal.results.page import block_lines
 from fedcal.results.terminal import must_agree
 from fedcal.run.engines.tls import make_site_key, public_key
 from fedcal.run.training_data import labelled_rows
@@ -32,7 +32,7 @@ from fedcal.sites.rows import SiteRows, compared, read_rows, shards_of
 from fedcal.sites.sealed import JOIN, Join, Sealed, read_fields
 from fedcal.sites.site import check_federation
 from fedcal.sites.study_file import Study, named
-from fedcal.storage.atomic import path_of, write_whole
+from fedcal.storage.atomic import path_of, write_file
 from fedcal.storage.npz import read_npz
 from fedcal.training.networks import need_torch
 from fedcal.units import Subject
@@ -139,7 +139,7 @@ class Kit:
         if not self.study.trains:
             page = as_it_is(rows.shards, rows.rows.name, title, notes, rows.plural)
             page.save(self.folder / HOME)
-        write_whole(self.own / ROWS, to_json({"data": data, "reading": asdict(reading)}))
+        write_file(self.own / ROWS, to_json({"data": data, "reading": asdict(reading)}))
         return doubts
 
 
@@ -270,7 +270,7 @@ def join(
                 old.unlink(missing_ok=True)
             make_site_key(own, connection.stem, kit.site)
             make_key(signing)
-    write_whole(own / MADE_IN, "\n".join(kit.marks))
+    write_file(own / MADE_IN, "\n".join(kit.marks))
     warnings += kit.use(data, rows, reading)
     # what a kit has that could be run is not the coordinator's any more
     paths: Any = {"folder": folder.resolve(), "beside": Path.cwd(), "own": own}
@@ -278,7 +278,7 @@ def join(
     write_folder(folder, lambda draft: kits.write_files(draft, unit))
     study, out = kit.study, Path(f"{kit.site}{JOIN}")
     joined = Join(study.study, study.digest, kit.site, *kit.own_keys, study.class_digest)
-    write_whole(out, joined.to_text(read_key(signing)))
+    write_file(out, joined.to_text(read_key(signing)))
     return rows, [*rows.notes, *warnings], out
 
 
@@ -304,16 +304,16 @@ class Offer:
         study.must_go_on()
         before = kit.accepted or sealed
         least = before.revision + (sealed.digest != before.digest)
-        whole(f"revision of {path} (ask the coordinator for the latest)", sealed.revision, least)
+        integer(f"revision of {path} (ask the coordinator for the latest)", sealed.revision, least)
         if not kit.is_enrolled(sealed):
             raise InputError(
                 f"{path} has another key for {site} than this site's own: not accepted. Ask the "
                 f"coordinator whose key it is, and send {site}{JOIN} again"
             )
         check_terms(sealed.asked)
-        asked, said = (one.to_plain() for one in (sealed.asked, study.asked(sealed.roster)))
-        for name in ("job", *said):
-            check_alike(f"{name} that is asked, by the study itself,", asked[name], said[name])
+        asked, planned = (one.to_plain() for one in (sealed.asked, study.asked(sealed.roster)))
+        for name in ("job", *planned):
+            check_alike(f"{name} that is asked, by the study itself,", asked[name], planned[name])
         rules = study.policy(sealed.roster.digest)
         rules.check(sealed.asked, sealed.roster, study.since)
         own = (folder / kits.AUTHORITY).read_text("ascii", "replace")
@@ -330,7 +330,7 @@ class Offer:
             changed.append("sites or keys of sites")
         if before is not None and before.coordinator != sealed.coordinator:
             changed.append("who has sealed it: another coordinator's key")
-        lines = said(  # no text of a stranger's may look like the digest's line
+        lines = block_lines(  # no text of a stranger's may look like the digest's line
             "study",
             "offer",
             study=study,
@@ -357,7 +357,7 @@ class Offer:
             (folder / ACCEPTED).write_text(self.text, "utf-8")
 
         write_folder(self.kit.folder, write)
-        write_whole(self.kit.own / ACCEPTED, self.text)
+        write_file(self.kit.own / ACCEPTED, self.text)
 
 
 def write_rules(folder: Path, sealed: Sealed) -> None:

@@ -40,7 +40,7 @@ from fedcal.sites.sealed import SEALED, Join, Sealed
 from fedcal.sites.server_run import Control, control
 from fedcal.sites.site import Terminated, until_terminated
 from fedcal.sites.study_file import Study, named
-from fedcal.storage.atomic import locked, must_exist, write_whole
+from fedcal.storage.atomic import locked, must_exist, write_file
 
 KIT, STUDY, AUTHORITY, UNIT = "kit.json", "study.toml", "ca.crt", "fedcal-site.service"
 
@@ -90,7 +90,7 @@ def make_kits(path: Path) -> list[str]:
     joined = named([site for site in study.sites if (kits / site / "home").exists()])
     facts: dict[str, Any] = {"study": study, "path": path, "own": own, "server": server}
     facts |= {"sites": named([*study.sites]), "joined": joined, "note": ONE_MACHINE * is_ours}
-    return page.said("study", "kits", kits=kits, **facts)
+    return page.block_lines("study", "kits", kits=kits, **facts)
 
 
 def is_here(host: str) -> bool:
@@ -151,9 +151,9 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
         sealed = replace(sealed, revision=last.revision + (not unchanged))
         notes += ["the digest is unchanged: who has accepted it need not do so again"] * unchanged
     for place in (own / out.name, out):
-        write_whole(place, sealed.to_text(signer))
+        write_file(place, sealed.to_text(signer))
     facts: dict[str, Any] = {"study": study, "sealed": sealed, "out": out, "notes": notes}
-    return page.said("study", "sealed", **facts, words=in_words(sealed.digest))
+    return page.block_lines("study", "sealed", **facts, words=in_words(sealed.digest))
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
@@ -183,7 +183,7 @@ def forecast(study: Study) -> list[str]:
     gaps = {size: detectable(size, **rest) for size in sizes}
     facts: dict[str, Any] = {"study": study, "std": std, "gaps": gaps, "sizes": about_sizes}
     facts |= {"most": MOST, "points": least_points, "seen": SEEN, "error": ERROR}
-    return page.said("study", "forecast", **facts)
+    return page.block_lines("study", "forecast", **facts)
 
 
 CONTROL, LOG, REGISTERED = "control", "server.log", "registered.json"
@@ -261,7 +261,7 @@ def serve(
             with control(str(ours), files["ca.crt"]) as commands:
                 enrol(commands, sealed, home)
             with ProcessTree(executes, folder=private, env=env, log=log) as executor:
-                write_whole(home / CONTROL, f"{ours}\n")
+                write_file(home / CONTROL, f"{ours}\n")
                 say(
                     f"{sealed.study.study}: serving {len(sealed.roster.sites)} sites at {public}, "
                     f"digest {in_words(sealed.digest)}; Ctrl-C ends it"
@@ -280,14 +280,14 @@ def enrol(commands: Control, sealed: Sealed, home: Path) -> None:
     folder.mkdir(exist_ok=True)
     new = {name: key for name, key in sealed.connections.items() if key not in known.values()}
     for name, key in new.items():
-        write_whole(folder / f"{name}.pub", key + "\n")
+        write_file(folder / f"{name}.pub", key + "\n")
     for file, node in commands.register([folder / f"{name}.pub" for name in new]):
         if node.isdecimal():
             known[node] = sealed.connections[file.stem]
     for node in [node for node, key in known.items() if key not in sealed.connections.values()]:
         commands.revoke(node)
         del known[node]
-    write_whole(path, json.dumps(known))
+    write_file(path, json.dumps(known))
 
 
 def _check_free(at: tls.Address) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core import pages
-from fedcal.core.checks import InputError, same, whole
+from fedcal.core.checks import InputError, integer, same
 from fedcal.evaluation import findings, intervals, page
 from fedcal.evaluation.estimates import at_threshold, evaluate
 from fedcal.evaluation.score_release import ScoreRelease
@@ -87,7 +87,7 @@ class QuarterFacts:
     def check(self, study: Study) -> None:
         """InputError if they cannot be of a release of this study."""
         same("sites, absent ones too,", sorted(self.took_part + self.absent), sorted(study.sites))
-        whole("the number of sites that took part", len(self.took_part), study.quorum)
+        integer("the number of sites that took part", len(self.took_part), study.quorum)
         if not math.isclose(self.spent + self.left, study.epsilon) or self.left < 0:
             raise InputError(f"epsilon {self.spent:g} + {self.left:g} is not {study.epsilon:g}")
 
@@ -223,9 +223,9 @@ def _plain(h: histogram.Histogram, estimates: Mapping[str, intervals.Estimate]) 
 
 def _curves(histograms: Mapping[str, histogram.Histogram], score: str) -> list[pages.Curve]:
     """Reliability of each site beside that of all."""
-    (name, whole), *sites = histograms.items()
+    (name, overall), *sites = histograms.items()
     each = {
-        site: {name: whole} | ({} if findings.few(h) else {"this site": h}) for site, h in sites
+        site: {name: overall} | ({} if findings.few(h) else {"this site": h}) for site, h in sites
     }
     parts = [page.reliability_part(site, series, score, 0.95) for site, series in each.items()]
     return [part for part in parts if part is not None]

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedcal.core import naming, pages
 from fedcal.evaluation.intervals import from_json
-from fedcal.evaluation.page import whole
+from fedcal.evaluation.page import in_integers
 from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.verdicts import ALL, ONE_CLASS, ORDER, is_hidden, least_points
 from fedcal.results import page
@@ -35,7 +35,7 @@ def in_words(quarter: Quarter) -> dict[str, Any]:
     gaps = " to ".join(dict.fromkeys(f"{x:.0f}" for x in (min(most), max(most))))
     text = page.words(
         "steps",
-        told=quarter,
+        quarter=quarter,
         some=some,
         all=ALL,
         each=naming.listed(each, "; ", 3),
@@ -113,7 +113,7 @@ def quarter_page(quarter: Quarter, *where: Path) -> page.Page:
     """Return the page of a quarter; KeyError or TypeError for another content."""
     text = page.words(
         "quarter",
-        told=quarter,
+        quarter=quarter,
         cuts=", ".join(f"{edge:.4g}" for edge in quarter["edges"][1:-1]),
         outcome=outcome(quarter),
         some=some,
@@ -173,7 +173,7 @@ def _in_order(quarter: Quarter) -> list[str]:
 
 def _metric(measured: Quarter, place: int) -> str:
     """Return the rate of the outcome, or the Brier score, of a site."""
-    of = [whole(name, from_json(e)) for name, e in measured["of"].items()]
+    of = [in_integers(name, from_json(e)) for name, e in measured["of"].items()]
     return of[place] if of else "too few"
 
 
@@ -184,13 +184,13 @@ def _at_home(quarter: Quarter, sentence: str) -> str:
     if protect != "record":
         words |= {"subject": protect, "subjects": plural}
 
-    def said(found: re.Match[str]) -> str:
+    def spelled(found: re.Match[str]) -> str:
         new = words.get(found[0].lower())
         if new is None:
             return found[0]
         return new.capitalize() if found[0][0].isupper() else new
 
-    return re.sub(r"`[^`]*`|\w+", said, sentence)
+    return re.sub(r"`[^`]*`|\w+", spelled, sentence)
 
 
 def _interval(estimate: Mapping[str, Any], scale: float = 1, digits: int = 2) -> str:
@@ -259,7 +259,7 @@ def _measured(title: str, each: Quarter, quarter: Quarter) -> pages.Table:
     names = max((list(one["of"]) for one in each.values()), key=len)
     rows = []
     for site, one in each.items():
-        shares = {name: whole("accuracy", from_json(e)) for name, e in one["of"].items()}
+        shares = {name: in_integers("accuracy", from_json(e)) for name, e in one["of"].items()}
         rows.append((site, _number(one), *(shares.get(name, "too few") for name in names)))
     headings = [_SHARES[name] for name in names]
     return pages.Table(title, ("site", quarter["plural"], *headings), tuple(rows))

@@ -13,7 +13,7 @@ from typing import Any
 from fedcal.clients.site.guard import Prepared, prepared
 from fedcal.clients.site.results import RESULTS
 from fedcal.core import numerics
-from fedcal.core.checks import InputError, one_of, same, whole
+from fedcal.core.checks import InputError, integer, one_of, same
 from fedcal.metrics import names
 from fedcal.results import files
 from fedcal.results.page import read_json, reading
@@ -24,7 +24,7 @@ from fedcal.sites.quarter import SEALED, STUDY, SUMMARY_FILE, QuarterFacts
 from fedcal.sites.sealed import Sealed, write_signature
 from fedcal.sites.study_file import Study
 from fedcal.storage.artifact import ARTIFACTS, Artifact, Holdout
-from fedcal.storage.atomic import write_whole
+from fedcal.storage.atomic import write_file
 
 METRICS, NAMED = "metrics.json", "named"
 
@@ -69,7 +69,7 @@ def _evaluate_result(site: Prepared, run: str, artifact: Artifact) -> str:
     test = Holdout(logits, numerics.softmax(logits), labels, inputs=inputs)
     metrics = artifact.judge(test) if len(labels) else {}
     content: dict[str, Any] = {"run": run, "rows": rows, "class_names": list(site.names), **metrics}
-    write_whole(site.folder / RESULTS / run / METRICS, json.dumps(content, indent=2))
+    write_file(site.folder / RESULTS / run / METRICS, json.dumps(content, indent=2))
     before, after = metrics.get("before", {}), metrics.get("after", {})
     about = names.about(content)
     shown = [
@@ -156,7 +156,7 @@ def held(folder: Path, sealed: Sealed | None) -> list[str]:
         same("mechanism of the release", privacy["mechanism"], plan.mechanism.name)
         for name in _PLANNED:
             same(f"{name} of the release", privacy[name], getattr(plan, name))
-        whole("the number of releases", privacy["releases"], 1, plan.rounds)
+        integer("the number of releases", privacy["releases"], 1, plan.rounds)
     return [
         "Method, epsilon, delta, unit and trust of the release are those of the terms.",
         "Not checked: that the numbers and pages of the result follow from its counts.",

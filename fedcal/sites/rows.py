@@ -27,7 +27,7 @@ from fedcal.datasets import Dataset, plausible_rows
 from fedcal.datasets.site_csv import AS_IT_IS, SUFFIXES, Reading, read_site_csv
 from fedcal.results.page import read_json
 from fedcal.storage import atomic
-from fedcal.storage.atomic import write_whole
+from fedcal.storage.atomic import write_file
 
 FILE = "earlier-rows.json"
 _HASHES = 256
@@ -65,7 +65,7 @@ def compared(own: Path, shards: Shards, ids: Sequence[str], answered: Sequence[f
     if rows and rows[-1]["digest"] == now["digest"]:
         now = rows.pop()
     rows = [one for one in [*rows, now] if one["answered"] or one is now]
-    write_whole(path, json.dumps({"schema": 1, "key": kept["key"], "rows": rows}))
+    write_file(path, json.dumps({"schema": 1, "key": kept["key"], "rows": rows}))
     path.chmod(0o600)
     found = [(_same(now, one), one["answered"]) for one in rows if one["answered"]]
     share, when = max(found, default=(0.0, 0.0))

@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from fedcal.core.checks import InputError, damaged, different, like, one_of, same, whole
+from fedcal.core.checks import InputError, damaged, different, integer, like, one_of, same
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.query import QUERIES
 from fedcal.results.page import read_json
@@ -30,7 +30,7 @@ from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Roster, check_digest
 from fedcal.sites.study_file import Study
-from fedcal.storage.atomic import must_exist, write_whole
+from fedcal.storage.atomic import must_exist, write_file
 from fedcal.storage.toml_files import check_keys
 
 MOST_BYTES = 1 << 22
@@ -145,7 +145,7 @@ class Sealed:
 
     @property
     def asked_in_words(self) -> list[str]:
-        """Which numbers a release asks of a site, a line for each of its questions."""
+        """Return the numbers that a release asks of a site, a line for each of its questions."""
         lines = []
         for one in self.asked.questions:
             what = (QUERIES[one.kind].__doc__ or one.kind).split("\n")[0].rstrip(".")
@@ -180,7 +180,7 @@ class Sealed:
             authority, when = str(fields["authority"]), str(fields["when"])
             with damaged(f"{path} says no date in 'when'"):
                 datetime.datetime.fromisoformat(when)
-            revision = whole(f"revision of {path}", fields["revision"], 1, 2**53)
+            revision = integer(f"revision of {path}", fields["revision"], 1, 2**53)
             facts = (authority, coordinator, when, revision, fields["one_machine"] is True)
             sealed = cls(study, roster, connections, asked, *facts)
         own = study.roster({site.name: site.key for site in roster.sites})
@@ -231,7 +231,7 @@ _PURPOSE = "study-quarter"
 def write_signature(folder: Path, signer: SigningKey) -> None:
     """Sign all files of a quarter in a folder."""
     fields = {"schema": 1, "files": _hashes(folder)}
-    write_whole(folder / SIGNATURE, signed_text(fields, _PURPOSE, signer))
+    write_file(folder / SIGNATURE, signed_text(fields, _PURPOSE, signer))
 
 
 def check_signature(folder: Path, coordinator: bytes) -> None:

@@ -19,7 +19,7 @@ from fedcal.core import checks
 from fedcal.core.checks import same
 from fedcal.run.engines import superlink as flower
 from fedcal.run.engines.tls import check_control, read_address, trusted
-from fedcal.storage.atomic import path_of, write_whole
+from fedcal.storage.atomic import path_of, write_file
 from fedcal.strategies.server import checkpoint
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
@@ -119,7 +119,7 @@ def _start(superlink: Control, job: Job, out: Path, resume: bool, without_unread
     superlink.flower.write_app({**job.to_fields(), **here, WITHOUT_UNREADY: without_unready})
     # the outcome of an earlier run must not be taken for this one's
     checkpoint.forget(work, checkpoint=not resume)
-    write_whole(out / STARTED, json.dumps({"flower_run": superlink.flower.submit()}))
+    write_file(out / STARTED, json.dumps({"flower_run": superlink.flower.submit()}))
 
 
 def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:

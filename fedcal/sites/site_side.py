@@ -16,7 +16,7 @@ from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
 from fedcal.core.checks import InputError, needed
 from fedcal.core.flower_internals_site import check_flower
 from fedcal.results.files import write_folder
-from fedcal.results.page import said
+from fedcal.results.page import block_lines
 from fedcal.results.terminal import Stopped, console
 from fedcal.run.engines.supernode import supernode
 from fedcal.run.engines.tls import check_fleet, read_address, trusted
@@ -175,7 +175,9 @@ def status(folder: Path) -> dict[str, Any]:
     enough = study.epsilon_release * (1 - 1e-9)
     over = content["until"] < _time(time.time())[:10] or left < enough
     wait = caps.in_words(year) if left_this_year < enough else ""
-    (step,) = said("study", "next", kit=kit, told=content, state=state, over=over, wait=wait)
+    (step,) = block_lines(
+        "study", "next", kit=kit, content=content, state=state, over=over, wait=wait
+    )
     return content | {"next": step}
 
 

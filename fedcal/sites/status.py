@@ -1,4 +1,4 @@
-"""Where a study stands: sites, server, releases and budget, as the server's machine knows them."""
+"""The state of a study: sites, server, releases and budget, as the server's machine knows them."""
 
 import datetime
 import json

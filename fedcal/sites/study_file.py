@@ -21,7 +21,7 @@ from scipy.special import expit, logit
 
 from fedcal import mechanisms, trust, units
 from fedcal.clients.site.policy import Policy
-from fedcal.core.checks import InputError, interval, like, needed, one_of, positive, unused, whole
+from fedcal.core.checks import InputError, integer, interval, like, needed, one_of, positive, unused
 from fedcal.core.naming import class_names, digest_of
 from fedcal.evaluation.sites.effects import FINE
 from fedcal.metrics import score_table
@@ -142,25 +142,25 @@ class Study:
         one_of("protect", self.protect, PROTECTED)
         one_of("method of [question]", self.question.method, STRATEGIES, "fedcal simulate --help")
         positive("epsilon", self.epsilon)
-        whole("per-year", self.per_year, 1, 366)
+        integer("per-year", self.per_year, 1, 366)
         interval(f"(0, {_MOST_EPSILON}]")("epsilon of a release", self.epsilon_release)
-        whole("years", self.years, 1, 100)
-        whole("the year of since", self.since.year, 2000, 9000)
-        sites = whole("the number of sites", len(self.sites), 2, 1000)
+        integer("years", self.years, 1, 100)
+        integer("the year of since", self.since.year, 2000, 9000)
+        sites = integer("the number of sites", len(self.sites), 2, 1000)
         for name, about in self.sites.items():
-            whole(f"{self.plural} of {name}", about, 0, 10**9)
+            integer(f"{self.plural} of {name}", about, 0, 10**9)
         for group in self.groups:
             check_name("a group's name", group)
         interval("[0, 1)")("missing", self.missing)
         model, classes = self.model, len(self.model.classes)
-        class_names(model.classes, whole("the number of classes", classes, 2))
+        class_names(model.classes, integer("the number of classes", classes, 2))
         if classes != 2:
             why = "it is for two classes"
             named = {name: getattr(model, name) or None for name in ("positive", *_OF_TWO)}
             unused(why, **named)
         one_of("positive of [model]", model.positive or model.classes[-1], model.classes)
         for name, most in _OF_TWO.items():
-            whole(f"the number of {name}", len(getattr(model, name)), 0, most)
+            integer(f"the number of {name}", len(getattr(model, name)), 0, most)
         for at in (*model.thresholds, *model.points, model.rate):
             interval("(0, 1)")("each of thresholds, points and rate of [model]", at)
         for low, high in pairwise((0.0, *model.points, 1.0)):
@@ -172,7 +172,7 @@ class Study:
         """Check a number of sites; what was not said is the usual one, as far as can be."""
         value = getattr(self, name)
         object.__setattr__(self, name, min(usual, most) if value is None else value)
-        whole(f"{name} (of {len(self.sites)} sites)", getattr(self, name), 0, most)
+        integer(f"{name} (of {len(self.sites)} sites)", getattr(self, name), 0, most)
 
     # --- as a file --------------------------------------------------------------------------
 

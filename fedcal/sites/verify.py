@@ -173,7 +173,7 @@ def _agreed(
         own["data"] = ""
     yield from differences("", asdict(facts), asdict(expected), 0.0)
     made = made.of_sites({"absent": list(facts.absent)}).under(facts.statement)
-    by_terms = replace(made, **own, law=plan.noise_law(std)).arrays()
+    by_terms = replace(made, **own, distribution=plan.noise_distribution(std)).arrays()
     yield from ((f"release's {k}", v, by_terms[k]) for k, v in release.arrays().items())
 
 
@@ -183,7 +183,7 @@ def _impossible(release: ScoreRelease, plan: Plan, facts: QuarterFacts) -> numer
     Rows are not negative, and an absent site has none. Of noise with the log K of its moment
     generating function, P(X > x std) <= exp(K(t) - t x) for each t.
     """
-    counts, noise = release.counts, plan.noise_law(release.std)
+    counts, noise = release.counts, plan.noise_distribution(release.std)
     t = np.linspace(0.01, 0.99, 99) * noise.limit
     most = release.std * ((math.log(len(counts) / _CHANCE) + noise.log_moments(t)[0]) / t).min()
     names = release.question.group_names

@@ -21,7 +21,7 @@ from fedcal.core.naming import class_names
 from fedcal.core.numerics import Floats, Integers, Kind
 from fedcal.core.pages import Part, Table
 from fedcal.core.shards import Shards
-from fedcal.storage.atomic import whole_file
+from fedcal.storage.atomic import atomic_file
 from fedcal.storage.npz import read_npz
 
 FORMAT = "fedcal-artifact"
@@ -227,13 +227,13 @@ class Artifact(ABC):
     def lines(self, test: Holdout | None = None) -> list[str]:
         """Return a few lines for a terminal or a log: the head of its first table, or its name.
 
-        With test rows those of `judged_page` come first.
+        With test rows those of `evaluation_page` come first.
         """
-        parts = [*([] if test is None else self.judged_page(test)), *self.page()]
+        parts = [*([] if test is None else self.evaluation_page(test)), *self.page()]
         table = next((part for part in parts if isinstance(part, Table)), None)
         return [repr(self)] if table is None else table.head(_LINES)
 
-    def judged_page(self, test: Holdout) -> list[Part]:
+    def evaluation_page(self, test: Holdout) -> list[Part]:
         """Further parts below, which test rows tell of it."""
         return []
 
@@ -251,7 +251,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {}
 def write_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write plain arrays behind a JSON header with a `format` and a version, atomically."""
     text = json.dumps({"format": header["format"], "version": VERSION, **header})
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         np.savez_compressed(file, **{"header": np.array(text), **arrays})  # type: ignore[arg-type]
 
 

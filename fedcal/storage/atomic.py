@@ -41,7 +41,7 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def whole_file(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
+def atomic_file(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
     """Open a draft beside `path` for writing; it takes its place when the block succeeds.
 
     Parameters
@@ -79,9 +79,9 @@ def whole_file(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
             draft.unlink()
 
 
-def write_whole(path: Path, content: str | bytes, *, durable: bool = False) -> None:
-    """Write a file; the whole file or what was there before (see `whole_file`)."""
-    with whole_file(path, durable=durable) as file:
+def write_file(path: Path, content: str | bytes, *, durable: bool = False) -> None:
+    """Write a file; the whole file or what was there before (see `atomic_file`)."""
+    with atomic_file(path, durable=durable) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 

@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import InputError, whole
+from fedcal.core.checks import InputError, integer
 
 MAX_BYTES = 2**32
 """All arrays of a file together, as float64: 4 GiB, or 500 million scores."""
@@ -172,7 +172,7 @@ class Mapped:
 def _checked(archive: zipfile.ZipFile, most: int) -> dict[str, zipfile.ZipInfo]:
     """Return the members by key, after all their headers were checked."""
     infos = archive.infolist()
-    whole("the number of members", len(infos), 0, MAX_MEMBERS)
+    integer("the number of members", len(infos), 0, MAX_MEMBERS)
     members: dict[str, zipfile.ZipInfo] = {}
     total = 0
     for info in infos:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from fedcal.core.checks import InputError, located, number_in, one_of, system_errors, whole
+from fedcal.core.checks import InputError, integer, located, number_in, one_of, system_errors
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ def parse_toml(content: bytes, what: str, most: int = MOST_BYTES) -> dict[str, A
     Raises InputError, with the name `what`, if it is none, of more than `most` bytes, or nested too
     deeply: the time for a dotted key grows with the square of its parts.
     """
-    whole(f"the bytes of {what}", len(content), 0, most)
+    integer(f"the bytes of {what}", len(content), 0, most)
     try:
         text = content.decode()
         if _DEEP.search(_STRINGS.sub("''", text)):

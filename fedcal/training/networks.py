@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core import numerics, pages
-from fedcal.core.checks import InputError, blamed, check_kept, number_in, one_of, same, whole
+from fedcal.core.checks import InputError, blamed, check_kept, integer, number_in, one_of, same
 from fedcal.core.imports import absent, named
 from fedcal.core.numerics import Floats, Integers, override
 from fedcal.core.shards import text_of as text_of
@@ -202,7 +202,7 @@ def shape_of(text: str) -> tuple[int, ...]:
     except (ValueError, AttributeError):
         raise InputError(f"shape must be like 512 or 28x28x1, got {text!r:.40}") from None
     for number in (*shape, math.prod(shape)):
-        whole(f"a side, and the product, of the shape {text:.40}", number, 1, MOST_INPUTS)
+        integer(f"a side, and the product, of the shape {text:.40}", number, 1, MOST_INPUTS)
     return shape
 
 
@@ -219,7 +219,7 @@ class DenseLayers(Network):
 
     def __init__(self, name: str, hidden: tuple[int, ...], lr: float) -> None:
         self.name, self.lr = name, lr
-        self.hidden = hidden[: whole("number of hidden layers", len(hidden), 0, MOST_HIDDEN)]
+        self.hidden = hidden[: integer("number of hidden layers", len(hidden), 0, MOST_HIDDEN)]
 
     def _widths(self, shape: tuple[int, ...], classes: int) -> list[tuple[int, int]]:
         of_features = f"dimensions of a row for {self.name} (else name your own module:Class)"

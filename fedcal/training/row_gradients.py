@@ -190,8 +190,8 @@ class RowGradients:
             for k, (first, end) in enumerate(pairwise(offsets.tolist())):
                 for start in range(first, end, CHUNK):
                     some = slice(start, min(start + CHUNK, end))
-                    for place, whole in self._rows(inputs[some], labels[some], clipping, grid):
-                        total = whole.sum(0)  # exact below 2^53, which a bound grants
+                    for place, integers in self._rows(inputs[some], labels[some], clipping, grid):
+                        total = integers.sum(0)  # exact below 2^53, which a bound grants
                         if clipping.rule == "none" and float(total.abs().max()) > 2.0**61:
                             raise ContributionRefused(
                                 "a gradient without a bound is too large: scale the features"
@@ -209,19 +209,19 @@ class RowGradients:
         factors = np.where(np.arange(CHUNK) < n, clipping.factors(norms), 0.0) / grid
         used = torch.from_numpy(factors > 0.0)
         scale = torch.from_numpy(factors)[:, None]
-        whole = []
+        integers = []
         for place, part in parts:
             steps = (part * scale).trunc_()
             if not used.all():
                 steps[~used] = 0.0  # their numbers may be infinite
-            whole.append((place, steps))
+            integers.append((place, steps))
         if clipping.rule != "none":
-            lengths = torch.stack([_norms(steps) for _, steps in whole]).norm(dim=0)
+            lengths = torch.stack([_norms(steps) for _, steps in integers]).norm(dim=0)
             over = ~(lengths <= clipping.norm / grid * (1.0 - 2.0**-25))
             if over.any():
-                for _, steps in whole:
+                for _, steps in integers:
                     steps[over] = 0.0
-        yield from whole
+        yield from integers
 
     def _gradients(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Yield the place of each parameter that is used, and the gradients of CHUNK slots."""
@@ -269,8 +269,8 @@ class RowGradients:
         def digests(chunk: Tensor) -> Integers:
             """Return a hash of each row's integers, (CHUNK,)."""
             total = np.zeros(CHUNK, np.int64)
-            for place, whole in self._rows(chunk, labels, clipping, 2.0**-36):
-                total += whole.long().numpy() @ weights[place]
+            for place, integers in self._rows(chunk, labels, clipping, 2.0**-36):
+                total += integers.long().numpy() @ weights[place]
             return total
 
         with one_thread():

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedcal.clients.questions.conformal import SetCounts, SetGaps, SetQuery
 from fedcal.conformal import PredictionSets, page
-from fedcal.conformal.levels import Noise, after_last, centred_level, client_clip
+from fedcal.conformal.levels import CountNoise, after_last, centred_level, client_clip
 from fedcal.conformal.page import FAILS, SetRelease
 from fedcal.core.checks import InputError, one_of
 from fedcal.core.imports import registry
@@ -44,9 +44,9 @@ class Noisy(QuantileRule):
         """Standard deviation of the noise of a sum, as planned."""
         return float(max(self.plan.noise_std or (0.0,)))
 
-    def noise(self, std: float) -> Noise:
+    def noise(self, std: float) -> CountNoise:
         """Return the noise of numbers with this std."""
-        return Noise(std, self.plan.noise_law(std))
+        return CountNoise(std, self.plan.noise_distribution(std))
 
     def learn(self, release: Release) -> Floats:
         """Return the thresholds; all labels where no site answered."""
@@ -85,8 +85,8 @@ class NoisyGaps(Noisy):
     @classmethod
     @override
     def obstacles(cls, settings: ConformalSettings) -> dict[str, bool]:
-        why, whole = "it protects whole clients", settings.whole_client
-        return super().obstacles(settings) | {why: not whole}
+        why, overall = "it protects whole clients", settings.by_client
+        return super().obstacles(settings) | {why: not overall}
 
     @override
     def found(self, values: Floats, std: float) -> Floats:
@@ -142,7 +142,7 @@ class PrefixCounts(Noisy):
     def obstacles(cls, settings: ConformalSettings) -> dict[str, bool]:
         known = settings.rows_known and settings.apart
         return super().obstacles(settings) | {
-            "it protects rows, or subjects, not whole clients": settings.whole_client,
+            "it protects rows, or subjects, not whole clients": settings.by_client,
             "the rows of each part are counted: rows_known is for all parts together": known,
         }
 

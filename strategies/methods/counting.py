@@ -16,7 +16,15 @@ from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, override
 from fedcal.evaluation import findings, score_release
-from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, NoiseLaw, Target, Unary
+from fedcal.mechanisms import (
+    MECHANISMS,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    NoiseDistribution,
+    Target,
+    Unary,
+)
 from fedcal.metrics import score_table
 from fedcal.metrics.score_table import FLAT, PREFIX, TREE, arcsine_edges, column_norm, decoder_of
 from fedcal.privacy import AUTO, SEED, Federation, Plan, Question, Range, Release
@@ -76,11 +84,15 @@ class Sums:
         """Declare what rounds may ask, before anything is learned; see `Method.questions`."""
         return (Question.like(self.last, (1, 1), seed=SEED),)
 
-    def learn(self, release: Release, noise_law: NoiseLaw) -> score_release.ScoreRelease:
+    def learn(
+        self, release: Release, noise_distribution: NoiseDistribution
+    ) -> score_release.ScoreRelease:
         """Return the counts known after a release with noise of this distribution."""
         asked = self.query(release.round)
         counts, std = asked.decode(release.values), float(release.std.max(initial=0.0))
-        return score_release.ScoreRelease(asked, counts / asked.gain, std / asked.gain, noise_law)
+        return score_release.ScoreRelease(
+            asked, counts / asked.gain, std / asked.gain, noise_distribution
+        )
 
 
 class EdgesFirst(Sums):
@@ -112,9 +124,11 @@ class EdgesFirst(Sums):
         first = Question.like(self.first, (1, 1), seed=SEED)
         return first, Question.like(asked, (2, 2), **moving)
 
-    def learn(self, release: Release, noise_law: NoiseLaw) -> score_release.ScoreRelease:
+    def learn(
+        self, release: Release, noise_distribution: NoiseDistribution
+    ) -> score_release.ScoreRelease:
         """Return the counts; a residual is added to the reference that it was computed from."""
-        seen = super().learn(release, noise_law)
+        seen = super().learn(release, noise_distribution)
         if release.round == self.rounds:
             return replace(seen, counts=seen.counts + self._expected)
         if self.equi_depth:
@@ -203,7 +217,9 @@ class Levels:
         rounds = range(1, self.rounds + 1)
         return tuple(Question.like(self.query(n), (n, n), seed=SEED) for n in rounds)
 
-    def learn(self, release: Release, noise_law: NoiseLaw) -> score_release.ScoreRelease:
+    def learn(
+        self, release: Release, noise_distribution: NoiseDistribution
+    ) -> score_release.ScoreRelease:
         """Return least-squares counts once all levels are known, scaled to all clients."""
         level, q = release.round - 1, self.question
         more = float(self._asked.sum() / max(self._asked[level], 1))
@@ -215,7 +231,7 @@ class Levels:
         decoder = score_table.decoder_of(q.encoding, q.buckets, q.height)
         nodes = np.concatenate([self._sums[k] for k in sorted(self._sums)], axis=1)
         counts = (nodes @ decoder.T).ravel()
-        return score_release.ScoreRelease(q, counts, math.sqrt(self._variance), noise_law)
+        return score_release.ScoreRelease(q, counts, math.sqrt(self._variance), noise_distribution)
 
 
 def choose_counting(settings: EvaluationSettings) -> Sums | Levels:
@@ -264,9 +280,9 @@ def _rows_in(release: score_release.ScoreRelease, nominal: float) -> float:
 
     Counts may be up to half lower because of clipping.
     """
-    whole = [h for (_, group, _), h in release.histograms.items() if group == ""]
-    counted = float(np.mean([h.counts.sum() for h in whole]))
-    std = float(whole[0].noise_std(np.ones((2, whole[0].buckets))))
+    overall = [h for (_, group, _), h in release.histograms.items() if group == ""]
+    counted = float(np.mean([h.counts.sum() for h in overall]))
+    std = float(overall[0].noise_std(np.ones((2, overall[0].buckets))))
     likely = nominal / 2 - 3.0 * std <= counted <= nominal + 3.0 * std
     return nominal if likely else max(counted, 0.0)
 
@@ -300,7 +316,7 @@ def encodes(federation: Federation) -> bool:
     """Return whether each client's answer is encoded bit by bit."""
     if not federation.private or federation.mechanism != AUTO:
         return federation.private and MECHANISMS[federation.mechanism].answers == "onehot"
-    return TRUSTS[str(federation.trust)].accepts(Unary) and UNITS[federation.unit].whole_client
+    return TRUSTS[str(federation.trust)].accepts(Unary) and UNITS[federation.unit].by_client
 
 
 def best_height(buckets: int) -> int:
@@ -332,7 +348,7 @@ def _least_noise(settings: EvaluationSettings, rounds: int) -> tuple[type[Mechan
 
     order = None if federation.mechanism == AUTO else MECHANISMS[federation.mechanism].order
     mechanism: type[Mechanism] = Gaussian
-    if UNITS[federation.unit].whole_client and federation.delta > 0 and order != Laplace.order:
+    if UNITS[federation.unit].by_client and federation.delta > 0 and order != Laplace.order:
         name = PREFIX if encoding == AUTO and not height else names[0]
         levels = height or 1
     else:

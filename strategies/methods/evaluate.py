@@ -205,9 +205,11 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
 
     @override
     def update(self, release: Release) -> None:
-        noise_law = self.plan.noise_law(float(release.std.max(initial=0.0)))
+        noise_distribution = self.plan.noise_distribution(float(release.std.max(initial=0.0)))
         self._over = self._over or self.plan.unanswered(release.std)
-        self._read = self._nothing if self._over else self._counting.learn(release, noise_law)
+        self._read = (
+            self._nothing if self._over else self._counting.learn(release, noise_distribution)
+        )
 
     @override
     def result(self) -> score_release.ScoreRelease:

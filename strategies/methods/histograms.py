@@ -111,7 +111,7 @@ class FedBin(FederatedStrategy):
             self.unused("of two classes, pooled, only P is sent", "clip_negative")
         kind = histograms.PooledHistograms if self.pooled else histograms.ClassHistograms
         self._query = query = kind(self.bins, self.classes)
-        if not UNITS[self.federation.unit].whole_client:
+        if not UNITS[self.federation.unit].by_client:
             self.unused(f"unit '{self.federation.unit}' knows how much a row counts", *clips)
             bound = query.bound(query.part(self.federation.unit), order=order_of(self.federation))
         else:

@@ -86,7 +86,7 @@ class FedPrior(FederatedStrategy):
         values = np.zeros(sum(asked.lengths())) if seen is None else seen.values
         std = 0.0 if seen is None else float(seen.std.max(initial=0.0))
         return SitesRelease(
-            *(asked, asked.decode(values), std, plan.noise_law(std)),
+            *(asked, asked.decode(values), std, plan.noise_distribution(std)),
             unit=plan.unit if plan.private else "",
             counted=counted_of(asked.subject_rows),
             excluded=excluded(plan),

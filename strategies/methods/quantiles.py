@@ -74,9 +74,9 @@ class ConformalSettings(Settings):
         return (self.rows_per_client or 0.0) * f.clients * f.sampling_rate
 
     @property
-    def whole_client(self) -> bool:
+    def by_client(self) -> bool:
         """True if whole clients are protected."""
-        return UNITS[self.federation.unit].whole_client
+        return UNITS[self.federation.unit].by_client
 
     @property
     def one_row_each(self) -> bool:
@@ -155,7 +155,7 @@ class QuantileRule(ABC):
 
     def bound_by(self, clip: float) -> units.Bound:
         """Return the bound of an answer to the first question; the clip is of whole clients."""
-        clips = (clip,) if self.settings.whole_client else ()
+        clips = (clip,) if self.settings.by_client else ()
         return self.opening.bound(self.opening.part(self.settings.federation.unit), clips)
 
     def planned(self, plan: Plan) -> None:
@@ -188,7 +188,7 @@ class QuantileRule(ABC):
         """
         f = self.settings.federation
         rows, std = self.counted
-        if not rows and f.private and self.settings.whole_client:
+        if not rows and f.private and self.settings.by_client:
             clients = self.noun == "clients"
             rows = (f.clients * f.sampling_rate if clients else self.settings.expected,)
         if len(rows) != len(thresholds) or not any(rows):
@@ -197,7 +197,7 @@ class QuantileRule(ABC):
 
     @property
     def whose(self) -> str:
-        """Whom a threshold is for, where rows or subjects are pooled: the end of a sentence."""
+        """Return the end of a sentence: whom a threshold of pooled rows or subjects is for."""
         subject = "a subject that is exchangeable with all clients' subjects taken together."
         one = f"for one row, drawn at random, of {subject}"
         return one if self.settings.one_row_each else page.ANY_ROW
@@ -205,7 +205,7 @@ class QuantileRule(ABC):
     @property
     def noun(self) -> str:
         """Noun for what counts once: clients, subjects or rows."""
-        if self.settings.whole_client and self.opening.once:
+        if self.settings.by_client and self.opening.once:
             return "clients"
         return "subjects" if self.settings.one_row_each else "rows"
 
@@ -378,9 +378,9 @@ class Crossing(Drawn):
         super().__init__(settings)
         need = 1.0 - self.alpha
         self._clip = max(1.0 - need, need)
-        if settings.whole_client:
+        if settings.by_client:
             self._clip = client_clip(settings.rows_per_client or 1.0, self.alpha)
-        spacing = OF_CLIENTS if settings.whole_client else OF_ROWS
+        spacing = OF_CLIENTS if settings.by_client else OF_ROWS
         scale = 2.0 * self._clip / settings.federation.epsilon
         self._draw = Draw.of(self.alpha * settings.expected, scale, spacing)
         if settings.bins:
@@ -410,10 +410,10 @@ class Crossing(Drawn):
         more = f"; {self.fewest:,} {self.noun} would do"
         lines = self.too_few(self.settings.expected, self.noun, more)
         promise, clipped = self.promise, list[str]()
-        if self.settings.whole_client:
+        if self.settings.by_client:
             promise, *clipped = self.clipped(self._clip, " (0.0001 to 0.002 on the shipped data)")
         lines += [promise, f"This counts on at least {self.fewest:,} {self.noun} in all.", *clipped]
-        if self.settings.whole_client:
+        if self.settings.by_client:
             lines.append("A client that is not among these may be covered less often.")
         return tuple(lines)
 
@@ -433,18 +433,18 @@ class ExponentialQuantile(Drawn):
 
     def __init__(self, settings: ConformalSettings) -> None:
         super().__init__(settings)
-        f, whole = settings.federation, settings.whole_client
-        self._n = max(round(f.clients if whole else settings.expected), 1)
+        f, by_client = settings.federation, settings.by_client
+        self._n = max(round(f.clients if by_client else settings.expected), 1)
         bins = settings.bins or levels.best_bins(self._n, f.epsilon, self.alpha)
         at = levels.thresholds(min(bins, score_table.MOST_BUCKETS))
-        self.opening = self.ask(SetRanks, at, once=whole)
+        self.opening = self.ask(SetRanks, at, once=by_client)
         self.bound = self.bound_by(1.0)
 
     @classmethod
     @override
     def obstacles(cls, settings: ConformalSettings) -> dict[str, bool]:
         unit, sampled = UNITS[settings.federation.unit], settings.federation.sampling_rate < 1
-        private, unknown = unit.column is not None, not (unit.whole_client or settings.rows_known)
+        private, unknown = unit.column is not None, not (unit.by_client or settings.rows_known)
         return super().obstacles(settings) | {
             "its n must be public, and sampling hides it": sampled,
             f"its n must be public, and how many {unit.plural} there are is not": private,
@@ -467,14 +467,14 @@ class ExponentialQuantile(Drawn):
     @property
     @override
     def whose(self) -> str:
-        if not self.settings.whole_client:
+        if not self.settings.by_client:
             return super().whose
         return "for one row, drawn at random, of a unit that is exchangeable with these."
 
     @property
     def guarantee(self) -> tuple[str, ...]:
         """Theorem 2 of the paper."""
-        whom = "clients, all of which have a row" if self.settings.whole_client else "rows"
+        whom = "clients, all of which have a row" if self.settings.by_client else "rows"
         return (
             *self.too_few(self._n, "rows"),
             self.promise,

@@ -368,7 +368,7 @@ class TemperatureSearch(FederatedStrategy):
             self.check_rounds(iterations + 1, f" with iterations = {iterations}")
             return iterations + 1
         if self.search == "golden":
-            return checks.whole("rounds of search 'golden'", rounds or 6, 2)
+            return checks.integer("rounds of search 'golden'", rounds or 6, 2)
         return rounds or 3
 
     @abstractmethod

@@ -11,7 +11,7 @@ import numpy as np
 from fedcal.calibrators import TemperatureScaling, order_preserving, parametric
 from fedcal.calibrators.scaling import VectorScaling
 from fedcal.clients.questions import scaling, training
-from fedcal.core.checks import InputError, RoundFailed, unused, whole
+from fedcal.core.checks import InputError, RoundFailed, integer, unused
 from fedcal.core.fitting import LOG_A_LIMIT, softplus
 from fedcal.core.numerics import Floats, override
 from fedcal.mechanisms import Gaussian
@@ -21,7 +21,7 @@ from fedcal.training import networks, optimisers
 from fedcal.units import UNITS
 
 
-class Training(base.FederatedStrategy):
+class GradientTraining(base.FederatedStrategy):
     """Steps of weights w from rows' gradients, or from clients' updates of w.
 
     Releases of a network's size are not kept: what later rounds depend on is its `state`.
@@ -51,7 +51,7 @@ class Training(base.FederatedStrategy):
         self.resume_after(run, self.done)
 
 
-class _Network(Training):
+class _Network(GradientTraining):
     """Training of a network.
 
     Parameters
@@ -85,7 +85,7 @@ class _Network(Training):
         return networks.TrainedModel(self.network, self.reads, self.classes, self.w)
 
 
-class Descent(Training):
+class Descent(GradientTraining):
     """Steps against the mean of rows' gradients, released as noisy sums.
 
     In each round every row takes part with the same probability, batch / rows, by a coin at its
@@ -141,7 +141,7 @@ class Descent(Training):
             steps = math.ceil(epochs * rows / self.batch_rows)
             if self.federation.rounds not in (None, steps):
                 unused("rounds are given, and these are others", epochs=epochs)
-        steps = whole("rounds", steps, 1, privacy.MOST_ROUNDS)
+        steps = integer("rounds", steps, 1, privacy.MOST_ROUNDS)
         query, rate = self.query(1), self.batch_rows / rows
         more: dict[str, Any] = {"prefers": (Gaussian,), "row_rate": rate, "fine": query.fine}
         plan = self.plan_for(query, (clip,), steps, **more)

@@ -29,7 +29,7 @@ from fedcal.core import checks
 from fedcal.core.checks import FedcalError, InputError, damaged, same, system_errors
 from fedcal.core.numerics import Floats
 from fedcal.privacy.curator import Release
-from fedcal.storage.atomic import locked, must_not_exist, write_whole
+from fedcal.storage.atomic import locked, must_not_exist, write_file
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.server.outcome import OUTCOME
 from fedcal.strategies.server.participation import Participation
@@ -105,7 +105,7 @@ def _left_for_reader(out: Path) -> Iterator[None]:
     try:
         yield
     except FedcalError as e:
-        write_whole(out / _ERROR, json.dumps({"kind": type(e).__name__, "message": str(e)}))
+        write_file(out / _ERROR, json.dumps({"kind": type(e).__name__, "message": str(e)}))
         raise
     finally:
         _log.removeHandler(handler)
@@ -211,7 +211,7 @@ class Checkpoint:
         plain["took_part"] = self.took_part.to_json()
         if self.state is not None:
             plain["state"] = {name: _packed(value) for name, value in self.state.items()}
-        write_whole(folder / CHECKPOINT, json.dumps(plain), durable=True)
+        write_file(folder / CHECKPOINT, json.dumps(plain), durable=True)
 
     @classmethod
     def load(cls, folder: Path) -> Self:

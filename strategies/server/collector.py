@@ -16,7 +16,7 @@ from fedcal.core.numerics import Words
 from fedcal.privacy.query import Request
 from fedcal.secure_aggregation import keys, messages
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.storage.atomic import write_whole
+from fedcal.storage.atomic import write_file
 
 
 def enrolled(roster: Roster, job: str, replies: Mapping[int, bytes]) -> dict[int, bytes]:
@@ -184,8 +184,8 @@ ENROL, CONFIRM, OPEN = "query.enrol", "query.confirm", "query.open"
 CONFIRMED = "confirmed.json"
 """File of the sites in the sum that was last to be confirmed."""
 
-Said = str | int | list[bytes]
-Content = dict[str, dict[str, Said]]
+Received = str | int | list[bytes]
+Content = dict[str, dict[str, Received]]
 """Name of a record -> its values."""
 Ask = Callable[[str, Mapping[int, Content], int], Mapping[int, bytes]]
 """(message type, site -> content, round) -> what sites said."""
@@ -256,7 +256,7 @@ class SecureRounds:
         # from here on it is for good; a round that too few answered is asked again as a new one
         if self._kept is not None:
             record = {"job": self.job, "round": number, "sites": sorted(collector.contributions)}
-            write_whole(self._kept, json.dumps(record), durable=True)
+            write_file(self._kept, json.dumps(record), durable=True)
         around = set(there)
         asking = {
             member: self._about(number, headers=[h for h, _ in sent], sealed=[s for _, s in sent])
@@ -267,7 +267,7 @@ class SecureRounds:
         opening = self._about(number, of=collector.digest, signed=signed)
         return collector.total(ask(OPEN, dict.fromkeys(collector.openers, opening), number))
 
-    def _about(self, number: int, **fields: Said) -> Content:
+    def _about(self, number: int, **fields: Received) -> Content:
         return {"sum": {"run": self._run, "round": number, **fields}}
 
 

@@ -11,7 +11,7 @@ from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.core.checks import damaged
 from fedcal.privacy.curator import Release
 from fedcal.storage.artifact import ARTIFACTS, Artifact
-from fedcal.storage.atomic import write_whole
+from fedcal.storage.atomic import write_file
 from fedcal.strategies.method import Method
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -75,7 +75,7 @@ class Outcome:
             learnt.write(folder, f"round-{number}")
         plain = {key: value for key, value in vars(self).items() if key not in _ARTIFACTS}
         plain |= {"form": self.artifact.form, "kept": len(self.history)}
-        write_whole(folder / OUTCOME, json.dumps(plain))
+        write_file(folder / OUTCOME, json.dumps(plain))
 
     @classmethod
     def load(cls, folder: Path) -> Self:

@@ -19,7 +19,7 @@ from fedcal.core.checks import InputError, RoundFailed
 from fedcal.core.naming import listed, printable
 from fedcal.secure_aggregation.roster import Roster
 
-WHO = "query.who"
+SITE_INFO = "query.who"
 """Flower message type: which site is this node."""
 
 MODEL = "model"
@@ -126,7 +126,7 @@ def ask_node_info(
     """
     statements = []
     content = {} if model is None else {MODEL: model}
-    asking = [message(content, node, WHO, 0, timeout) for node in nodes]
+    asking = [message(content, node, SITE_INFO, 0, timeout) for node in nodes]
     for reply in grid.send_and_receive(asking, timeout=timeout):
         try:
             if not reply.has_error():
@@ -141,7 +141,7 @@ def ask_node_info(
 
 
 def reason(reply: Message) -> str:
-    """Why a client failed, in one line: the end of its text, which is a traceback under Ray."""
+    """Return in one line why a client failed: the end of its text, under Ray a traceback."""
     last = (str(reply.error.reason).strip() or "no reason given").splitlines()[-1]
     return printable(last.rpartition("occurred. Message: ")[2].removesuffix("'>")[:300])
 

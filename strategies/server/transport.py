@@ -27,7 +27,7 @@ from fedcal.strategies.server.participation import message
 ANSWER, RESULT = "query.answer", "query.result"
 """Flower message types: a contribution; what the run has learned, for a site to keep."""
 
-WHOLE_S, SLOWEST = 30.0, 12_500
+REPLY_S, SLOWEST = 30.0, 12_500
 """Seconds in which the rest of a reply comes once it has begun, and those for each so many bytes.
 Flower waits three minutes for a reply whose site was cut off in the middle, and takes no other."""
 
@@ -141,7 +141,7 @@ class FlowerTransport(Method, Strategy):
         if asked is None:
             return []
         if self.tolerant:
-            flower_internals.limit_pulls(WHOLE_S + 8 * asked.request.bound.length / SLOWEST)
+            flower_internals.limit_pulls(REPLY_S + 8 * asked.request.bound.length / SLOWEST)
         self.discover_nodes(grid)
         content = {
             "query": ConfigRecord(wire.to_fields(asked.request)),
@@ -219,7 +219,7 @@ class FlowerTransport(Method, Strategy):
         texts = {}
         for site, reply in self._answers(replies):
             with suppress(participation.UNREADABLE):
-                text = reply.content.config_records[messages.SAID][messages.SAID]
+                text = reply.content.config_records[messages.REPLY][messages.REPLY]
                 if isinstance(text, bytes) and site >= 0:
                     texts[site] = text
         return texts

@@ -156,7 +156,7 @@ def test_no_row_decides_whether_a_client_answers(spoilt, lost):
     grid = grid_of(one_of_four)
     result = AfterTraining("evaluate", epsilon=8.0, unit="example").start(grid, MODEL)
     assert result.sites == {"enrolled": 4, "answered": 4, "absent": [], "missed": {}}
-    assert result.judged["rows"]["value"] == pytest.approx(5000 - lost, abs=40)
+    assert result.evaluated["rows"]["value"] == pytest.approx(5000 - lost, abs=40)
 
 
 def shifted(logits, labels):

@@ -52,7 +52,7 @@ def test_no_mechanism_spends_more_than_it_claims(cell):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("trust", "unit"), [("central", "user"), ("distributed", "subject")])
-def test_whole_runs_of_a_method_keep_their_claim(trust, unit):
+def test_complete_runs_of_a_method_keep_their_claim(trust, unit):
     """Rows in, releases out, thousands of times with and without the rows of one unit.
 
     The attacker looks at the cell in which these rows are.

@@ -53,9 +53,9 @@ MORE: dict[str, list[dict[str, Any]]] = {
 def methods(name: str) -> Iterator[FederatedStrategy]:
     """A method by each of its examples, and under each unit and trust model that takes it."""
     examples = (*STRATEGIES[name].examples, *MORE.get(name, []))
-    whole = "user"
-    some = [(unit, trust, examples[0]) for unit in UNITS for trust in TRUSTS if unit != whole]
-    for unit, trust, example in [*product([whole], TRUSTS, examples), *some[:: len(UNITS)]]:
+    full = "user"
+    some = [(unit, trust, examples[0]) for unit in UNITS for trust in TRUSTS if unit != full]
+    for unit, trust, example in [*product([full], TRUSTS, examples), *some[:: len(UNITS)]]:
         exact = STRATEGIES[name].exact_only or trust not in NOISY
         epsilon = np.inf if exact else 2.0
         small = {k: v for k, v in SMALL.items() if k in settings_of(name)}

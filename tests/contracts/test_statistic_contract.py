@@ -75,10 +75,10 @@ def test_block_size_and_client_order_change_no_bit(kind):
     everybody, order = np.arange(CLIENTS), np.random.default_rng(5).permutation(CLIENTS)
     for query, c in cases(kind):
         shards = some_shards(c)
-        whole = query.sums(shards)
+        full = query.sums(shards)
         for size, ids in ((1, everybody), (7, order)):
             pieces = [query.sums(part) for _, part in shards.blocks(ids, size)]
-            assert same_bits(np.concatenate(pieces), whole[ids]), (query, c, size)
+            assert same_bits(np.concatenate(pieces), full[ids]), (query, c, size)
 
 
 @kinds
@@ -203,10 +203,10 @@ def test_only_a_sum_over_rows_says_that_it_is_one(kind):
     assert (min(least) < 0) == QUERIES[kind].signed
     shards = some_shards(CLASSES, rows=40)
     for query in (query_of(kind, i) for i in numbers(kind)):
-        whole = query.sums(shards)
-        summed = np.zeros_like(whole)
+        full = query.sums(shards)
+        summed = np.zeros_like(full)
         np.add.at(summed, shards.owner, query.sums(shards.each_row()))
-        assert np.allclose(summed, whole, rtol=1e-9, atol=1e-9) == query.row_sums, query
+        assert np.allclose(summed, full, rtol=1e-9, atol=1e-9) == query.row_sums, query
 
 
 @kinds

@@ -73,9 +73,9 @@ def summed(asked: Request, rows: dict[str, Any], seed: int | None = None) -> Flo
 @pytest.mark.parametrize("unit", UNITS)
 def test_neighbours_in_any_order_differ_by_at_most_the_bound(unit, settings):
     asked, rows = request(unit, settings), table()
-    whole = summed(asked, rows)
+    full = summed(asked, rows)
     for seed in range(6):
-        assert (summed(asked, rows, seed) == whole).all()
+        assert (summed(asked, rows, seed) == full).all()
         gone = {
             "example": np.arange(ROWS) == 2 * seed,
             "subject": (rows["owner"] == 2) & (rows["subjects"] == seed),
@@ -83,7 +83,7 @@ def test_neighbours_in_any_order_differ_by_at_most_the_bound(unit, settings):
         }[unit]
         assert gone.any()
         fewer = summed(asked, {name: column[~gone] for name, column in rows.items()}, seed)
-        change = np.linalg.norm(whole - fewer, asked.bound.order)
+        change = np.linalg.norm(full - fewer, asked.bound.order)
         assert 0 < change <= asked.bound.norms[0] * (1 + 1e-12)
 
 

@@ -90,7 +90,7 @@ def test_keys_are_the_sites_own_and_lie_outside_what_came_by_mail(world):
     assert {p.stat().st_mode & 0o077 for k in own.values() for p in (k, k.parent)} == {0}
 
 
-def test_the_honest_way_works_and_joining_again_changes_no_key(world):
+def test_honest_sites_join_and_joining_again_changes_no_key(world):
     world.back_to("kits")
     sent = {site: world.join(site) for site in SITES}
     assert sent == {site: world.join(site) for site in SITES}
@@ -134,7 +134,7 @@ def test_a_later_kit_brings_neither_code_nor_wider_rules(world, script, wrong):
     assert wrong not in output
 
 
-def test_a_later_kit_brings_no_yes_that_nobody_said(world):
+def test_a_later_kit_brings_no_yes_that_nobody_gave(world):
     world.back_to("joined").seal()
     for path in (world.root / "accepted" / "alder" / "alder").iterdir():
         if path.is_file() and not (world.kit() / path.name).exists():
@@ -151,7 +151,7 @@ def read_out(true, other):
 
 
 @pytest.mark.parametrize("name", ["coordinator", "connections", "authority", "roster"])
-def test_people_who_compare_notice_another(world, name):
+def test_people_that_compare_notice_another(world, name):
     true = world.back_to("sealed").accept()
     key, fields = SigningKey.generate(), json.loads(world.back_to("sealed").sealed.read_text())
     line = (world.planted / "connection.pub").read_text()

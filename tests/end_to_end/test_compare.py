@@ -169,5 +169,5 @@ def test_stopped_and_resumed(folder, by):
     assert len({json.dumps(row["run"], sort_keys=True) for row in found}) == RUNS
     assert json.loads(output) == json.loads((out / "compare.json").read_text())
 
-    whole = compare(config=out / "config.toml", jobs=1).rows
-    assert [{k: v for k, v in row.items() if k != "seconds"} for row in whole] == found
+    full = compare(config=out / "config.toml", jobs=1).rows
+    assert [{k: v for k, v in row.items() if k != "seconds"} for row in full] == found

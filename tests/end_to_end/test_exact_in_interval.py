@@ -145,7 +145,7 @@ def exact(scored: Scored) -> dict[str, float]:
 
 def found(scored: Scored) -> dict[str, Any]:
     given = {"probs": scored[0], "labels": scored[1]}
-    evaluated: dict[str, Any] = evaluate(given, clients=7, partition="iid").judged
+    evaluated: dict[str, Any] = evaluate(given, clients=7, partition="iid").evaluated
     return evaluated["metrics"]
 
 

@@ -55,10 +55,10 @@ def test_checkpoint_of_two_rounds_goes_on(stored):
     kept = json.loads((stored / "checkpoint/checkpoint.json").read_text("utf-8"))
     job = Job.from_fields(kept["job"])
     rows = rows_by_owner(LOGITS[:160], LABELS[:160], np.arange(160) % 8, 8)
-    whole = job.run(lambda s: run_inline(s, rows))
+    full = job.run(lambda s: run_inline(s, rows))
     rest = job.run(lambda s: run_inline(s, rows), folder=stored / "checkpoint", resume=True)
     assert len(kept["releases"]) == 2
-    assert rest.artifact.temperature == whole.artifact.temperature
+    assert rest.artifact.temperature == full.artifact.temperature
 
 
 def test_site_knows_what_it_answered(stored):

@@ -35,7 +35,7 @@ def test_severity_and_seed_decide_and_other_images_do_not(name):
     assert np.array_equal(twins[0], twins[1]) == (name in UNDRAWN)
 
 
-def test_noise_has_its_law():
+def test_noise_has_its_distribution():
     grey = np.full((40, 28, 28), 102, np.uint8)  # .4
     noise = corrupt(grey, "gaussian_noise", 1, 0) / 255
     assert np.median(noise) == pytest.approx(0.4, abs=0.01)
@@ -73,7 +73,7 @@ def test_mnist_shift_is_made_from_images(tmp_path):
     assert all(np.array_equal(again[key], made[key]) for key in made)
 
 
-def test_no_patient_who_trained_the_model_is_shipped(tmp_path):
+def test_no_patient_of_the_model_s_training_is_shipped(tmp_path):
     """Patients like UCI's, whose disease follows from their age."""
     rng = np.random.default_rng(0)
     for name in hospitals.HOSPITALS.values():

@@ -24,7 +24,7 @@ from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.server.checkpoint import Checkpoint, read_error, read_progress
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
-from fedcal.strategies.server.participation import WHO, PromptGrid, message
+from fedcal.strategies.server.participation import SITE_INFO, PromptGrid, message
 from fedcal.strategies.server.transport import ANSWER
 
 CLIENTS, CLASSES = 9, 3
@@ -163,7 +163,7 @@ def test_the_server_waits_for_all_nodes_before_it_reserves(shards, tmp_path, mon
     server.app(wire, Context(1, 1, {}, RecordDict(), fields))
     assert looks[0] > 5
     assert sum(kind == ANSWER for kind, _ in wire.sent) == 3 * CLIENTS
-    assert wire.sent[0][0] == WHO
+    assert wire.sent[0][0] == SITE_INFO
     outcome = Outcome.load(tmp_path)
     assert Job.from_fields(outcome.job).method == fields["method"]
     assert {"data", "partition"} <= set(outcome.job)  # `fedcal report` finds its test rows by them

@@ -69,9 +69,9 @@ def tree(folder: Path) -> dict[str, tuple[int, str]]:
 
 def refused(call: Callable[[], SimpleNamespace], watched: Path, naming: str) -> None:
     """A command is refused in one line with one of `a|b`, and changes no file that is watched."""
-    before, said = tree(watched), call()
-    assert said.code == 2, f"exit {said.code}: {said.out[-300:]}{said.err}"
-    line = said.err.removesuffix("\n")
+    before, output = tree(watched), call()
+    assert output.code == 2, f"exit {output.code}: {output.out[-300:]}{output.err}"
+    line = output.err.removesuffix("\n")
     assert line.startswith("fedcal: error: "), line
     assert line.isprintable(), repr(line)  # so it is one, and no terminal obeys it
     assert any(word.casefold() in line.casefold() for word in naming.split("|")), line
@@ -129,26 +129,26 @@ class World:
     def kit(self, site: str = "alder") -> Path:
         return self.now / site / site
 
-    def env(self, who: str) -> dict[str, str]:
-        return {name: str(self.now / who / "home" / name.lower()) for name in HOMES}
+    def env(self, names: str) -> dict[str, str]:
+        return {name: str(self.now / names / "home" / name.lower()) for name in HOMES}
 
-    def types(self, who: str, line: str) -> SimpleNamespace:
+    def types(self, names: str, line: str) -> SimpleNamespace:
         """Sit down at the computer of one of them, and type."""
         with pytest.MonkeyPatch.context() as patch:
-            for name, folder in self.env(who).items():
+            for name, folder in self.env(names).items():
                 Path(folder).mkdir(parents=True, exist_ok=True)
                 patch.setenv(name, folder)
-            patch.chdir(self.now / who)
+            patch.chdir(self.now / names)
             return fedcal(*line.split())
 
-    def does(self, who: str, line: str) -> str:
+    def does(self, names: str, line: str) -> str:
         """Type what succeeds; what is printed."""
-        said = self.types(who, line)
-        assert said.code == 0, said.err
-        return str(said.out)
+        output = self.types(names, line)
+        assert output.code == 0, output.err
+        return str(output.out)
 
-    def is_refused(self, who: str, line: str, naming: str = "") -> None:
-        refused(lambda: self.types(who, line), self.now, naming)
+    def is_refused(self, names: str, line: str, naming: str = "") -> None:
+        refused(lambda: self.types(names, line), self.now, naming)
 
     def shell(self, script: str, folder: Path) -> None:
         """What the attacker does, with keys in $K and somebody else's files in $E."""

@@ -44,8 +44,8 @@ def start_of_site() -> str:
     """What `fedcal site` says to this Flower."""
     command = [sys.executable, "-c", CHECK]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = (done.stderr.splitlines() or [""])[-1].rpartition("InputError: ")[2]
-    return f"refused: {said.partition(': ')[0]}" if done.returncode else "starts"
+    output = (done.stderr.splitlines() or [""])[-1].rpartition("InputError: ")[2]
+    return f"refused: {output.partition(': ')[0]}" if done.returncode else "starts"
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from studies import study
 from fedcal.sites.joining import Offer, join, own_folder
 from fedcal.sites.kits import make_kits, seal
 from fedcal.sites.sealed import Sealed
-from fedcal.storage.atomic import write_whole
+from fedcal.storage.atomic import write_file
 
 SITES = ("alder", "birch", "cedar")
 
@@ -62,7 +62,7 @@ class Hospitals:
 
     def kits(self, **more: Any) -> list[str]:
         """Write the study's file and the kits; what is said."""
-        write_whole(self.file, study(",".join(SITES), **more).to_toml())
+        write_file(self.file, study(",".join(SITES), **more).to_toml())
         return make_kits(self.file)
 
     def joined(self, **more: Any) -> None:

@@ -49,8 +49,13 @@ def release_of_rows(of, rows, rng, took_part=()):
         np.add.at(own, (rng.integers(0, len(own), len(x)), y.astype(int), at), 1)
     std = float(job.plan.std_of_sum(len(took_part))[0])
     counts = np.round(cells.ravel() + rng.laplace(0.0, std / np.sqrt(2), cells.size))
-    told = {"law": job.plan.noise_law(std), "known": True, "unit": job.plan.unit, "data": ""}
-    found = replace(empty, counts=counts, std=std, **told)
+    messages = {
+        "law": job.plan.noise_distribution(std),
+        "known": True,
+        "unit": job.plan.unit,
+        "data": "",
+    }
+    found = replace(empty, counts=counts, std=std, **messages)
     found.of_classes(of.classes)
     return found
 
@@ -69,9 +74,9 @@ def facts_of(of, **more):
     }
     facts |= more
     sites = {"enrolled": len(of.sites), "answered": len(facts["took_part"]), "missed": {}}
-    said = of_plan(plan, 1, job.secure_aggregation, Facts(tested=False, guarded=True))
-    more = (*said["more"], *sentences({**sites, "absent": facts["absent"]}))
-    facts |= {"statement": tuple(said["statement"]), "more": more}
+    output = of_plan(plan, 1, job.secure_aggregation, Facts(tested=False, guarded=True))
+    more = (*output["more"], *sentences({**sites, "absent": facts["absent"]}))
+    facts |= {"statement": tuple(output["statement"]), "more": more}
     return QuarterFacts(**facts)
 
 

@@ -141,7 +141,7 @@ class World:
         self.openings: list[Seen] = []
         self.sums: dict[str, tuple[str, int, list[bytes]]] = {}
         self.signed: dict[str, set[int]] = defaultdict(set)
-        # X25519 keys that the server told contributors under a member's number: their secrets
+        # X25519 keys that the server sent contributors under a member's number: their secrets
         self.secrets: dict[int, list[bytes]] = defaultdict(list)
 
     def _party(self, site: int) -> Party:
@@ -181,10 +181,10 @@ class World:
     def enrol(self, site: int, job: str) -> bytes | None:
         """A site's enrolment; that of a crooked one has a key that the server knows."""
         if site in self.crooked:
-            return self.told_key(site, self.keys[site], job)
+            return self.sent_key(site, self.keys[site], job)
         return self._asked(site, lambda one: one.enrol(replace(ABOUT, job=job)))
 
-    def told_key(self, member: int, signer: SigningKey, job: str) -> bytes:
+    def sent_key(self, member: int, signer: SigningKey, job: str) -> bytes:
         """An enrolment under a member's number with an X25519 key of the server's."""
         secret, public = new_exchange_key()
         self.secrets[member].append(secret)
@@ -210,12 +210,12 @@ class World:
         party.new_seeds = noted
         try:
             asked = (about, number, question, enrolments, draw)
-            said = self._asked(site, lambda one: one.answer(*asked))
+            output = self._asked(site, lambda one: one.answer(*asked))
         finally:
             party.new_seeds = own_seeds
-        if said is None:
+        if output is None:
             return None
-        text, again = said
+        text, again = output
         if again is bool(drawn) or len(drawn) > 1:
             self.wrong.append(f"site {site} drew {len(drawn)} times for one answer")
         known = self.answers[job, number, site]
@@ -271,20 +271,20 @@ class World:
         headers = [header for header, _ in given]
         of = messages.sum_digest(bytes.fromhex(job), number, headers).hex()
         self.sums[of] = (job, number, headers)
-        said = self._asked(member, lambda one: one.confirm(job, number, self.least, given))
-        if said is not None:
+        output = self._asked(member, lambda one: one.confirm(job, number, self.least, given))
+        if output is not None:
             self.signed[of].add(member)
-        return said
+        return output
 
     def open(
         self, member: int, job: str, number: int, of: str, confirmations: Sequence[bytes]
     ) -> bytes | None:
         """An honest member's pieces of a sum."""
-        said = self._asked(member, lambda one: one.open(job, number, of, confirmations))
-        if said is not None:
+        output = self._asked(member, lambda one: one.open(job, number, of, confirmations))
+        if output is not None:
             signers = self.signed[of] | (self.crooked & set(self.committee.members))
-            self.openings.append(Seen(member, job, number, of, said, len(signers)))
-        return said
+            self.openings.append(Seen(member, job, number, of, output, len(signers)))
+        return output
 
     # --- what the server has got -----------------------------------------------------------
 
@@ -326,10 +326,10 @@ class World:
             self.wrong.append("a sum of another round was opened")
         if len(sites) < self.least or len(sites - self.crooked) < self.least - len(self.crooked):
             self.wrong.append(f"a sum of {len(sites)} was opened, at least {self.least} must be")
-        said = messages.Opening.from_bytes(one.text)
+        output = messages.Opening.from_bytes(one.text)
         held = self.committee.held_by(one.member)
         want = [stream_sum([c.seeds[k] for c in contributors], self.length) for k in held]
-        if said.of.hex() != one.of or np.array(want).tobytes() != said.pieces:
+        if output.of.hex() != one.of or np.array(want).tobytes() != output.pieces:
             self.wrong.append("a member opened other streams than those of its sum")
 
     def _check_knowledge(self, job: str, number: int) -> None:
@@ -371,10 +371,10 @@ class World:
                 of, exchange = bytes.fromhex(clear.job), messages.Header.read(header).exchange
                 key = shared_key(secret, exchange, of, clear.site, member)
                 try:
-                    told = unseal(key, text, messages.sealed_for(header, member))
+                    seen = unseal(key, text, messages.sealed_for(header, member))
                 except InputError:
                     continue
                 held = self.committee.held_by(member)
-                assert told == b"".join(clear.seeds[k] for k in held)
+                assert seen == b"".join(clear.seeds[k] for k in held)
                 found |= set(held)
         return found

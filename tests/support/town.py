@@ -126,7 +126,7 @@ class Town:
         self.serve()
         self.start_all()
 
-    def told(self, name: str, file: str = "study.json") -> dict:
+    def messages(self, name: str, file: str = "study.json") -> dict:
         return json.loads((self.folder / name / file).read_text())
 
     def spent(self, site: str) -> list[dict]:

@@ -167,14 +167,14 @@ def check_size(content: bytes) -> list[zipfile.ZipInfo]:
 
     Raises InputError if it is too large, or is not a zip file.
     """
-    checks.whole("the size of a bundle", len(content), 0, MOST_BYTES)
+    checks.integer("the size of a bundle", len(content), 0, MOST_BYTES)
     try:
         with zipfile.ZipFile(BytesIO(content)) as bundle:
             members = bundle.infolist()
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
         raise checks.InputError("the server's bundle is not a zip file") from None
     for info in members:
-        checks.whole("the size of a file in the server's bundle", info.file_size, 0, MOST_BYTES)
+        checks.integer("the size of a file in the server's bundle", info.file_size, 0, MOST_BYTES)
     return members
 
 

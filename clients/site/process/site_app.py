@@ -24,7 +24,7 @@ from fedcal.core.checks import BudgetExceeded, ContributionRefused, FedcalError,
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.query import Asked
 from fedcal.secure_aggregation.keys import SigningKey
-from fedcal.secure_aggregation.messages import SAID
+from fedcal.secure_aggregation.messages import REPLY
 from fedcal.secure_aggregation.roster import Roster
 
 log = logging.getLogger(LOGGER)
@@ -108,7 +108,7 @@ def site_app(folder: Path) -> ClientApp:
                     sent, again = party.answer(
                         *(job, *question, members, draw), asked_once=request.query.asked_once
                     )
-                reply = said_to(message, sent)
+                reply = replied_to(message, sent)
             else:
                 words, again = answer_once(site, job, request, draw)
                 reply = answer_with(words, message, request, site.number or 0)
@@ -163,7 +163,7 @@ def _take_part_in_sums(app: ClientApp, folder: Path) -> None:
         with in_job("enrol", message, context, "job") as (party, job, _, _):
             text = party.enrol(job)
         log.info("enrolled as a member of the committee: job %s", job.job[:12])
-        return said_to(message, text)
+        return replied_to(message, text)
 
     @app.query("confirm")
     def confirm(message: Message, context: Context) -> Message:
@@ -174,7 +174,7 @@ def _take_part_in_sums(app: ClientApp, folder: Path) -> None:
             sums = list(zip(headers, sealed, strict=True))
             text = party.confirm(job.job, number, terms.plan.quorum, sums)
         log.info("confirmed: job %s, round %d, %d sites", job.job[:12], number, len(headers))
-        return said_to(message, text)
+        return replied_to(message, text)
 
     @app.query("open")
     def open_sum(message: Message, context: Context) -> Message:
@@ -182,7 +182,7 @@ def _take_part_in_sums(app: ClientApp, folder: Path) -> None:
             number, of = checks.read(fields, "round", int), checks.read(fields, "of", str)
             text = party.open(job.job, number, of, texts_in(fields, "signed"))
         log.info("opened: job %s, round %d", job.job[:12], number)
-        return said_to(message, text)
+        return replied_to(message, text)
 
 
 def texts_in(record: Mapping[str, Any], key: str) -> list[bytes]:
@@ -193,13 +193,13 @@ def texts_in(record: Mapping[str, Any], key: str) -> list[bytes]:
     return value
 
 
-def said_to(message: Message, text: bytes) -> Message:
+def replied_to(message: Message, text: bytes) -> Message:
     """Return the reply to a message of the protocol."""
-    return Message(RecordDict({SAID: ConfigRecord({SAID: text})}), reply_to=message)
+    return Message(RecordDict({REPLY: ConfigRecord({REPLY: text})}), reply_to=message)
 
 
 def _unfit(site: Prepared, asked: Asked, fields: Mapping[str, Any]) -> str:
-    """Why this site cannot take part in a job, in words that may leave it; "" = it can.
+    """Return the reason for refusing a job, safe to send to the server; "" = none.
 
     Formal guarantee: no row is looked at, and nothing is booked. What is returned follows from
     the message, the run config, the site's terms and policy, its federation, which columns and

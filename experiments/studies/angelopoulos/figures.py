@@ -118,11 +118,11 @@ NETWORK = "resnet110-cifar10"
 MOST, BUDGET = 5_000, 8.0
 """Rows to calibrate by, and to test on; epsilon."""
 TRAININGS = 5
-"""Of each head; the splits are dealt to them."""
+"""Number of heads; the splits are divided among them."""
 
 PLAINLY, PRIVATELY = "non-private", "DP-SGD"
 HEADS = {PLAINLY: PLAIN, PRIVATELY: Training(epsilon=BUDGET)}
-"""How a head is trained."""
+"""Kind of head -> its training."""
 
 MINUSCULE = 0.05
 """An increase of sets, relative, that we call so."""
@@ -216,7 +216,7 @@ LIKES = {"the paper's epsilon": 5.0, "the paper's n epsilon": 30.0}
 """At its n = 30,000 the paper's epsilon = 5 is n epsilon = 150,000: ours at epsilon = 30."""
 
 SHARES = (0.01, 0.05, 0.1, 1.0, 10.0)
-"""Of n epsilon; the paper has them from .05 on."""
+"""Grid of n epsilon; the paper has them from .05 on."""
 STAR = "m*"
 
 CONSTANT = 0.005
@@ -283,7 +283,7 @@ BINS = {STAR: None, "10,000": 10_000}
 """By Algorithm 5, 100 and more; and the least of the authors' program."""
 
 SEEDS = 20
-"""Of the draws of m*."""
+"""Number of seeds of the draws of m*."""
 
 LITTLE = 0.05
 """By how much set sizes may differ, relative, and still be called hardly sensitive."""

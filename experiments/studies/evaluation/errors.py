@@ -1,4 +1,4 @@
-"""How far from the rows' own metrics a private release is: Table 1 of Cormode & Markov, measured.
+"""Errors of private releases against the rows' own metrics: Table 1 of Cormode & Markov, measured.
 
 The table bounds mean absolute errors for M clients of one row each, by three trust models: secure
 aggregation without noise (`secagg`), one noise in the sum (`distributed`, unit example), and each

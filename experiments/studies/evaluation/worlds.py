@@ -63,8 +63,8 @@ class World:
 
 def value_of(counts: Floats | Integers, metric: str, threshold: float = 0.5) -> float:
     """Return a metric of rows at the scores themselves, from their counts, (2, CELLS)."""
-    whole = Histogram.exact(EDGES, np.asarray(counts, np.float64))
-    return METRICS[metric](threshold).value(whole)
+    overall = Histogram.exact(EDGES, np.asarray(counts, np.float64))
+    return METRICS[metric](threshold).value(overall)
 
 
 def _beta(a: float, b: float) -> Floats:

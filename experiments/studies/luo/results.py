@@ -52,7 +52,7 @@ SMALLEST, MOST = 50, 250
 """Sources between which the gain of secure aggregation is stated."""
 
 AHEAD = 1.3
-"""How many times the median of the next method is that of Acc-T in the paper, at least: 1.35
+"""Least ratio of the next method's median to that of Acc-T in the paper: 1.35
 (CIFAR-100), 1.38, 2.07 (ImageNet) in Table 1, and 1.35 in Table 7."""
 
 Averages = Mapping[str, Sequence[float]]

@@ -1,4 +1,4 @@
-"""What Maddock et al. claim of their tables and figures, and what we do of ours beside them."""
+"""Claims of Maddock et al. on their tables and figures, and ours beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client sends in a round: Table 6 of Maddock et al.
+"""Bytes that a client sends in a round: Table 6 of Maddock et al.
 
 It counts the numbers of a calibrator or a histogram, 8 bytes each; so does the payload that
 `result.json` reports.

@@ -99,7 +99,7 @@ class Attacked:
 
 
 _NUMBERS = {"sum": 1, "index": CANDIDATES, "onehot": 4}
-"""What a mechanism makes of answers -> numbers in one."""
+"""Release that a mechanism makes of answers -> numbers in one."""
 
 
 def attacks() -> list[Attacked]:

@@ -33,7 +33,7 @@ from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.verdicts import SEEN, detectable
-from fedcal.mechanisms import NoiseLaw
+from fedcal.mechanisms import NoiseDistribution
 from fedcal.metrics.bootstrap import ERROR, holm
 from fedcal.run.jobs import job_of
 from fedcal.sites.study_file import Model, Study
@@ -52,7 +52,7 @@ PROMISES = ("promised before anything ran", "promised by a release")
 ALIKE, CROSSED = "all alike", ("1, 3", "2, 3", "1, 4")
 _SINCE = datetime.date(2026, 1, 1)
 TESTS = 2 * len(SITES) + 2 * (len(SITES) + 1)
-"""Of the last quarter, the largest family: it is compared with the first one and the one before."""
+"""Tests of the last quarter, the largest family: against the first one and the one before."""
 
 Booleans: TypeAlias = NDArray[np.bool_]
 Changed: TypeAlias = dict[tuple[int, int], Booleans]
@@ -141,7 +141,7 @@ def sites_of(counts: Floats) -> site_tests.Sites:
     """Prepare counts (..., S, 2, buckets) for the tests of `verdicts_of`."""
     _, asked, std = plan()
     root = std * np.eye(asked.buckets)
-    return site_tests.Sites.of(counts, asked.bucket_edges, root, NoiseLaw(tailed=True))
+    return site_tests.Sites.of(counts, asked.bucket_edges, root, NoiseDistribution(tailed=True))
 
 
 def named(counts: Floats) -> tuple[Booleans, Booleans, Booleans, Changed]:
@@ -213,8 +213,8 @@ def year_rows(faults: bool, years: int) -> Rows:
             here = {"what": "changes", "site": name, "quarters": f"{a + 1}, {b + 1}"}
             made.append(here | _shares(moved[:, k] & ~same[k], moved[:, k] & same[k]))
     label: Record = {"world": "faults" if faults else "no faults", "years": years}
-    whole: Record = {"what": "years", "false": _five(false.mean()), "limit": _limit(false)}
-    return [label | row for row in (whole, *made)]
+    overall: Record = {"what": "years", "false": _five(false.mean()), "limit": _limit(false)}
+    return [label | row for row in (overall, *made)]
 
 
 def _shares(right: Booleans, wrong: Booleans) -> Record:

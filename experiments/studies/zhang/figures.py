@@ -121,12 +121,12 @@ def _stopped(of: Task) -> Iterator[tuple[Record, Training]]:
 def _stopped_claims(found: Rows) -> Iterator[RowsClaim]:
     """Yield the claims of section 4.3 on both panels."""
     private, plain = (where(found, model=model) for model in ("DP", "non-private"))
-    whole = max(plain, key=lambda r: r["epochs"])
+    overall = max(plain, key=lambda r: r["epochs"])
     slope, start = np.polyfit([r["accuracy"] for r in private], [r["ece"] for r in private], 1)
-    line = {"ece": float(start + slope * whole["accuracy"]), "epochs": "line at its accuracy:"}
+    line = {"ece": float(start + slope * overall["accuracy"]), "epochs": "line at its accuracy:"}
     text = "without privacy the ECE is below the line through the private models of all epsilons, "
     text += "at its accuracy"
-    yield ordered(text, [line], [whole], "ece", "epochs", least=MATTERS)
+    yield ordered(text, [line], [overall], "ece", "epochs", least=MATTERS)
     mine = one(private, epsilon=BUDGET)
     equal = min(plain, key=lambda r: abs(r["accuracy"] - mine["accuracy"]))
     near = abs(equal["accuracy"] - mine["accuracy"]) <= NEAR
@@ -184,7 +184,7 @@ figure6 = Study(study(_on_rows, 5), _rows_claims)
 # -- Figure 7: what the Bayes classifier may be sure of, and what a private model is -------------
 
 SHARES, MORE = (0.0, 0.3, 0.6), 0.05
-"""Of the training labels that are drawn anew, uniformly. And by how much a confidence exceeds the
+"""Share of the training labels that are drawn anew; by how much a confidence exceeds the
 best classifier's before it is called too high."""
 
 

@@ -141,7 +141,7 @@ REACH, BEYOND = 1.5, 2.1
 learnt; and above all gradients of rows of norm 1, so that none is left out."""
 
 HELD = 0.1
-"""Of the rows, for recalibration: the paper's validation ratio."""
+"""Share of the rows for recalibration: the paper's validation ratio."""
 
 
 @dataclass(frozen=True)

@@ -405,7 +405,7 @@ def logistic(x: Floats, rows: Floats, positive: Floats) -> Floats | None:
 
 
 @dataclass(frozen=True)
-class Curve:
+class EvaluationCurve:
     """Points, and pointwise intervals of their heights.
 
     There is one point for each of the histogram's edges as the threshold from which on rows are
@@ -425,7 +425,7 @@ class Curve:
     high: Floats
 
 
-def roc_curve(h: Histogram, *, level: float = 0.95) -> Curve:
+def roc_curve(h: Histogram, *, level: float = 0.95) -> EvaluationCurve:
     """Return the false positive rate (x) and true positive rate (y) by threshold.
 
     Parameters
@@ -441,10 +441,10 @@ def roc_curve(h: Histogram, *, level: float = 0.95) -> Curve:
     bottom = np.full_like(positive, positive[0])
     ends = of_share(positive, bottom, noise, normal_quantile(level))
     x, y = (_share(row, np.full_like(row, row[0])) for row in from_each_edge(monotone_counts(h)))
-    return Curve(x, y, np.fmin(ends[0], y), np.fmax(ends[1], y))
+    return EvaluationCurve(x, y, np.fmin(ends[0], y), np.fmax(ends[1], y))
 
 
-def decision_curve(h: Histogram, *, level: float = 0.95) -> Curve:
+def decision_curve(h: Histogram, *, level: float = 0.95) -> EvaluationCurve:
     """Return the net benefit (y), tp / n - fp / n * t / (1 - t), at thresholds t (x) below 1.
 
     See Vickers & Elkin 2006; treating no row has 0. Parameters as in `roc_curve`.
@@ -461,7 +461,7 @@ def decision_curve(h: Histogram, *, level: float = 0.95) -> Curve:
     variance = variance + np.stack([squares, top, bottom])
     ends = fieller(top, bottom, variance, normal_quantile(level), (-np.inf, 1.0))
     n, p = from_each_edge(monotone_counts(h))[:, :-1]
-    return Curve(t, _share(p - odds * n, bottom), *ends)
+    return EvaluationCurve(t, _share(p - odds * n, bottom), *ends)
 
 
 def treat_all(h: Histogram) -> Floats:
@@ -470,7 +470,7 @@ def treat_all(h: Histogram) -> Floats:
     return _share(p - t / (1 - t) * n, np.full(h.buckets, h.counts.sum()))
 
 
-def reliability(h: Histogram, bins: int = BINS, *, level: float = 0.95) -> Curve:
+def reliability(h: Histogram, bins: int = BINS, *, level: float = 0.95) -> EvaluationCurve:
     """Return mean score (x) and fraction of outcome 1 (y) in bins of equal width.
 
     Parameters
@@ -486,7 +486,7 @@ def reliability(h: Histogram, bins: int = BINS, *, level: float = 0.95) -> Curve
     low, high = _rates(h, h.counts @ members.T, members @ h.root, level)
     n, p = monotone_counts(h) @ members.T
     scores = members @ (rows_of(h) * h.middles)
-    return Curve(_share(scores, n + p), _share(p, n + p), low, high)
+    return EvaluationCurve(_share(scores, n + p), _share(p, n + p), low, high)
 
 
 def _rates(h: Histogram, counts: Floats, spread: Floats, level: float) -> tuple[Floats, Floats]:
@@ -498,7 +498,7 @@ def _rates(h: Histogram, counts: Floats, spread: Floats, level: float) -> tuple[
 
 def _noise(h: Histogram, spread: Floats, level: float, *variance: Floats) -> Floats:
     """Return coefficients for `fieller`, widened by the law of few variates, (3, sums)."""
-    widening = np.array([h.law.widening(weights, level) ** 2 for weights in spread])
+    widening = np.array([h.distribution.widening(weights, level) ** 2 for weights in spread])
     return np.asarray(np.stack(np.broadcast_arrays(*variance)) * widening)
 
 

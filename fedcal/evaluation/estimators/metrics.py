@@ -166,7 +166,7 @@ class RatioMetric(SmoothMetric):
         top, bottom, *gradients = self.ratio(h)
         through = np.asarray(np.stack(gradients) @ h.root).reshape(2, -1)
         noise = _coefficients(through @ through.T) - self.excess(h)
-        widening = h.law.widening(through[0] - value * through[1], asked.level)
+        widening = h.distribution.widening(through[0] - value * through[1], asked.level)
         sampling, trials = np.zeros(3), self.trials(h)
         if trials is not None:
             sampling[1:] = -trials / 2, -trials

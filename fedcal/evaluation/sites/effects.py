@@ -170,12 +170,12 @@ def effects(counts: Floats, edges: Floats, root: Floats, classes: int, spread: F
     if classes > 2:  # no largest probability is below 1 / c
         x = np.maximum(x, np.log(1.02 / (classes - 1.02)))
     sites = counts.shape[-3]
-    whole = counts.sum(axis=-3)
+    overall = counts.sum(axis=-3)
     at = np.zeros((*counts.shape[:-3], len(spread)))
     prior = np.diag(1 / np.asarray(spread) ** 2)
-    sure = norm_sub(whole.sum(axis=-2))
+    sure = norm_sub(overall.sum(axis=-2))
     for _ in range(_STEPS):  # of the noise's own weight: noise alone moves nothing
-        score, info, noise = _scores(classes, at, x, whole, sure, sites * power)
+        score, info, noise = _scores(classes, at, x, overall, sure, sites * power)
         lever = info @ inverse(info + noise)
         gain = (lever @ score[..., None])[..., 0] - at @ prior
         step = np.linalg.solve(lever @ info + prior, gain[..., None])[..., 0]
@@ -279,10 +279,10 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
         (buckets, variates) of the noise of each row of counts
     """
     power = root @ root.T
-    every, whole = counts.sum(axis=-2), counts.sum(axis=-3)
+    every, overall = counts.sum(axis=-2), counts.sum(axis=-3)
     rows = plausible(every, 2 * np.diag(power))
     total = norm_sub(every.sum(axis=-2))[..., None, :]
-    events = norm_sub(whole[..., 1, :])[..., None, :]
+    events = norm_sub(overall[..., 1, :])[..., None, :]
     x = bucket_log_odds(edges, total[..., 0, :])[..., None, :]
     score = expit(x)
 
@@ -293,10 +293,10 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
         return (counts[..., 0, :] * of_none + counts[..., 1, :] * of_one).sum(axis=-1)
 
     # offset beside a slope of 1
-    offset, both = np.zeros((*counts.shape[:-3], 1, 1)), whole.sum(axis=-2)[..., None, :]
+    offset, both = np.zeros((*counts.shape[:-3], 1, 1)), overall.sum(axis=-2)[..., None, :]
     for _ in range(30):
         p = expit(offset + x)
-        slack = (whole[..., 1, None, :] - both * p).sum(axis=-1, keepdims=True)
+        slack = (overall[..., 1, None, :] - both * p).sum(axis=-1, keepdims=True)
         info = np.maximum((total * p * (1 - p)).sum(axis=-1, keepdims=True), _LEAST_ROWS)
         offset = offset + np.clip(slack / info, -0.5, 0.5)
     p = expit(offset + x)
@@ -323,7 +323,7 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
 
     # ranking: within a bucket outcomes are not tied, but ordered by the common slope
     tie = 0.5 + np.minimum(np.exp(fit.at[..., None, 1:]) * bucket_widths(edges) / 12, 0.3)
-    no_events = norm_sub(whole[..., 0, :])[..., None, :]
+    no_events = norm_sub(overall[..., 0, :])[..., None, :]
     ones, none = (fractions(n, 1 / n.shape[-1]) for n in (events, no_events))
     above = np.cumsum(none, axis=-1) - none * (1 - tie)
     area = (above * ones).sum(axis=-1, keepdims=True)

@@ -17,7 +17,7 @@ from scipy.special import erfc, expit, ndtri
 from fedcal.calibrators.histogram_binning import norm_sub
 from fedcal.core.numerics import Floats, Integers
 from fedcal.evaluation.sites.effects import SPIKE, fractions, inverse, within_buckets
-from fedcal.mechanisms import NoiseLaw
+from fedcal.mechanisms import NoiseDistribution
 from fedcal.metrics.histogram import divide
 
 _STEPS, _TINY = 60, 1e-300
@@ -40,15 +40,15 @@ class SumDistribution:
     noise: Floats
     power: Floats
     most: float = 1.0
-    each: NoiseLaw = field(default_factory=lambda: NoiseLaw(tailed=True))
+    each: NoiseDistribution = field(default_factory=lambda: NoiseDistribution(tailed=True))
 
     def log_moments(self, t: Floats) -> tuple[Floats, Floats, Floats]:
         """Return K (...), its gradient (..., d) and its curvature (..., d, d) at t (..., d)."""
         a, c = self.most * dot(t, self.weights), dot(t, self.noise)
         up = self.share * np.exp(np.clip(a, -500, 500))
-        whole, (own, slope, bend) = 1 - self.share + up, self.each.log_moments(c)
-        p, by_power = up / whole, (self.power @ t[..., None])[..., 0]
-        k = (self.rows * (np.log(whole) - self.share * a)).sum(axis=-1) / self.most
+        all_rows, (own, slope, bend) = 1 - self.share + up, self.each.log_moments(c)
+        p, by_power = up / all_rows, (self.power @ t[..., None])[..., 0]
+        k = (self.rows * (np.log(all_rows) - self.share * a)).sum(axis=-1) / self.most
         k = k + own.sum(axis=-1) + (t * by_power).sum(axis=-1) / 2
         first = dot(self.rows * (p - self.share), self.weights.mT) + by_power
         first = first + dot(slope, self.noise.mT)
@@ -131,7 +131,7 @@ _BY_BUCKET, _BY_POINT = ("counts", "rows", "misread"), ("points", "within")
 class Sites:
     """Counts of sites from a release: `counts` (..., 2, buckets) by outcome, and their noise.
 
-    `root` and `law` are those of `Histogram`. `rows` (..., buckets) of both outcomes are not
+    `root` and `distribution` are of `Histogram`. `rows` (..., buckets) of both outcomes are not
     negative; `within` (..., buckets, nodes) is the fraction of a bucket's rows that have the log
     odds `points`, and `misread` (..., buckets) the std of the resulting error. Rows of one subject
     count as `most` together.
@@ -139,7 +139,7 @@ class Sites:
 
     counts: Floats
     root: Floats
-    law: NoiseLaw
+    distribution: NoiseDistribution
     rows: Floats
     points: Floats
     within: Floats
@@ -148,7 +148,12 @@ class Sites:
 
     @classmethod
     def of(
-        cls, counts: Floats, edges: Floats, root: Floats, law: NoiseLaw, least: float = -np.inf
+        cls,
+        counts: Floats,
+        edges: Floats,
+        root: Floats,
+        distribution: NoiseDistribution,
+        least: float = -np.inf,
     ) -> Sites:
         """Return sites from counts between edges from 0 to 1; `least` = the lowest log odds."""
         rows = norm_sub(counts.sum(axis=-2))
@@ -158,7 +163,7 @@ class Sites:
         within /= within.sum(axis=-1, keepdims=True)
         crowded = (fractions(rows) ** 2).sum(axis=-1, keepdims=True)
         misread = width * (MISREAD + CROWDED * crowded**2)
-        return cls(counts, root, law, rows, middles[:, None] + half, within, misread)
+        return cls(counts, root, distribution, rows, middles[:, None] + half, within, misread)
 
     def __getitem__(self, places: Any) -> Sites:
         """Return the sites at these places of the leading dimensions."""
@@ -198,9 +203,9 @@ class Sites:
         each = np.concatenate(noise, axis=-1)
         power = squares(weights, (self.misread * self.rows * true * (1 - true)) ** 2)
         power = power + squares(weights, self.most * self.rows * (true - share) ** 2)
-        if not self.law.tailed:
+        if not self.distribution.tailed:
             power, each = power + each @ each.mT, each[..., :0]
-        return SumDistribution(self.rows, true, weights, each, power, self.most, self.law)
+        return SumDistribution(self.rows, true, weights, each, power, self.most, self.distribution)
 
     def fit(self, free: tuple[int, ...] = (0, 1), start: Floats = _CALIBRATED) -> Floats:
         """Fit offset and slope (..., 2); coefficients that are not `free` (0, 1) keep their start.
@@ -403,9 +408,9 @@ def changes(
     spread = apart @ (plus(null.variance, -3) + _LITTLE * np.eye(2)) @ apart.mT
     (before, a), (after, b) = gaps(earlier, truth[parts[0]]), gaps(later, truth[parts[1]])
     size = earlier.total * later.total / (earlier.total + later.total)
-    whole = plus(size, -1)
-    gap = divide(plus(size * (after - before), -1), whole, np.nan)
-    std = divide(np.sqrt(plus(size**2 * (a**2 + b**2), -1)), whole, np.nan)
+    all_rows = plus(size, -1)
+    gap = divide(plus(size * (after - before), -1), all_rows, np.nan)
+    std = divide(np.sqrt(plus(size**2 * (a**2 + b**2), -1)), all_rows, np.nan)
     return p_values, (gap, std), erfc(np.abs(slope) / np.sqrt(2 * spread[..., 1, 1]))
 
 
@@ -413,11 +418,20 @@ def _side_by_side(a: Sites, b: Sites) -> Sites:
     """Return the buckets of both releases as if of one."""
     each = {k: np.concatenate([getattr(a, k), getattr(b, k)], axis=-1) for k in _BY_BUCKET}
     points, within = (np.concatenate([getattr(a, k), getattr(b, k)], -2) for k in _BY_POINT)
-    law = NoiseLaw(
-        a.law.tailed or b.law.tailed, min(a.law.draws, b.law.draws), max(a.law.step, b.law.step)
+    distribution = NoiseDistribution(
+        a.distribution.tailed or b.distribution.tailed,
+        min(a.distribution.draws, b.distribution.draws),
+        max(a.distribution.step, b.distribution.step),
     )
     root = block_diag(a.root, b.root)
-    return Sites(root=root, law=law, points=points, within=within, most=max(a.most, b.most), **each)
+    return Sites(
+        root=root,
+        distribution=distribution,
+        points=points,
+        within=within,
+        most=max(a.most, b.most),
+        **each,
+    )
 
 
 def _over_sites(null: SumDistribution, places: Integers) -> SumDistribution:

@@ -22,7 +22,7 @@ from fedcal.evaluation.intervals import FIRM
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.site_tests import Sites
-from fedcal.mechanisms import NoiseLaw
+from fedcal.mechanisms import NoiseDistribution
 from fedcal.metrics.bootstrap import holm
 
 SEEN = 0.8
@@ -202,7 +202,7 @@ def _together(sites: Sites, release: ScoreRelease, places: Any) -> Sites:
     kept = sites.counts[places]
     times = max(len(kept), 1)
     counts, root = kept.sum(axis=0, keepdims=True), math.sqrt(times) * sites.root
-    return _read(release, counts, root, sites.law.times(times))
+    return _read(release, counts, root, sites.distribution.times(times))
 
 
 def _spans(sites: Sites, release: ScoreRelease, places: Any) -> tuple[Floats, ...]:
@@ -240,7 +240,9 @@ def detectable(
     buckets, `std` of the Laplace noise of each count, `tests` and `level` of the family.
     """
     buckets = len(edges) - 1
-    nothing = Sites.of(np.zeros((2, buckets)), edges, std * np.eye(buckets), NoiseLaw(True))
+    nothing = Sites.of(
+        np.zeros((2, buckets)), edges, std * np.eye(buckets), NoiseDistribution(True)
+    )
     one = np.arange(buckets) == np.searchsorted(edges, rate, side="right") - 1
     points = np.where(one[:, None], math.log(rate / (1 - rate)), nothing.points)
     site = replace(nothing, rows=patients * one, points=points, misread=_SPREAD * one)
@@ -275,7 +277,7 @@ def groups_of(release: ScoreRelease) -> list[Record]:
     groups = []
     for (site, group), h in release.within.items():
         one: Record = {"site": site, "group": group, "rows": h.rows, "noise": h.rows_std}
-        (made,) = _estimates(_read(release, h.counts[None], h.root, h.law))
+        (made,) = _estimates(_read(release, h.counts[None], h.root, h.distribution))
         unknown = _interval(*[math.nan] * 3)
         groups.append(one | {k: unknown if few(h) else made[k] for k in ("gap", "slope")})
     return groups
@@ -286,13 +288,15 @@ def _sites(release: ScoreRelease, name: str) -> tuple[tuple[str, ...], Sites]:
     asked = release.question
     if asked.by != "site" or asked.score == "classes" or asked.buckets < 4:
         raise InputError(f"{name} does not count rows by site in at least 4 buckets of a score")
-    return asked.group_names, _read(release, *release.by_site, release.law)
+    return asked.group_names, _read(release, *release.by_site, release.distribution)
 
 
-def _read(release: ScoreRelease, counts: Floats, root: Floats, law: NoiseLaw) -> Sites:
+def _read(
+    release: ScoreRelease, counts: Floats, root: Floats, distribution: NoiseDistribution
+) -> Sites:
     asked = release.question
     least = _least(asked.score, asked.classes)
-    sites = Sites.of(counts, asked.edges_read, root, law, least)
+    sites = Sites.of(counts, asked.edges_read, root, distribution, least)
     return replace(sites, most=max(asked.subject_rows, 1))
 
 

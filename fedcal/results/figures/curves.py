@@ -95,8 +95,8 @@ def facets(cells: Sequence[Cell], keys: Mapping[str, set[Any]]) -> dict[str, lis
         return {k: c.get(k) for k, values in keys.items() if c.get(k) in values}
 
     places = {tuple(facts(c).items()): facts(c) for c in cells}.values()
-    whole = [p for p in places if not any(p.items() < other.items() for other in places)]
-    return {in_words(p): [c for c in cells if facts(c).items() <= p.items()] for p in whole}
+    largest = [p for p in places if not any(p.items() < other.items() for other in places)]
+    return {in_words(p): [c for c in cells if facts(c).items() <= p.items()] for p in largest}
 
 
 _WORDS = {

@@ -305,7 +305,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> tuple[list[Cell], lis
 
     @cache
     def deal(name: str, partition: str, clients: int | None) -> tuple[Shards, tuple[str, ...]]:
-        _, shards, names = load.dealt_rows(sources[name], some, partition, clients, grid.seed)
+        _, shards, names = load.assigned_rows(sources[name], some, partition, clients, grid.seed)
         return shards, names
 
     some = grid.variants[0].method  # all are of one family, and so about the same rows

@@ -435,8 +435,8 @@ def compare(
         if family == "evaluate":
             load.warn_of_rows(source.evaluated(), f"{name}: rows")
         else:
-            judged = load.test_part(source.split(grid.seed), grid.seed)
-            load.warn_of_rows(judged, f"{name}: test rows")
+            evaluated = load.test_part(source.split(grid.seed), grid.seed)
+            load.warn_of_rows(evaluated, f"{name}: test rows")
 
     runs = [run for cell in cells for run in runs_of(cell)]
     kept: AbstractContextManager[dict[str, Row]] = nullcontext({})

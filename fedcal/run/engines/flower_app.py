@@ -66,5 +66,5 @@ def write_app(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         if file.exists() and not file.read_bytes().startswith(_HEADER.encode()):
             raise checks.InputError(f"{file} is not of `fedcal flower-app`; choose another folder")
-        atomic.write_whole(file, _HEADER + app_toml(run_config()))
+        atomic.write_file(file, _HEADER + app_toml(run_config()))
     return file

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.clients.site.preparing import prepare
-from fedcal.core.checks import whole
+from fedcal.core.checks import integer
 from fedcal.core.shards import Shards
 from fedcal.run.engines import superlink
 from fedcal.run.engines.supernode import SuperNode, supernode
@@ -68,7 +68,7 @@ def run_grpc(
         If Flower failed.
     """
     what = "the number of clients with engine 'grpc' (inline takes any)"
-    whole(what, shards.clients, 1, MOST_CLIENTS)
+    integer(what, shards.clients, 1, MOST_CLIENTS)
     programs = superlink.commands("grpc")
     patient = max(job.grace, _START_SECONDS + _SITE_SECONDS * shards.clients)
     job = replace(job, tolerant=True, grace=patient)  # here none is away: they are only slow

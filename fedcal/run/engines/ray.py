@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.clients.site.sources import write_dealt
+from fedcal.clients.site.sources import write_assigned
 from fedcal.core import imports, numerics
 from fedcal.core.checks import FedcalError, InputError
 from fedcal.core.fitting import usable_cores
 from fedcal.core.shards import Shards
 from fedcal.datasets import Population
-from fedcal.partition import DEALT
+from fedcal.partition import ASSIGNED
 from fedcal.privacy import curator
 from fedcal.privacy.query import Request
 from fedcal.run.engines import inline, superlink
@@ -260,9 +260,9 @@ def run_flower(job: Job, shards: Shards, *, progress: Progress | None = None) ->
         raise imports.absent("ray", "simulation", "engine 'flower'")
     with superlink.run_folder() as folder:
         rows, out = folder / "rows.npz", folder / "out"
-        write_dealt(rows, shards)
+        write_assigned(rows, shards)
         out.mkdir()
-        here = {"data": str(rows), "partition": DEALT, "out": str(out), **FRESH}
+        here = {"data": str(rows), "partition": ASSIGNED, "out": str(out), **FRESH}
         run = superlink.FlowerRun(folder, programs, ray_environment(folder))
         run.write_app({**job.to_fields(), **here})
         clients = job.federation.clients

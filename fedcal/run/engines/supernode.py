@@ -37,7 +37,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Ended(NamedTuple):
-    """Why a SuperNode ended.
+    """Reason for which a SuperNode ended.
 
     Attributes
     ----------

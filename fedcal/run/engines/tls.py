@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedcal.core.checks import FedcalError, InputError, damaged, like, system_errors, whole
+from fedcal.core.checks import FedcalError, InputError, damaged, integer, like, system_errors
 from fedcal.storage.atomic import must_not_exist
 
 CA_LIVES = 10
@@ -63,7 +63,7 @@ def make_certificates(folder: Path, names: Iterable[str], days: int = 365) -> No
     InputError
         If a name cannot be one, a file is there already, or nothing can be written there.
     """
-    whole("days", days, 1, _LONGEST)
+    integer("days", days, 1, _LONGEST)
     files: dict[str, bytes] = {}
     if any((folder / name).exists() for name in ("ca.crt", "ca.key")):
         authority, authority_key = _read_authority(folder)

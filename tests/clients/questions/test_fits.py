@@ -104,7 +104,7 @@ def peer(form: Form, own: Shards, start: Floats, proximal: float) -> tuple[Float
 
 @forms
 @pytest.mark.parametrize(("c", "proximal"), [(2, 5.0), (7, 0.3)])
-def test_the_update_is_the_way_from_each_client_s_optimum_to_w(form, c, proximal):
+def test_the_update_leads_from_each_client_s_optimum_to_w(form, c, proximal):
     shards = some_shards(c, rows=250, clients=6).block(1, 6)  # the last has none
     w = form.identity(c) + np.random.default_rng(1).normal(0, 0.1, form.size(c))
     asked = {"form": form.kind, "w": w, "proximal": proximal, "steps": 500, "count": True}

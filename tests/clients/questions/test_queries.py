@@ -114,7 +114,7 @@ def test_bounds_fit_the_answer(kind, number):
             assert own.norms == pytest.approx(norms, rel=1e-5)
             plain = {"norms": norms, "per": "client", "whole": False}
             assert replace(own, **plain) == replace(row, **plain)
-            assert not own.whole or (order == 1 and query.whole(part))
+            assert not own.whole or (order == 1 and query.counts_integers(part))
             assert fits(query.bound(part), query)
 
 
@@ -154,10 +154,10 @@ def test_bounds_of_one_row_in_a_search():
     several = CalibrationGaps((1.5, 2.0), 4).bound("row", order=1)
     assert several == Bound((4, 4), (1.0, 1.0), "per_block", 1)
     assert CalibrationGaps((1.5, 2.0), 1).bound("row", order=1).rule == "per_value"
-    whole: dict[str, Any] = {"order": 1, "per": "row", "whole": True}
-    assert BinOutcomes(3, "correct_wrong").bound("row", order=1) == Bound((6,), (1.0,), **whole)
+    full: dict[str, Any] = {"order": 1, "per": "row", "whole": True}
+    assert BinOutcomes(3, "correct_wrong").bound("row", order=1) == Bound((6,), (1.0,), **full)
     total = BinOutcomes(3, "correct_total").bound("row", order=1)
-    assert total == Bound((3, 3), (1.0, 1.0), "per_block", **whole)
+    assert total == Bound((3, 3), (1.0, 1.0), "per_block", **full)
 
 
 def test_bounds_of_one_client():

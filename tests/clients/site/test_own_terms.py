@@ -30,7 +30,7 @@ def site(tmp_path):
     return prepared(tmp_path / "site")
 
 
-def law_job(name: str) -> Job:
+def job_with(name: str) -> Job:
     """A job by each mechanism."""
     noisy = {"epsilon": 1.0, "trust": "central", "unit": "user", "noise_source": "system"}
     if name == "exponential":
@@ -47,7 +47,7 @@ def law_job(name: str) -> Job:
 
 @pytest.mark.parametrize("name", [*MECHANISMS, "protocol"])
 def test_kept_terms_are_the_terms(name, tmp_path):
-    terms = law_job(name).terms()
+    terms = job_with(name).terms()
     plan = terms.plan
     assert plan.committee if name == "protocol" else plan.mechanism.name == name
     again = Terms.from_plain(json.loads(json.dumps(terms.to_plain(), allow_nan=False)))
@@ -122,17 +122,17 @@ HOSTILE: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("law", ["gaussian", "protocol"])
-def test_a_plan_that_does_not_follow_from_its_question_and_budget_is_refused(name, law):
+@pytest.mark.parametrize("distribution", ["gaussian", "protocol"])
+def test_a_plan_that_does_not_follow_from_its_question_and_budget_is_refused(name, distribution):
     change, why = HOSTILE[name]
-    plain = json.loads(json.dumps(law_job(law).terms().to_plain()))
+    plain = json.loads(json.dumps(job_with(distribution).terms().to_plain()))
     check_terms(Terms.from_plain(plain))
     refused(why, lambda: check_terms(Terms.from_plain(plain | {"plan": change(plain)})))
 
 
 def test_a_bound_that_the_noise_is_not_for_is_another_plan():
     """Of a larger norm the noise is larger: a site clips to the norm that the noise is for."""
-    plain = law_job("gaussian").terms().to_plain()
+    plain = job_with("gaussian").terms().to_plain()
     wide = Terms.from_plain(plain | {"plan": norms(plain)})
     own = Terms.from_plain(plain).plan
     assert (wide.plan._scales() == 2 * own._scales()).all()
@@ -160,7 +160,7 @@ QUESTIONS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_questions_that_leave_something_open_are_refused(name):
     change, why = QUESTIONS[name]
-    plain = json.loads(json.dumps(law_job("gaussian").terms().to_plain()))
+    plain = json.loads(json.dumps(job_with("gaussian").terms().to_plain()))
     refused(why, lambda: check_terms(Terms.from_plain(plain | change(plain))))
 
 
@@ -173,9 +173,9 @@ def test_a_question_is_bounded_as_the_plan_counts_on():
     plain = json.loads(json.dumps(rows.terms().to_plain()))
     asked = Terms.from_plain(plain | {"questions": [cell]})
     refused("bound of the question 'outcome_cell' is per must be 'client'", check_terms, asked)
-    whole = json.loads(json.dumps(law_job("unary").terms().to_plain()))
+    full = json.loads(json.dumps(job_with("unary").terms().to_plain()))
     counts = plain["questions"][0]
     refused(
         "unary encoding|in a job of parts",
-        lambda: check_terms(Terms.from_plain(whole | {"questions": [counts]})),
+        lambda: check_terms(Terms.from_plain(full | {"questions": [counts]})),
     )

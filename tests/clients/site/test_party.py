@@ -41,8 +41,8 @@ class Round:
     def __init__(self, world: World, number: int = 1) -> None:
         self.world, self.number = world, number
         (self.job,) = world.jobs
-        said = [world.enrol(member, self.job) for member in world.committee.members]
-        self.enrolled = [text for text in said if text is not None]
+        output = [world.enrol(member, self.job) for member in world.committee.members]
+        self.enrolled = [text for text in output if text is not None]
         question = world.question(self.job, number)
         self.sent = [
             Contribution.from_bytes(text)
@@ -156,8 +156,8 @@ def test_only_members_keys_for_this_job_are_sealed_for(world):
     one = Round(world)
     job, question = digest("another job"), digest("question")
     about = replace(ABOUT, job=job)
-    told = [world.enrol(member, job) for member in world.committee.members]
-    known = [text for text in told if text is not None]
+    messages = [world.enrol(member, job) for member in world.committee.members]
+    known = [text for text in messages if text is not None]
     drawn: list[Any] = []
 
     def draw() -> Any:
@@ -173,6 +173,6 @@ def test_only_members_keys_for_this_job_are_sealed_for(world):
             one.party(4).answer(about, 1, question, [*known[:2], *more], draw)
     assert not drawn  # before anything is drawn
     for number, text in enumerate((zero, b"", own), 1):  # one bad member does not stop the others
-        told = [*known[:2], text, known[2]]
-        sent, _ = one.party(4).answer(about, number, question, told, draw)
+        messages = [*known[:2], text, known[2]]
+        sent, _ = one.party(4).answer(about, number, question, messages, draw)
         assert Header.read(Contribution.from_bytes(sent).header).receivers == (0, 1, 2)

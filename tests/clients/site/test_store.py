@@ -115,7 +115,7 @@ def test_one_set_of_contributors_is_signed(records):
     assert sign(records, 2, "v", make=lambda: (b"2", b"3")) == b"2"
 
 
-def test_who_is_asked_once_in_a_job_answers_in_one_round(records):
+def test_a_site_asked_once_in_a_job_answers_in_one_round(records):
     give(records)
     refused("answers once", records.answer, FACTS, 2, "q", never, asked_once=True)
     assert records.answer(FACTS, 1, "q", never, asked_once=True)[1]
@@ -182,7 +182,7 @@ def test_enrolments_do_not_fill_the_disk(records, monkeypatch):
 # --- the budget ---------------------------------------------------------------------------------
 
 
-def test_a_job_is_charged_once_and_whole(records):
+def test_a_job_is_charged_once_and_in_full(records):
     """And an enrolment alone costs nothing."""
     for i in range(5):
         enrol(records, job=job(f"enrolled {i}"))
@@ -471,8 +471,8 @@ def start(*steps: tuple[str, Path]) -> subprocess.Popen[str]:
 
 
 def died(*steps: tuple[str, Path]) -> None:
-    said, _ = start(*steps).communicate()
-    assert said.split() == [str(-signal.SIGKILL)] * len(steps)
+    output, _ = start(*steps).communicate()
+    assert output.split() == [str(-signal.SIGKILL)] * len(steps)
 
 
 def kept(file: Path) -> int:
@@ -606,11 +606,11 @@ class Key:
             self.folder / state / RECORDS, limits=LIMITS, count=count or self.count
         )
 
-    def refused(self, said: str, state: str) -> None:
+    def refused(self, output: str, state: str) -> None:
         """Nothing is answered there."""
         with self.records(state) as records:
             for call in (ask, enrol):
-                refused(said, call, records, job=job("new"))
+                refused(output, call, records, job=job("new"))
 
 
 @pytest.fixture
@@ -701,7 +701,7 @@ def test_another_file_is_refused(tmp_path):
     first = (f"PRAGMA application_id = {0x6663_7372}", "PRAGMA user_version = 1")
     (tmp_path / "a.sqlite").write_text("no database, but long enough to be one" * 99)
     RestoredRecords(tmp_path / "c.sqlite").close()
-    for name, statements, said in (
+    for name, statements, output in (
         ("a", (), "not a database"),
         ("b", ("CREATE TABLE jobs (job TEXT)",), "of another application"),
         ("c", (forgets,), "unexpected triggers or views"),
@@ -714,7 +714,7 @@ def test_another_file_is_refused(tmp_path):
         with closing(sqlite3.connect(tmp_path / f"{name}.sqlite")) as db:
             for statement in statements:
                 db.execute(statement)
-        refused(said, RestoredRecords, tmp_path / f"{name}.sqlite")
+        refused(output, RestoredRecords, tmp_path / f"{name}.sqlite")
 
 
 @pytest.mark.parametrize("text", ["7 8 9", "a b c d e", "\xff"])

@@ -28,6 +28,6 @@ def test_one_refuted_row_is_named():
         return known | {"mechanism": "laplace", "of_it": share} | more
 
     assert [holds for _, holds, _ in audits.noise.claims([row(0.9)])] == [True, True]
-    (_, holds, said), _ = audits.noise.claims([row(1.2, refuted=True, note="4 rounds")])
-    assert (holds, said) == (False, "refuted: laplace, central, user, 4 rounds")
+    (_, holds, output), _ = audits.noise.claims([row(1.2, refuted=True, note="4 rounds")])
+    assert (holds, output) == (False, "refuted: laplace, central, user, 4 rounds")
     assert not list(audits.noise.claims([row(0.7)]))[1][1]

@@ -58,8 +58,8 @@ def test_a_few_federations():
     assert [r["metric"] for r in found] == ["accuracy", "roc_auc", "classwise_ece", "accuracy"]
     assert all(row["coverage"] >= 0.5 and 0 < row["width"] < 0.5 for row in found)
     assert [r["group"] for r in found] == ["smooth", "smooth", "error", "user"]
-    said = list(populations.claims(found))
-    assert len(said) == 6
+    output = list(populations.claims(found))
+    assert len(output) == 6
     found[0]["coverage"] = 0.5
     (bad,) = (s for s in populations.claims(found) if "at least 92.5" in s[0])
     assert not bad[1]

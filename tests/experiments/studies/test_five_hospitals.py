@@ -9,10 +9,10 @@ from experiments.studies.rows import release_of
 from fedcal.core.numerics import softmax
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.verdicts import ALL, verdicts_of
-from fedcal.mechanisms import NoiseLaw
+from fedcal.mechanisms import NoiseDistribution
 
 
-def test_patients_count_once_and_are_off_by_what_is_said():
+def test_patients_count_once_and_are_off_by_what_is_reported():
     truths = [study.Truth(), *(study.with_gap(g, True) for g in (0.1, -0.2)), study.with_gap(-0.15)]
     truths.append(study.Truth(slope=study.SLOPE))
     rng = np.random.default_rng(0)
@@ -47,19 +47,19 @@ def test_names_are_those_of_verdicts():
     joint, gap, slope, changes = study.named(np.moveaxis(np.array(years), 1, 0))
     _, asked, std = study.plan()
     for year, quarters in enumerate(years):
-        made = [ScoreRelease(asked, c.ravel(), std, NoiseLaw(True)) for c in quarters]
+        made = [ScoreRelease(asked, c.ravel(), std, NoiseDistribution(True)) for c in quarters]
         for q, one in enumerate(made):
             ends = sorted({0, q - 1} & {*range(q)})
-            told = verdicts_of(one, {str(k): made[k] for k in ends}, level=study.LEVEL)
-            named = [told["sites"][s]["named"] for s in study.SITES]
+            messages = verdicts_of(one, {str(k): made[k] for k in ends}, level=study.LEVEL)
+            named = [messages["sites"][s]["named"] for s in study.SITES]
             assert [bool(n) for n in named] == joint[q, year].tolist()
             assert ["gap" in n for n in named] == gap[q, year].tolist()
             assert ["slope" in n for n in named] == slope[q, year].tolist()
             for k in ends:
-                since = told["changes"][str(k)]
+                since = messages["changes"][str(k)]
                 off = [bool(since[s]["named"]) for s in (*study.SITES, ALL)]
                 assert off == changes[k, q][year].tolist()
-        assert told["tests"] == study.TESTS
+        assert messages["tests"] == study.TESTS
     assert joint[:, :, 4].all()
     assert slope[:, :, 4].all()
     assert not joint[0, :, 0].any()

@@ -88,7 +88,7 @@ def ran(network, tmp_path_factory):
         return reproduce(name, data=[network], jobs=1, out=out), out
 
 
-def test_cells_are_what_compare_gives_and_claims_are_judged(ran, small, network):
+def test_cells_are_what_compare_gives_and_claims_are_evaluated(ran, small, network):
     found, out = ran
     options: dict[str, Any] = {"clients": 100, "partition": "dirichlet:0.1", "rounds": 2}
     options |= {"sampling_rate": 0.5, "epsilon": "inf", "seeds": 2, "jobs": 1}
@@ -123,9 +123,9 @@ def test_check_says_what_deviates(small, network, tmp_path, monkeypatch, capsys)
     assert studies(*given, "--check") == 2
     assert "no expected results of small" in capsys.readouterr().err
     assert studies(*given, "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["name"] == small
-    assert {c["title"] for c in told["cells"]} >= {"Base", "FedBBQ", "FedNewton"}
+    messages = json.loads(capsys.readouterr().out)
+    assert messages["name"] == small
+    assert {c["title"] for c in messages["cells"]} >= {"Base", "FedBBQ", "FedNewton"}
 
     write(small, content(reproduce(small, data=[network], seeds=1, jobs=1)), "abc1234")
     assert studies(*given, "--check") == 0

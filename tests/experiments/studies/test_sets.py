@@ -10,7 +10,7 @@ from fedcal import datasets
 from fedcal.conformal import Conformity, PredictionSets
 
 
-def test_judged_as_the_sets_themselves():
+def test_evaluated_as_the_sets_themselves():
     splits = split(scored("resnet110-cifar10"), 100, 300, 2, rng_of("test", 0))
     found = splits.evaluate(np.array([0.3, 1.0]))
     shipped = datasets.load("resnet110-cifar10")
@@ -30,7 +30,7 @@ def test_judged_as_the_sets_themselves():
 def test_a_figure_from_few_splits(figure, monkeypatch):
     monkeypatch.setattr(figures, "SEEDS", 2)
     rows = figure.rows(splits=2)
-    assert all(said for _, _, said, *_ in figure.claims(rows))
+    assert all(output for _, _, output, *_ in figure.claims(rows))
     assert all(0.8 < r["coverage"] <= 1.0 for r in rows if r["what"] == "setting")
 
 

@@ -31,9 +31,9 @@ def test_a_table_of_a_file(file, tmp_path):
     found = table1.rows(data=[file], seeds=1)
     assert [r["method"] for r in found if r["what"] == "method"] == list(METHODS)
     assert {r["data"] for r in found if r["what"] != "paper"} == {"made"}
-    said = list(table1.claims(found))
-    assert all(text and words for text, _, words, *_ in said)
-    assert any("in the paper's order" in text for text, *_ in said)
+    output = list(table1.claims(found))
+    assert all(text and words for text, _, words, *_ in output)
+    assert any("in the paper's order" in text for text, *_ in output)
     assert np.linalg.norm(task(file).x, axis=1).max() <= 1 + 1e-6
     refused("corrupted", table3.rows, data=[file], seeds=1)
     refused("twice", table1.rows, data=[file, file])
@@ -53,7 +53,7 @@ def test_split_and_recalibration_share_the_model_and_no_row(file):
     assert (split.w == exact.w).all()
 
 
-def test_added_noise_has_the_std_that_it_is_said_to_have(file):
+def test_added_noise_has_the_std_that_it_is_reported_to_have(file):
     of = task(file)
     one = replace(models.PLAIN, epochs=1e-9, lr=1.0)  # one step
     noisy = [models.trained(of, replace(one, added=400.0), seed).w for seed in range(40)]

@@ -77,6 +77,14 @@ def test_a_class_that_is_masked_out_does_not_matter():
         assert got == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("temperature", [1 / 20, 20.0])
+def test_extreme_logits_may_tie_but_never_change_places(temperature):
+    logits = np.array([[1.0, 1 + 2e-16, 0], [1e90, -1e90, 0], [0, 1e-300, -1e-300]])
+    proba = TemperatureScaling(temperature, 3).predict_proba(logits)
+    best = logits.argmax(axis=1)
+    np.testing.assert_array_equal(proba[np.arange(3), best], proba.max(axis=1))
+
+
 def test_histogram_binning_by_hand():
     positive = np.array([[0.0, 1.0, 3.0, 0.0], [5.0, 0.0, -2.0, -1.0], [0.0] * 4])
     negative = np.array([[4.0, 3.0, 1.0, 0.0], [-5.0, 0.0, 2.0, -1.0], [0.0] * 4])

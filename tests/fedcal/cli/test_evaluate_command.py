@@ -119,9 +119,9 @@ def test_every_page_means_one_gap_of_the_same_rows(tmp_path, classes, gap_of):
     gap = p[:, 1] - y if classes == 2 else p.max(axis=1) - (p.argmax(axis=1) == y)
     for name in ("a", "b"):
         expected = gap[client == name].mean()
-        change = simulated.judged["clients_change"]["sites"][name]
+        change = simulated.evaluated["clients_change"]["sites"][name]
         assert change["before"] == pytest.approx(expected)
-        found = by_group.judged["groups"][name]["metrics"]["gap"]
+        found = by_group.evaluated["groups"][name]["metrics"]["gap"]
         assert found["value"] == pytest.approx(expected, abs=found["binning"] + 1e-6)
     page = (tmp_path / "g" / "report.html").read_text("utf-8")
     assert gap_of in page

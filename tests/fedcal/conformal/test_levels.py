@@ -25,7 +25,7 @@ from fedcal.conformal.page import FAILS, SetRelease
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers
 from fedcal.core.scores import rows_by_owner
-from fedcal.mechanisms import NoiseLaw
+from fedcal.mechanisms import NoiseDistribution
 from fedcal.metrics.score_table import decoder_of
 from fedcal.privacy import Federation
 from fedcal.run.engines.inline import run_inline
@@ -149,7 +149,7 @@ def test_of_all_rows_that_clients_may_have_the_worst_is_reached(most, clip):
 )
 def test_tabled_laws_are_those_of_sums(encoding, height, draws):
     weights = np.cumsum(decoder_of(encoding, 16, height), axis=0)[:-1]
-    noise, more = Noise(2.0, NoiseLaw(True, draws)).of_sums(weights)
+    noise, more = Noise(2.0, NoiseDistribution(True, draws)).of_sums(weights)
     rng = np.random.default_rng(3)
     runs, scale = 40_000, 2.0 / np.sqrt(2 * draws)
     gammas = rng.gamma(draws, scale, (2, runs, weights.shape[1]))
@@ -163,14 +163,14 @@ def test_tabled_laws_are_those_of_sums(encoding, height, draws):
     assert (tabled >= seen.min(axis=0) - 0.015).all()  # a step of the table, and chance
 
 
-def test_one_laplace_law_is_tabled_from_below():
-    noise, _ = Noise(1.0, NoiseLaw(True)).of_sums(np.eye(1))
+def test_one_laplace_distribution_is_tabled_from_below():
+    noise, _ = Noise(1.0, NoiseDistribution(True)).of_sums(np.eye(1))
     assert isinstance(noise, Tabled)
     x = np.linspace(-9, 9, 3001)
     exact = laplace.cdf(x, scale=np.sqrt(0.5))
     assert (noise.below(x) <= exact).all()
     assert (noise.below(x) >= exact - 0.02).all()
-    bound = Noise(1.0, NoiseLaw(True)).bound(np.ones(1), 0.999)
+    bound = Noise(1.0, NoiseDistribution(True)).bound(np.ones(1), 0.999)
     assert laplace.sf(bound, scale=np.sqrt(0.5)) <= 0.001 < laplace.sf(bound / 1.1, scale=0.7071)
 
 

@@ -67,7 +67,7 @@ def holdout(rows: int = 3, known: bool = True) -> Holdout:
     return Holdout(LOGITS[at], PROBS[at], LABELS[at], **more)
 
 
-def test_judged_by_hand():
+def test_evaluated_by_hand():
     sets = lac(0.75)
     assert sets.results()["after"] is None
     record = sets.judge(holdout())
@@ -97,7 +97,7 @@ def test_groups_of_test_rows_choose_their_thresholds():
     assert unknown["after"] == lac(0.8).judge(test)["after"]  # that of the others
 
 
-def test_intervals_are_those_of_the_binomial_law():
+def test_intervals_are_those_of_the_binomial_distribution():
     hits, rows = np.array([0.0, 5.0, 10.0, 90.0]), np.array([10, 10, 10, 100])
     low, high = binomial_interval(hits, rows)
     assert (low[0], high[2]) == (0.0, 1.0)

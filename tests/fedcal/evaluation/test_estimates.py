@@ -30,12 +30,12 @@ from fedcal.evaluation.intervals import (
     fieller,
     normal_quantile,
 )
-from fedcal.mechanisms import NoiseLaw
+from fedcal.mechanisms import NoiseDistribution
 
 BUCKETS = 240
 EDGES = np.arange(BUCKETS + 1) / BUCKETS
 MIDDLES = (EDGES[1:] + EDGES[:-1]) / 2
-NORMAL = NoiseLaw()
+NORMAL = NoiseDistribution()
 
 
 def truth(a: float, b: float, slope: float = 1.0, shift: float = 0.0) -> Floats:
@@ -54,13 +54,20 @@ def toeplitz(std: float) -> Floats:
 
 
 def releases(
-    probabilities: Floats, rows: int, root: Floats, number: int, law: NoiseLaw = NORMAL
+    probabilities: Floats,
+    rows: int,
+    root: Floats,
+    number: int,
+    distribution: NoiseDistribution = NORMAL,
 ) -> list[Histogram]:
     rng = np.random.default_rng(7)
     counts = rng.multinomial(rows, probabilities.ravel(), number).reshape(number, 2, -1)
-    first = Histogram(EDGES, counts[0].astype(float), root, law)
+    first = Histogram(EDGES, counts[0].astype(float), root, distribution)
     noise = first.draws(rng, number)
-    return [Histogram(EDGES, c + e, root, first.law) for c, e in zip(counts, noise, strict=True)]
+    return [
+        Histogram(EDGES, c + e, root, first.distribution)
+        for c, e in zip(counts, noise, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("name", [name for name in METRICS if name not in ECES])
@@ -84,12 +91,12 @@ def test_gradients_are_those_of_finite_differences(name, noise):
 
 
 CASES = {
-    "no noise": ((1, 1, 0.8), 2_000, np.zeros((BUCKETS, 0)), NoiseLaw()),
-    "some": ((1, 1, 0.8), 20_000, toeplitz(20), NoiseLaw()),
-    "more than sampling": ((0.3, 0.3, 0.8), 5_000, 10 * np.eye(BUCKETS), NoiseLaw()),
-    "skewed": ((1, 6, 0.8), 20_000, toeplitz(10), NoiseLaw()),
-    "double-exponential": ((1, 1, 0.8), 100_000, 40 * np.eye(BUCKETS), NoiseLaw(True)),
-    "dominating": ((1, 1, 0.8), 2_000, 12 * np.eye(BUCKETS), NoiseLaw()),
+    "no noise": ((1, 1, 0.8), 2_000, np.zeros((BUCKETS, 0)), NoiseDistribution()),
+    "some": ((1, 1, 0.8), 20_000, toeplitz(20), NoiseDistribution()),
+    "more than sampling": ((0.3, 0.3, 0.8), 5_000, 10 * np.eye(BUCKETS), NoiseDistribution()),
+    "skewed": ((1, 6, 0.8), 20_000, toeplitz(10), NoiseDistribution()),
+    "double-exponential": ((1, 1, 0.8), 100_000, 40 * np.eye(BUCKETS), NoiseDistribution(True)),
+    "dominating": ((1, 1, 0.8), 2_000, 12 * np.eye(BUCKETS), NoiseDistribution()),
 }
 SMOOTH = ("accuracy", "precision", "recall", "roc_auc", "brier", "log_loss_cut")
 CAREFUL = ("specificity", "calibration_slope_cut")
@@ -105,12 +112,12 @@ def test_intervals_cover_95_percent(number, case, runs, within):
 
     Where noise dominates, an interval cut at 0 and 1 may cover more.
     """
-    shape, rows, root, law = CASES[case]
+    shape, rows, root, distribution = CASES[case]
     probabilities = truth(*shape)
     exact = Histogram.exact(EDGES, rows * probabilities)
     every = (*SMOOTH, *CAREFUL)
     found = dict.fromkeys(every if runs == 1000 else every[number % 3 :: 3], 0.0)
-    for h in releases(probabilities, rows, root, runs, law):
+    for h in releases(probabilities, rows, root, runs, distribution):
         for name in found:
             metric = METRICS[name](0.5)
             span = metric.span(h, IntervalOptions())
@@ -148,7 +155,7 @@ def test_calibration_errors_are_covered(case, runs, least):
     assert found >= least
 
 
-def test_noise_that_drowns_is_said():
+def test_noise_that_drowns_is_reported():
     h = releases(truth(1, 1, 0.8), 2_000, 100 * np.eye(BUCKETS), 1)[0]
     for name, found in evaluate(h, "positive").items():
         assert found.drowned, name

@@ -34,13 +34,13 @@ def check_probabilities(
 ) -> None:
     cut = np.clip(scores, 1e-4, 1 - 1e-4)
     gaps = np.abs(np.bincount(bin_index(scores, 15), outcomes - scores, 15)).sum() / len(scores)
-    wanted = {
+    expected = {
         f"{of}brier": sk.brier_score_loss(outcomes, scores),
         f"{of}log_loss_cut": sk.log_loss(outcomes, np.stack([1 - cut, cut], axis=1)),
         "gap": float(np.mean(scores - outcomes)),
         "ece" if of else "classwise_ece": gaps,
     }
-    for name, value in wanted.items():
+    for name, value in expected.items():
         assert abs(found[name].value - value) <= found[name].binning + 1e-12, name
         assert found[name].binning < (0.06 if name.endswith("log_loss_cut") else 0.02), name
 
@@ -51,12 +51,12 @@ def test_a_binary_set_at_a_threshold_and_over_all(name):
     scores = probs[:, 1]
     for threshold in (0.5, 0.25, 1 / 15):
         found = evaluation.evaluate(histogram(scores, y), "positive", threshold=threshold)
-        said = scores >= threshold
+        output = scores >= threshold
         exact = {
-            "accuracy": sk.accuracy_score(y, said),
-            "precision": sk.precision_score(y, said),
-            "recall": sk.recall_score(y, said),
-            "specificity": sk.recall_score(y, said, pos_label=0),
+            "accuracy": sk.accuracy_score(y, output),
+            "precision": sk.precision_score(y, output),
+            "recall": sk.recall_score(y, output),
+            "specificity": sk.recall_score(y, output, pos_label=0),
             "prevalence": y.mean(),
         }
         assert {k: found[k].value for k in exact} == pytest.approx(exact, abs=1e-12)

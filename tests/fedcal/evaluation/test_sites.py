@@ -24,7 +24,7 @@ from fedcal.evaluation.sites.site_tests import (
     spans,
 )
 from fedcal.evaluation.sites.verdicts import ALL, detectable, verdicts_of
-from fedcal.mechanisms import NoiseLaw
+from fedcal.mechanisms import NoiseDistribution
 from fedcal.metrics.bootstrap import holm
 from fedcal.metrics.score_table import names_text
 
@@ -41,7 +41,7 @@ def counted(x, y):
     place = (np.arange(len(x))[:, None] * 2 + y) * 10 + bucket
     counts = np.bincount(place.ravel(), minlength=len(x) * 20).reshape(-1, 2, 10)
     noise = RNG.laplace(0, STD / 2**0.5, counts.shape)
-    return Sites.of(counts + noise, EDGES, STD * np.eye(10), NoiseLaw(True))
+    return Sites.of(counts + noise, EDGES, STD * np.eye(10), NoiseDistribution(True))
 
 
 def sites(rows, offset=0.0, slope=1.0, mean=0.0, releases=RELEASES):
@@ -54,7 +54,7 @@ def rare(p):
     return (p <= 0.01).mean()
 
 
-def test_each_fault_is_told_from_the_other():
+def test_each_fault_is_distinguished_from_the_other():
     none, off, steep = sites(400), sites(400, offset=1.2), sites(1500, slope=0.35)
     assert max(map(rare, calibration(none))) < HONEST
     joint, gap, slope = map(rare, calibration(off))
@@ -69,14 +69,14 @@ def test_each_fault_is_told_from_the_other():
     ("rows", "rate", "spread"),  # of outcome 1's scores; outcome 0's: 1.5
     [(100, 0.3, 0.5), (300, 0.08, 0.5), (300, 0.08, 3.0), (1000, 0.08, 3.0), (1000, 0.9, 1.5)],
 )
-def test_scores_that_rank_no_worse_than_chance_are_not_said_to(rows, rate, spread):
+def test_scores_that_rank_no_worse_than_chance_are_not_reported_to(rows, rate, spread):
     y = (RNG.random((RELEASES, rows)) < rate).astype(int)
     x = -1 + np.where(y, spread, 1.5) * RNG.standard_normal(y.shape)
     assert rare(ranking(counted(x, y))[2]) < HONEST
 
 
 @pytest.mark.parametrize(("rows", "offset"), [(300, 0.0), (600, -2.5)])
-def test_swapped_scores_are_said_to_be(rows, offset):
+def test_swapped_scores_are_reported_to_be(rows, offset):
     auc, std, p = ranking(sites(rows, offset, slope=-1.0))
     assert auc.mean() == pytest.approx(0.2, abs=0.03)
     assert (p <= 0.001).mean() > FOUND
@@ -97,7 +97,9 @@ def test_a_fault_that_stays_is_no_change_whatever_patients_come(offset, slope):
 
 
 def both(pair):
-    return Sites.of(np.stack([s.counts for s in pair], axis=1), EDGES, pair[0].root, pair[0].law)
+    return Sites.of(
+        np.stack([s.counts for s in pair], axis=1), EDGES, pair[0].root, pair[0].distribution
+    )
 
 
 @pytest.mark.parametrize(("offset", "slope"), [(0.5, 0.35), (0.0, -0.5)])
@@ -109,7 +111,7 @@ def test_intervals_hold_offset_and_slope(offset, slope):
 
 
 @pytest.mark.parametrize(("rows", "mean"), [(300, -2.5), (1000, 0.0)])
-def test_what_a_site_is_said_to_see_is_seen(rows, mean):
+def test_what_a_site_is_reported_to_see_is_seen(rows, mean):
     level = 0.0125 / 23
     gap = np.median(least_gap(sites(rows, mean=mean, releases=100), level, 0.8))
     at = np.linspace(0, 3, 301)
@@ -181,7 +183,7 @@ def release(sites: dict[str, tuple[int, float, float]], score="positive", std=ST
         bucket = np.clip(np.searchsorted(edges, expit(x), side="right") - 1, 0, 9)
         counts.append(np.bincount(10 * y + bucket, minlength=20))
     noise: Floats | float = RNG.laplace(0, std / 2**0.5, asked.counts) if std else 0.0
-    return ScoreRelease(asked, np.concatenate(counts) + noise, std, NoiseLaw(std > 0))
+    return ScoreRelease(asked, np.concatenate(counts) + noise, std, NoiseDistribution(std > 0))
 
 
 def verdict(of: ScoreRelease, level=0.01, site="a") -> dict[str, Any]:

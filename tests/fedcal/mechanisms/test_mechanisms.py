@@ -38,7 +38,7 @@ def source_of(system: bool, seed: int = 1) -> Source:
 
 @additive
 @sources
-def test_noise_has_the_law_and_neither_two_thirds_nor_three_halves_of_its_scale(mechanism, system):
+def test_noise_is_neither_two_thirds_nor_three_halves_of_its_scale(mechanism, system):
     """Each block has its own scale."""
     scales = (3.7, 20.0, 0.5, 150.0)
     noise = noise_of(mechanism, (DRAWS,) * 4, scales).draw(source_of(system))
@@ -60,7 +60,7 @@ def test_seeded_noise_of_many_steps_has_its_std():
 
 @additive
 @sources
-def test_shares_add_up_to_the_whole_and_more_of_them_to_more(mechanism, system):
+def test_shares_add_up_to_all_and_more_of_them_to_more(mechanism, system):
     shares, scale = 4, 8.0
     noise = noise_of(mechanism, (DRAWS,), (scale,), shares)
     source = source_of(system)
@@ -144,7 +144,7 @@ def exact_probabilities(scores: np.ndarray, epsilon: float, norm: float) -> np.n
 
 @sources
 @pytest.mark.parametrize(("epsilon", "norm"), [(1.0, 1.0), (4.0, 2.5)])
-def test_draws_follow_the_law_and_neither_two_thirds_nor_three_halves_of_epsilon(
+def test_draws_follow_the_distribution_and_neither_two_thirds_nor_three_halves_of_epsilon(
     epsilon, norm, system
 ):
     source, number = source_of(system), DRAWS // 6

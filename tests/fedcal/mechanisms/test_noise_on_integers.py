@@ -12,10 +12,10 @@ from experiments.studies.rows import draw_sum
 from fedcal.clients.questions.conformal import SetCounts
 from fedcal.clients.questions.histograms import BinOutcomes, ClassHistograms, PooledHistograms
 from fedcal.clients.questions.scores import ScoreCounts
-from fedcal.conformal.levels import Noise as SumNoise
+from fedcal.conformal.levels import CountNoise as SumNoise
 from fedcal.core.checks import PrivacyError
 from fedcal.evaluation.estimators.metrics import Accuracy, Precision
-from fedcal.mechanisms import Laplace, NoiseLaw
+from fedcal.mechanisms import Laplace, NoiseDistribution
 from fedcal.metrics.histogram import Histogram
 from fedcal.privacy.curator import Curator
 from fedcal.privacy.making import make_plan
@@ -69,7 +69,7 @@ def test_neighbours_likelihood_ratio_is_at_most_e_to_the_epsilon(epsilon, norm):
 
 
 @pytest.mark.parametrize("trust", ["central", "distributed", "local"])
-def test_in_one_draw_for_studies_it_has_the_same_law(trust):
+def test_in_one_draw_for_studies_it_has_the_same_distribution(trust):
     plan = plan_of(bound_of(2.0, DRAWS), 3.0, trust)
     of = plan.sum_of(plan.bound, 9)
     total = draw_sum(plan, np.zeros(DRAWS, np.uint64), of, np.random.default_rng(1))
@@ -112,7 +112,7 @@ def test_scales_too_small_for_shares_go_to_the_fine_grid():
     fine = plan_of(bound_of(1.0), 20.1)
     assert fine.grid < 1e-5
     assert fine.noise_std == (pytest.approx(math.sqrt(2) / 20.1, rel=1e-6),)
-    assert fine.noise_law(fine.noise_std[0]) == NoiseLaw(True)
+    assert fine.noise_distribution(fine.noise_std[0]) == NoiseDistribution(True)
 
 
 def test_a_question_of_fractions_is_not_asked_under_a_plan_on_integers():
@@ -141,9 +141,9 @@ def test_addends_at_the_bound_keep_every_bit_and_no_addend_exceeds_it():
 
 @every_case
 @pytest.mark.parametrize("draws", [1, 3])
-def test_quantiles_are_those_of_the_law(epsilon, norm, draws):
+def test_quantiles_are_those_of_the_distribution(epsilon, norm, draws):
     distribution, std = chances(epsilon, norm, draws), std_of(epsilon, norm, draws)
-    named = NoiseLaw(True, draws, 1 / std)
+    named = NoiseDistribution(True, draws, 1 / std)
     k = np.abs(np.arange(len(distribution)) - len(distribution) // 2)
     for level in (0.5, 0.9, 0.95, 0.99):
         reach = round(named.quantile(level) * std)
@@ -162,7 +162,7 @@ def test_intervals_of_a_release_of_few_counts_cover(epsilon, norm, number):
         np.linspace(0, 1, buckets + 1),
         np.ones((2, buckets)),
         std * np.eye(buckets),
-        NoiseLaw(True, 1.0, 1 / std),
+        NoiseDistribution(True, 1.0, 1 / std),
     )
     for metric in (Precision(0.5), Accuracy(0.5)):
         weights = metric.weights(h)[0]
@@ -172,9 +172,12 @@ def test_intervals_of_a_release_of_few_counts_cover(epsilon, norm, number):
 
 
 @every_case
-def test_moments_waves_and_samples_are_of_one_law(epsilon, norm):
+def test_moments_waves_and_samples_are_of_one_distribution(epsilon, norm):
     distribution, std = chances(epsilon, norm, 2), std_of(epsilon, norm, 2)
-    k, named = np.arange(len(distribution)) - len(distribution) // 2, NoiseLaw(True, 2.0, 1 / std)
+    k, named = (
+        np.arange(len(distribution)) - len(distribution) // 2,
+        NoiseDistribution(True, 2.0, 1 / std),
+    )
     assert named.limit / std == pytest.approx(epsilon / norm, rel=1e-9)
     t = np.array([-0.3, 0.1, 0.5]) * named.limit
     near = np.abs(k) < 120
@@ -195,7 +198,7 @@ def test_moments_waves_and_samples_are_of_one_law(epsilon, norm):
 @pytest.mark.parametrize(("epsilon", "numbers"), [(1.0, 1), (3.0, 40), (8.0, 5)])
 def test_sums_of_counts_are_below_a_point_at_least_as_often_as_the_table_says(epsilon, numbers):
     distribution, std = chances(epsilon, 1.0), std_of(epsilon, 1.0)
-    noise = SumNoise(std, NoiseLaw(True, 1.0, 1 / std))
+    noise = SumNoise(std, NoiseDistribution(True, 1.0, 1 / std))
     weights = np.tril(np.ones((numbers, numbers)))
     table, more = noise.of_sums(weights)
     rng = np.random.default_rng(5)

@@ -52,7 +52,7 @@ SAMPLERS: list[tuple[Sampler, Any, float]] = [  # and the least scale of each
 
 
 @pytest.mark.parametrize(("sampler", "distribution", "_"), SAMPLERS)
-def test_large_scales_have_the_continuous_law(sampler, distribution, _):
+def test_large_scales_have_the_continuous_distribution(sampler, distribution, _):
     scale = 1.3 * 2.0**38
     drawn = sampler(scale, 10_000, seeded())
     assert stats.kstest(drawn / scale, distribution().cdf).pvalue > LEVEL
@@ -76,7 +76,7 @@ def test_polya_shares_add_up_to_discrete_laplace_noise(scale, shares):
 UNIT = 2**128
 
 
-def masses_of(table: samplers.Table) -> list[int]:
+def masses_of(table: samplers.DrawTable) -> list[int]:
     """Probability of each index in units of 2**-128, read off the table's columns."""
     capacity = 2 ** (128 - table.bits)
     mass = [0] * 2**table.bits

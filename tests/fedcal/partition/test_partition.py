@@ -112,11 +112,11 @@ def test_the_partition_is_the_seed_s(spec):
 
 def test_a_part_follows_from_the_id_alone():
     ids = np.arange(5000)
-    whole = held_out(ids, 7, 0.1)
-    assert 0.085 < whole.mean() < 0.115  # 3.5 standard deviations
+    full = held_out(ids, 7, 0.1)
+    assert 0.085 < full.mean() < 0.115  # 3.5 standard deviations
     rng = np.random.default_rng(0)
     some = rng.permutation(5000)[:700]
-    np.testing.assert_array_equal(held_out(ids[some], 7, 0.1), whole[some])
+    np.testing.assert_array_equal(held_out(ids[some], 7, 0.1), full[some])
     # a neighbour, without row 13: one part loses that row, the other stays as it is
     without = np.delete(ids, 13)
     parts = [set(rows[held_out(rows, 7, 0.1)]) for rows in (ids, without)]

@@ -133,7 +133,7 @@ def test_release_r_plus_1_is_refused_by_the_curator(epsilon, drawn):
     assert not drawn
 
 
-def test_the_whole_budget_is_reserved_when_the_first_round_opens(ledger):
+def test_all_of_the_budget_is_reserved_when_the_first_round_opens(ledger):
     curator = Curator(plan_of(epsilon=0.5), ledger)
     assert ledger.entries() == ()
     curator.open(1, ASK)
@@ -252,7 +252,7 @@ def test_the_server_adds_nothing_where_clients_did(trust, mechanism, drawn):
     assert not drawn
 
 
-def test_what_clients_are_told_of_noise_and_coins():
+def test_what_clients_learn_of_noise_and_coins():
     central = Curator(plan_of(1, sampling_rate=0.5)).open(1, ASK).request
     assert (central.noise, central.rate, central.seed) == (None, 1.0, None)
     shared = plan_of(1, sampling_rate=0.5, trust="distributed")

@@ -135,9 +135,7 @@ def test_the_quorum_is_rounded_to_more_clients(quorum, clients, want):
     ],
 )
 @pytest.mark.parametrize("preferred", ["gaussian", "laplace"])
-def test_who_the_neighbours_are_and_what_they_cost(
-    change, row_sums, adjacency, per, diameter, preferred
-):
+def test_neighbours_and_what_they_cost(change, row_sums, adjacency, per, diameter, preferred):
     public = federation(**change)
     plan = make_plan(public, rounds=1, bound=PAIR, prefers=prefer(preferred), row_sums=row_sums)
     assert (plan.adjacency, plan.bound.per, plan.diameter) == (adjacency, per, diameter)

@@ -80,7 +80,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("method", "labels", "more", "range_"), CASES)
-def test_an_end_is_said(method, labels, more, range_):
+def test_an_end_is_reported(method, labels, more, range_):
     logits = 0.01 * LOGITS if (method, labels is SURE) == ("fednewton", True) else LOGITS
     result = simulate((logits, labels), method=method, clients=5, partition="iid", **more)
     (message,) = result.to_json()["at_limits"]
@@ -98,7 +98,7 @@ def test_an_end_is_said(method, labels, more, range_):
         *((method, PRIVATE) for method in ("acct", "fedoneshot")),
     ],
 )
-def test_nothing_is_said_within_a_range(method, more):
+def test_nothing_is_reported_within_a_range(method, more):
     result = simulate(BEST, method=method, clients=5, **more)
     assert "at_limits" not in result.to_json()
     assert "beyond" not in " ".join(result.privacy["more"])

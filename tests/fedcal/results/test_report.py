@@ -84,7 +84,7 @@ def test_words_from_files_are_escaped(copy, tmp_path):
         assert EVIL in page.text
 
 
-def test_better_is_said_only_where_the_interval_says_so(made):
+def test_better_is_reported_only_where_the_interval_says_so(made):
     names = ("accuracy", "ece", "classwise_ece", "nll", "brier")
     for metric, ends, change, says in (
         ("ece", [-0.02, -0.01], -0.015, "better"),
@@ -123,7 +123,7 @@ def compared() -> dict[str, Any]:
     }
 
 
-def test_groups_are_not_told_what_follows_from_their_trust_model():
+def test_groups_do_not_learn_what_follows_from_their_trust_model():
     pairs = (("central", "gaussian"), ("local", "laplace"))
     cells = [cell("fedtemp", 1.0, 0.02, trust=t, mechanism=m) for t, m in pairs]
     assert "mechanism" not in as_table(cells).columns
@@ -138,7 +138,7 @@ def test_a_card_says_that_rows_are_too_few_for_intervals():
     assert "test rows: too few for intervals (they need" in card
 
 
-def test_sets_of_a_method_that_this_process_does_not_know_are_told_as_sets():
+def test_sets_of_a_method_that_this_process_does_not_know_are_shown_as_sets():
     columns = ("coverage", "set_size", "singletons", "empty")
     after = {key: {"mean": 0.9, "std": 0.0} for key in columns}
     assert "one label" in card_of([cell("theirs", 1.0, 0.0, after=after)]).html(card=True)

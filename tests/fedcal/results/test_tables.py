@@ -66,8 +66,8 @@ def test_frames_hold_the_numbers():
     sites = {"all rows", "cleveland", "hungary", "longbeach", "switzerland"}
     assert {*rows.index.get_level_values(0)} == sites
     rows = made["sets"].set_index(["rows", "metric"])
-    whole = result("sets").judged["coverage_by"]["whole"]["all rows"]
-    ends = [whole[name] for name in ("coverage", "low", "high")]
+    full = result("sets").evaluated["coverage_by"]["whole"]["all rows"]
+    ends = [full[name] for name in ("coverage", "low", "high")]
     assert rows.loc[("all rows", "coverage"), ["after", "low", "high"]].tolist() == ends
     rows = rows["after"]
     assert rows["all rows", "set_size"] == result("sets").after["set_size"]

@@ -67,7 +67,7 @@ else:
 """
 
 
-def test_earlier_results_stay_until_new_ones_are_whole(tmp_path):
+def test_earlier_results_stay_until_new_ones_are_complete(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", APP],
         cwd=tmp_path,

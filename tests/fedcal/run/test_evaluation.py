@@ -47,7 +47,7 @@ def test_a_slope_of_a_third_is_found_behind_a_mean_gap_of_none(tmp_path):
     assert all(f"Reliability, {site}</h2>" in page for site in SITES)
 
 
-def test_a_calibrator_of_a_release_is_judged_at_each_site(tmp_path):
+def test_a_calibrator_of_a_release_is_evaluated_at_each_site(tmp_path):
     given = too_low_but_for_one()
     evaluate(given, by="site", out=tmp_path / "run", report=False, **PRIVATE)
     made, release = tmp_path / "platt.npz", tmp_path / "run" / "release.npz"

@@ -44,7 +44,7 @@ AGAIN: dict[str, tuple[str, str, str]] = {
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("command", AGAIN)
-def test_results_are_refused_or_replaced_as_a_whole(command, folder, capsys):
+def test_results_are_refused_or_replaced_entirely(command, folder, capsys):
     asked, *values = AGAIN[command]
     first, second = (f"{asked} {value}".split() for value in values)
     assert exit_code_of([*first, "--out", "out", "--quiet"]) == 0

@@ -91,9 +91,9 @@ def test_what_a_method_releases_outlives_a_result_that_breaks(method, data, tmp_
         simulate(data, out=out, resume=True, **given | {"seed": 4})
     assert exit_code_of(["report", str(out), "--quiet"]) == 0
     assert charged(given["ledger"]) == [releases]
-    whole = simulate(data, out=tmp_path / "whole", **given | {"ledger": str(tmp_path / "w.db")})
+    full = simulate(data, out=tmp_path / "whole", **given | {"ledger": str(tmp_path / "w.db")})
     record = json.loads((out / "result.json").read_text("utf-8"))
-    once = json.loads(json.dumps(whole.to_json()))
+    once = json.loads(json.dumps(full.to_json()))
     for key in ("seconds", "config"):  # another ledger
         record.pop(key), once.pop(key)
     assert record == once
@@ -134,7 +134,7 @@ def test_a_trained_model_outlives_a_report_that_breaks(end, again, images, tmp_p
     assert not {"outcome.json", "checkpoint.json"} & {p.name for p in out.iterdir()}
 
 
-def test_a_report_that_cannot_be_written_is_told_before_the_first_charge(
+def test_a_report_that_cannot_be_written_is_reported_before_the_first_charge(
     data, images, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(page, "_template", broken)

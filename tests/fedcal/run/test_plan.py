@@ -155,5 +155,5 @@ def test_the_numbers_of_a_record_are_the_plan_s(unit, trust, preferred, row_sums
         one = math.sqrt(2.0) * plan.diameter / plan.mechanism.epsilon
     assert found["noise_std"] == pytest.approx(one * math.sqrt(answers))
     replaced = UNITS[unit].adjacency(trust == "local") == "replace"
-    twice = replaced or not (UNITS[unit].whole_client or row_sums)
+    twice = replaced or not (UNITS[unit].by_client or row_sums)
     assert found["diameter"] == (2 if twice else 1)

@@ -44,7 +44,7 @@ def home(tmp_path_factory) -> Path:
     return folder
 
 
-def told(home: Path, rows: str, release: str = "private", **options: Any) -> Any:
+def messages(home: Path, rows: str, release: str = "private", **options: Any) -> Any:
     return recalibrate(home / release / "release.npz", str(home / rows), **options)
 
 
@@ -53,9 +53,9 @@ def test_a_site_gets_verdict_calibrator_and_report_and_nobody_else(home, tmp_pat
     words = ["site", "recalibrate", "--release", str(home / "private" / "release.npz")]
     words += [str(home / "longbeach.npz"), "--site", "longbeach", "--out", str(out)]
     assert exit_code_of(words) == 0
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     result = json.loads((out / "result.json").read_text("utf-8"))
-    assert (said.out.splitlines()[0], said.err) == (result["verdict"], "")
+    assert (output.out.splitlines()[0], output.err) == (result["verdict"], "")
     start = "Recalibrate: your model says 37 points too low on average; with this calibrator "
     assert result["verdict"].startswith(f"{start}log loss falls from 1.02 to 0.5")
     assert (result["schema"], out.stat().st_mode & 0o777) == (1, 0o700)
@@ -76,7 +76,7 @@ def test_a_site_gets_verdict_calibrator_and_report_and_nobody_else(home, tmp_pat
 def test_own_numbers_are_exact_and_a_subject_counts_once(home, tmp_path):
     with np.load(home / "hungary.npz") as file:
         rows = dict(file)
-    own = told(home, "hungary.npz").content["own"]
+    own = messages(home, "hungary.npz").content["own"]
     x, y = np.diff(rows["logits"])[:, 0], rows["labels"]
     p = 1 / (1 + np.exp(-x))
     fit = LogisticRegression(C=np.inf, tol=1e-10).fit(x[:, None], y)
@@ -86,7 +86,7 @@ def test_own_numbers_are_exact_and_a_subject_counts_once(home, tmp_path):
     expected |= {"calibration slope": fit.coef_[0, 0], "rate of the outcome": y.mean()}
     assert {k: own[k] for k in expected} == pytest.approx(expected, rel=1e-5)
     np.savez(tmp_path / "twice.npz", **{k: np.repeat(v, 2, axis=0) for k, v in rows.items()})
-    once, twice = (told(home, f) for f in ("hungary.npz", str(tmp_path / "twice.npz")))
+    once, twice = (messages(home, f) for f in ("hungary.npz", str(tmp_path / "twice.npz")))
     assert (twice.content["own"]["rows"], twice.content["own"]["subjects"]) == (2 * len(y), len(y))
     same = {k: own[k] for k in own if k != "rows"}
     assert {k: twice.content["own"][k] for k in same} == pytest.approx(same)
@@ -95,30 +95,30 @@ def test_own_numbers_are_exact_and_a_subject_counts_once(home, tmp_path):
         assert a["chance of harm"] == pytest.approx(b["chance of harm"], abs=1e-6)
 
 
-def test_swapped_labels_are_refused_and_a_slope_below_0_by_chance_is_said(home, tmp_path, capsys):
+def test_swapped_labels_are_refused_and_a_slope_below_0_by_chance_is_not(home, tmp_path, capsys):
     rows = dict(np.load(home / "cleveland.npz"))
     words = ["site", "recalibrate", "--release", str(home / "private" / "release.npz")]
     words += ["--site", "cleveland", "--out", str(tmp_path / "out"), str(tmp_path / "rows.npz")]
     np.savez(tmp_path / "rows.npz", **rows | {"labels": 1 - rows["labels"]})
     assert exit_code_of(words) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert re.search(r"scores run against outcomes: AUC 0\.\d\d \(0\.\d\d to 0\.\d\d\)", said)
-    assert "are labels or classes swapped" in said
+    output = " ".join(capsys.readouterr().err.split())
+    assert re.search(r"scores run against outcomes: AUC 0\.\d\d \(0\.\d\d to 0\.\d\d\)", output)
+    assert "are labels or classes swapped" in output
     assert not (tmp_path / "out").exists()
-    below, said = [], []
+    below, output = [], []
     for seed in (0, 1, 2):  # the true slope is 0
         rng = np.random.default_rng(seed)
         made = {"logits": rng.normal(size=(60, 2)), "labels": rng.integers(0, 2, 60)}
         np.savez(tmp_path / "rows.npz", **made)
-        found = told(home, str(tmp_path / "rows.npz")).content
+        found = messages(home, str(tmp_path / "rows.npz")).content
         below.append(found["own"]["calibration slope"] < 0)
-        said.append(any("0 or above" in line for line in found["statement"]))
-    assert below == said
+        output.append(any("0 or above" in line for line in found["statement"]))
+    assert below == output
     assert 0 < sum(below) < 3
 
 
-def test_a_prior_leaves_the_site_out_and_a_name_that_is_off_is_told(home):
-    each = [told(home, "hungary.npz", "exact", site=s).content for s in ("hungary", "Hungry")]
+def test_a_prior_leaves_the_site_out_and_a_name_that_is_off_is_reported(home):
+    each = [messages(home, "hungary.npz", "exact", site=s).content for s in ("hungary", "Hungry")]
     assert [list(one["priors"])[1] for one in each] == ["from 3 sites", "from 4 sites"]
     assert "no site 'Hungry': this one is taken as new." in each[1]["statement"][1]
     assert len(each[0]["statement"]) == 1  # a site that was in it is not new
@@ -126,7 +126,7 @@ def test_a_prior_leaves_the_site_out_and_a_name_that_is_off_is_told(home):
 
 def test_a_gate_that_refuses_keeps_the_model(home, monkeypatch):
     monkeypatch.setattr(releases, "MOST_RISK", -1.0)
-    kept = told(home, "switzerland.npz")
+    kept = messages(home, "switzerland.npz")
     assert kept.content["verdict"].startswith(
         "Keep the model as it is: with 61 subjects and this prior"
     )
@@ -141,7 +141,7 @@ def test_few_rows_and_sure_rows_have_an_answer(home, tmp_path):
         "sure": {"probs": np.eye(2)[[1, 0, 0]], "labels": [0, 1, 1]},
     }.items():
         np.savez(tmp_path / "rows.npz", **rows)  # type: ignore[arg-type]
-        found = told(home, str(tmp_path / "rows.npz"), "exact")
+        found = messages(home, str(tmp_path / "rows.npz"), "exact")
         assert all(np.isfinite(t["log loss"]) for t in found.content["priors"].values()), name
         found.save(tmp_path / name)
         assert np.isfinite(found.calibrator.predict_proba(rows.get("probs", np.eye(2) * 9))).all()

@@ -46,8 +46,11 @@ def after_round(town: Town, number: int, name: str) -> None:
 
 def test_a_release_is_booked_once_and_gives_a_calibrator(town):
     town.call(RUN.format("first"))
-    told = town.told("first", "result.json")
-    assert (told["privacy"]["trust"], told["privacy"]["noise_source"]) == ("distributed", "system")
+    messages = town.messages("first", "result.json")
+    assert (messages["privacy"]["trust"], messages["privacy"]["noise_source"]) == (
+        "distributed",
+        "system",
+    )
     found = calibrators.load(town.folder / "first" / "calibrator.npz")
     assert 1.2 < found.temperature < 2.8  # 1.8, and noise of epsilon 4
     for site in SITES:
@@ -99,12 +102,12 @@ def test_a_site_that_has_spent_its_budget_is_named_and_may_be_left_out(town):
     town.end("cedar", signal.SIGTERM)
     town.call(spent)
     town.start("cedar")
-    said = " ".join(town.call(RUN.format("fourth"), 2).split())
-    assert "cedar: its remaining budget does not suffice" in said
-    assert "no question was sent and nothing is booked" in said
+    output = " ".join(town.call(RUN.format("fourth"), 2).split())
+    assert "cedar: its remaining budget does not suffice" in output
+    assert "no question was sent and nothing is booked" in output
     assert len(town.charged()) == 3
     town.call(RUN.format("fourth") + " --without-unready")
-    assert town.told("fourth", "release.json")["absent"] == ["cedar"]
+    assert town.messages("fourth", "release.json")["absent"] == ["cedar"]
     assert len(town.charged()) == 4
     status = json.loads(town.call("fedcal study status sepsis.toml --json"))
     assert [*status["releases"]] == ["first", "fourth", "killed", "long"]

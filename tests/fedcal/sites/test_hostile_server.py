@@ -75,8 +75,8 @@ def test_each_thing_that_was_not_agreed_is_refused(link, tmp_path):
         assert isinstance(honest, list)
         assert again == honest
         assert len(heard) == 20
-        for name, said in heard.items():
-            assert said == REASON.format("InputError"), name
+        for name, output in heard.items():
+            assert output == REASON.format("InputError"), name
         # the same name, other facts: one by one they are honest
         changed = played(link, tmp_path, "changed", epsilon=8.0)
         assert changed == {"changed": REASON.format("InputError")}
@@ -94,11 +94,11 @@ def test_each_thing_that_was_not_agreed_is_refused(link, tmp_path):
         answered = known.execute("SELECT job, round FROM answers").fetchall()
     assert (booked.epsilon, answered) == (1.0, [(booked.job, 1)])
     lines = (site / "site.log").read_text("utf-8").splitlines()
-    said = [re.sub(r"^[\d-]+ [\d:]+ ", "", line) for line in lines]
-    assert sum(line.startswith("refused to answer: ") for line in said) == len(heard) + 4
-    assert sum(line.startswith("answered: ") for line in said) == 2
-    assert all(line.startswith(("asked: ", "refused", "answered: ")) for line in said)
-    refusals = "\n".join(line for line in said if line.startswith("refused"))
+    output = [re.sub(r"^[\d-]+ [\d:]+ ", "", line) for line in lines]
+    assert sum(line.startswith("refused to answer: ") for line in output) == len(heard) + 4
+    assert sum(line.startswith("answered: ") for line in output) == 2
+    assert all(line.startswith(("asked: ", "refused", "answered: ")) for line in output)
+    refusals = "\n".join(line for line in output if line.startswith("refused"))
     for why in (
         *("states no 'noise'", "states no 'norms'", "states no 'rounds'", "states no 'seed'"),
         *("a question cannot be read", "terms that a request is of", "masks whose seeds"),

@@ -71,9 +71,9 @@ def test_rows_that_look_wrong_are_warned_of(tmp_path):
         (study(protect="record"), changed(patient=None), []),
     ]
     for of, columns, expected in cases:
-        said = rows_of(of, str(write_rows(file, columns)))[1]
-        assert len(said) == len(expected), said
-        assert all(word in line for word, line in zip(expected, said, strict=True)), said
+        output = rows_of(of, str(write_rows(file, columns)))[1]
+        assert len(output) == len(expected), output
+        assert all(word in line for word, line in zip(expected, output, strict=True)), output
     capital = {name.capitalize(): column for name, column in table().items()}
     assert rows_of(ONE, str(write_rows(file, capital)))[1] == []
     write_rows(file, changed(age=[70] * n, ward=["w"] * n))
@@ -115,7 +115,7 @@ def test_nothing_of_a_row_is_in_a_join(there):
     assert Join.read(there.folder / "alder.join").key != made.key
 
 
-def test_rows_the_wrong_way_round_join_at_a_persons_word_alone(there, monkeypatch, capsys):
+def test_inverted_rows_join_at_a_persons_word_alone(there, monkeypatch, capsys):
     there.kits()
     inverted = changed(score=[1 - score for score in table()["score"]])
     rows = str(write_rows(there.folder / "rows.csv", inverted))
@@ -183,10 +183,10 @@ def test_the_page_at_home_has_the_exact_numbers_and_is_its_users_alone(there):
     home = there.kit() / "home"
     own = json.loads((home / "result.json").read_text("utf-8"))["own"]
     scores, labels = np.array(table()["score"]), np.array(table()["label"]) == "sepsis"
-    who = np.unique(table()["patient"], return_inverse=True)[1]
-    weight = 1 / np.bincount(who)[who]
+    names = np.unique(table()["patient"], return_inverse=True)[1]
+    weight = 1 / np.bincount(names)[names]
     gap = float(weight @ (scores - labels) / weight.sum())
-    assert (own["rows"], own["subjects"]) == (len(who), 300)
+    assert (own["rows"], own["subjects"]) == (len(names), 300)
     assert own["events"] / 300 == pytest.approx(own["rate of the outcome"], abs=2e-4)
     assert own["score minus outcome"] == pytest.approx(gap, abs=1e-7)
     assert {p.stat().st_mode & 0o777 for p in (home, *home.iterdir())} == {0o700, 0o600}
@@ -194,7 +194,7 @@ def test_the_page_at_home_has_the_exact_numbers_and_is_its_users_alone(there):
     assert "Nothing has left this machine" in page
 
 
-def said(answers, prompt):
+def output(answers, prompt):
     for answer in answers:
         return answer
     raise EOFError(prompt)
@@ -208,7 +208,7 @@ def test_a_site_accepts_what_it_was_shown(there, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     for answer, code in ((iter(()), 2), (iter(["no"]), 2), (iter(["yes"]), 0)):
         assert not (there.kit() / "site.toml").exists()
-        monkeypatch.setattr("builtins.input", partial(said, answer))
+        monkeypatch.setattr("builtins.input", partial(output, answer))
         assert exit_code_of(words) == code
     shown = capsys.readouterr().out
     for word in ("alder (this one), birch and cedar", "epsilon 1 a release, 4 a year", "host:9092"):
@@ -314,7 +314,12 @@ def of_plan(**change):
 
 
 def of_noise(factor):
-    return of_plan(mechanism=lambda law: [law[0], {k: factor * v for k, v in law[1].items()}])
+    return of_plan(
+        mechanism=lambda distribution: [
+            distribution[0],
+            {k: factor * v for k, v in distribution[1].items()},
+        ]
+    )
 
 
 FORGED = {
@@ -325,7 +330,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_noise_that_does_not_meet_what_is_stated_is_refused_at_accept(there, name):
+def test_less_noise_than_is_stated_is_refused_at_accept(there, name):
     change, why = FORGED[name]
     there.joined()
     sealed = there.seal()

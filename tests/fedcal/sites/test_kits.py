@@ -26,7 +26,7 @@ def there(tmp_path, monkeypatch):
 
 
 def test_a_kit_says_all_and_holds_no_secret(there):
-    said = "\n".join(there.kits(groups=("a & b",), question="Is <it> good?"))
+    output = "\n".join(there.kits(groups=("a & b",), question="Is <it> good?"))
     kit = there.kit()
     names = {"study.toml", "kit.json", "ca.crt", "start.sh", "compose.yml"}
     assert {p.name for p in kit.iterdir()} == names | {"fedcal-site.service", "read-me.html"}
@@ -42,7 +42,7 @@ def test_a_kit_says_all_and_holds_no_secret(there):
         secret = [p for p in home.iterdir() if p.suffix in (".key", ".pem")]
         assert {p.stat().st_mode & 0o777 for p in secret} == {0o600}
     assert not (there.folder / "sepsis-server" / "ca.key").exists()
-    assert str(there.folder / "sepsis-server") in said
+    assert str(there.folder / "sepsis-server") in output
 
 
 def test_keys_and_certificates_stay_until_the_server_moves(there):
@@ -55,9 +55,9 @@ def test_keys_and_certificates_stay_until_the_server_moves(there):
     assert (there.folder / "sepsis-server" / "server.key").read_bytes() == before["server.key"]
     assert Study.read(there.kit() / "study.toml").epsilon == 2.0
     there.file.write_text(there.file.read_text("utf-8").replace("host:9092", "127.0.0.2:9092"))
-    said = cli.exit_code_of(["study", "kit", str(there.file)])
+    output = cli.exit_code_of(["study", "kit", str(there.file)])
     after = {p.name: p.read_bytes() for p in own.iterdir()}
-    assert said == 0
+    assert output == 0
     assert {name for name in after if after[name] != before[name]} == {"server.crt", "server.key"}
     made = x509.load_pem_x509_certificate(after["server.crt"])
     assert made.not_valid_after_utc.date() > TODAY + datetime.timedelta(days=365)

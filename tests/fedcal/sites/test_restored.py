@@ -101,7 +101,7 @@ def test_no_less_is_booked_than_receipts_show(tmp_path, state, says, put_back, s
     assert epsilon() == (False, 2.5 + 2 * shown)
 
 
-def test_what_was_spent_elsewhere_is_said_and_booked(state, says, tmp_path):
+def test_what_was_spent_elsewhere_is_reported_and_booked(state, says, tmp_path):
     code, _, err = says("site", "restored", state.parent, "--spent", "1.5,1e-6,rows")
     assert (code, "unit of --spent" in err) == (2, True)
     assert says("site", "restored", state.parent, "--spent", "0.25,1e-6,example")[0] == 0

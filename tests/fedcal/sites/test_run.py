@@ -142,17 +142,19 @@ def test_a_site_that_took_no_part_is_named_wherever_a_result_is(
     more: dict[str, Any] = {"given": config(**asked), "test": None, "data": None}
     result = result_of(outcome, known, privacy, **more)
     result.save(out)
-    told = json.loads((out / "result.json").read_text())
-    assert told["sites"]["absent"] == ["Celle"]
-    said = "2 of the 3 enrolled sites answered: Celle took no part."
-    assert any(said in sentence for sentence in told["privacy"]["more"])
-    assert said in (out / "report.html").read_text().split("</h1>")[0]
-    promised = told["sets"]["guarantee"] if method == "conformal" else told["intervals_exclude"]
+    messages = json.loads((out / "result.json").read_text())
+    assert messages["sites"]["absent"] == ["Celle"]
+    output = "2 of the 3 enrolled sites answered: Celle took no part."
+    assert any(output in sentence for sentence in messages["privacy"]["more"])
+    assert output in (out / "report.html").read_text().split("</h1>")[0]
+    promised = (
+        messages["sets"]["guarantee"] if method == "conformal" else messages["intervals_exclude"]
+    )
     assert "rows of Celle, which took no part" in promised[-1]
     terminal.show(shown(result, out))
     printed = " ".join(capsys.readouterr().out.split())
     assert f"{method} on 2 of 3 real sites (not Celle)" in printed
-    assert said in printed
+    assert output in printed
 
 
 def test_a_run_that_goes_on_is_followed_and_not_started_twice(link, tmp_path, monkeypatch):
@@ -234,8 +236,8 @@ def test_a_superlink_that_is_gone_or_hangs_is_not_waited_for(link, tmp_path, mon
             return 1
 
         monkeypatch.setattr(link, "submit", killed)
-        said = "has not reported the release for 0.3 s.*: the same command"
-        refused(said, carried_out, tmp_path, out, error=FedcalError)
+        output = "has not reported the release for 0.3 s.*: the same command"
+        refused(output, carried_out, tmp_path, out, error=FedcalError)
     hangs = tmp_path / "flwr"
     hangs.write_text("#!/bin/sh\nsleep 600\n")
     hangs.chmod(0o700)

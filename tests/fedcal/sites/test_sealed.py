@@ -11,11 +11,11 @@ from quarters import connection
 from refusals import refused
 from studies import study
 
-from fedcal.results.page import said
+from fedcal.results.page import block_lines
 from fedcal.secure_aggregation.keys import SigningKey, digest
 from fedcal.secure_aggregation.roster import in_words
 from fedcal.sites.sealed import Join, Sealed, signed_text
-from fedcal.storage.atomic import write_whole
+from fedcal.storage.atomic import write_file
 
 ONE = study()
 KEYS = {name: SigningKey.generate() for name in ONE.sites}
@@ -41,7 +41,7 @@ def sealed(of=ONE):
 
 @pytest.mark.parametrize("line", ["ssh-a\nssh-b", "no key"])
 def test_a_connection_is_one_public_key(tmp_path, line):
-    write_whole(tmp_path / "file", join("alder", connection=line).to_text(KEYS["alder"]))
+    write_file(tmp_path / "file", join("alder", connection=line).to_text(KEYS["alder"]))
     refused("is no public ECDSA key", Join.read, tmp_path / "file")
 
 
@@ -63,14 +63,14 @@ def test_any_changed_field_is_found(tmp_path):
                 if isinstance(value, int)
                 else value.replace(*next(p for p in pairwise(value) if p[0] != p[1]), 1)
             )
-            write_whole(path, json.dumps({**fields, name: other}))
+            write_file(path, json.dumps({**fields, name: other}))
             refused(".*", read, path)
 
 
 def test_a_roster_of_other_terms_is_refused_though_it_is_signed(tmp_path):
     path, other = tmp_path / "file", study(epsilon=40.0)
     forged = replace(sealed(), study=other)
-    write_whole(path, forged.to_text(COORDINATOR))
+    write_file(path, forged.to_text(COORDINATOR))
     refused("the roster of .* is another one", Sealed.read, path)
 
 
@@ -94,9 +94,9 @@ def seal(there, call):
     return call("study", "seal", there.file, *(f"{site}.join" for site in SITES))
 
 
-def shown(said):
+def shown(output):
     """The 12 words that a command shows in a line of their own."""
-    (words,) = re.findall(r"^(?:[a-z]{3,8} ){11}[a-z]{3,8}$", said, re.MULTILINE)
+    (words,) = re.findall(r"^(?:[a-z]{3,8} ){11}[a-z]{3,8}$", output, re.MULTILINE)
     return words
 
 
@@ -136,7 +136,7 @@ def test_the_words_tell_whatever_a_coordinator_may_exchange(there, call):
         "connections": {"connections": dict(before.connections) | {"birch": connection("birch")}},
         "machine": {"one_machine": True},
     }
-    said = {"": agreed}
+    output = {"": agreed}
     (there.kit() / "ca.crt").write_text(authority)  # a coordinator sends this one, too
     for name, change in changes.items():
         if name != "authority":
@@ -145,8 +145,8 @@ def test_the_words_tell_whatever_a_coordinator_may_exchange(there, call):
             (there.kit() / "ca.crt").write_text(authority)
         forged(there, text=good, revision=before.revision + 1, **change)
         (there.own() / "study.sealed").write_text(good)
-        said[name] = shown(call(*accept))
-    assert len({*said.values()}) == len(said)
+        output[name] = shown(call(*accept))
+    assert len({*output.values()}) == len(output)
     (there.kit() / "ca.crt").write_text(before.authority)
     forged(there, text=good, revision=99, asked=replace(before.asked, result_bytes=1))
     assert "the result_bytes that is asked, by the study itself, must be" in call(*accept, code=2)
@@ -211,7 +211,7 @@ def test_what_is_asked_is_shown_in_words_at_accept(method, settings, words):
     one = sealed(study(question={"method": method, "settings": settings}))
     asked = one.asked
     about = {"site": "alder", "others": "", "one_machine": False, "changed": [], "words": ""}
-    shown = said("study", "offer", study=one.study, sealed=one, since="", **about)
+    shown = block_lines("study", "offer", study=one.study, sealed=one, since="", **about)
     lines = {line.split()[0]: line for line in shown if line.startswith("  ")}
     assert re.search(words.replace("(", r"\(").replace(")", r"\)"), lines["asked"])
     plan = asked.plan

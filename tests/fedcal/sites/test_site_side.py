@@ -41,10 +41,10 @@ def there(tmp_path, monkeypatch):
 
 
 def started(there, data=None):
-    said = []
+    output = []
     with pytest.raises(FedcalError, match="nobody listens"):
-        start(there.kit(), data, said.append)
-    return said
+        start(there.kit(), data, output.append)
+    return output
 
 
 def test_a_site_starts_with_what_it_has_accepted(there):
@@ -91,11 +91,11 @@ def test_the_printed_command_recalibrates_as_it_stands(there, capsys):
     with alone(kit / "state"):
         _, _, command = status(kit)["next"].partition("recalibrate at home, fedcal ")
     assert exit_code_of(command.split()) == 0
-    said = capsys.readouterr()
-    assert "Recalibrate: your model says" in said.out
+    output = capsys.readouterr()
+    assert "Recalibrate: your model says" in output.out
     made = kit / "home" / "recalibrated" / "calibrator.npz"
     assert made.exists()
-    assert "cross-validated on your 300 patients" in said.out
+    assert "cross-validated on your 300 patients" in output.out
 
 
 def quarter_of_today():

@@ -37,9 +37,9 @@ def test_from_an_empty_folder_to_the_first_table_as_the_guide_says(town):
     for line in [*lines_of("Before any site is contacted"), *lines_of("Three files")]:
         town.follow(line)
     assert town.typed <= 12
-    told = town.told("2026Q4")
-    assert told["absent"] == []
-    words = {site: one["words"] for site, one in told["sites"].items()}
+    messages = town.messages("2026Q4")
+    assert messages["absent"] == []
+    words = {site: one["words"] for site, one in messages["sites"].items()}
     assert "too low" in words["cedar"]
     assert "too extreme" in words["elm"]
     for site in ("alder", "birch", "dogwood"):
@@ -70,8 +70,8 @@ def test_a_quarter_with_a_site_away_and_a_server_that_dies_is_charged_once(town)
     assert not (town.folder / "2027Q1").exists()
     town.serve()
     town.call(line)
-    told = town.told("2027Q1")
-    assert told["absent"] == ["elm"]
+    messages = town.messages("2027Q1")
+    assert messages["absent"] == ["elm"]
     with Ledger(town.folder / "sepsis-server" / "ledger-1.sqlite") as book:
         assert [entry.epsilon for entry in book.entries()] == [1.0, 1.0]
     assert [job["epsilon"] for job in town.spent("alder")] == [1.0, 1.0]
@@ -80,10 +80,10 @@ def test_a_quarter_with_a_site_away_and_a_server_that_dies_is_charged_once(town)
 
 def test_two_sites_away_are_too_many_and_nothing_is_charged(town):
     town.end("dogwood", signal.SIGTERM)
-    said = town.call("fedcal study run sepsis.toml 2027Q2", 1)
+    output = town.call("fedcal study run sepsis.toml 2027Q2", 1)
     # the server knows that a site is away, or waits for it in vain
-    assert re.search("3 of 5 sites (were there|had connected)", said)
-    assert re.search("nothing was asked|no question was sent", said)
+    assert re.search("3 of 5 sites (were there|had connected)", output)
+    assert re.search("nothing was asked|no question was sent", output)
     assert len(town.spent("alder")) == 2
     town.start("dogwood")
 
@@ -107,9 +107,9 @@ def test_a_new_file_is_taken_while_the_site_runs_and_a_wrong_one_is_not(town):
     file.write_text("\n".join(rows[: len(rows) // 2]) + "\n")
     town.until("birch", "connected to", len(town.log("birch")))
     town.call("fedcal study run sepsis.toml 2027Q2")
-    told = town.told("2027Q2")
-    assert told["absent"] == []
-    assert set(told["changes"]) == {"2026Q4", "2027Q1"}
+    messages = town.messages("2027Q2")
+    assert messages["absent"] == []
+    assert set(messages["changes"]) == {"2026Q4", "2027Q1"}
 
 
 def test_half_a_reply_is_waited_for_half_a_minute(town):
@@ -125,12 +125,12 @@ def test_half_a_reply_is_waited_for_half_a_minute(town):
     assert time.monotonic() - began < 120  # Flower alone waits for more than 180 s
     log = (town.folder / "sepsis-kits/birch/state/flower.log").read_text("utf-8", "replace")
     assert "made up: cut off" in log
-    assert town.told("2027Q3")["absent"] == []
+    assert town.messages("2027Q3")["absent"] == []
 
 
 def test_no_release_is_made_above_the_years_budget(town):
-    said = town.call("fedcal study run sepsis.toml 2027Q4", 2)
-    assert "epsilon 4 of year 1 (the last one) is spent" in said
+    output = town.call("fedcal study run sepsis.toml 2027Q4", 2)
+    assert "epsilon 4 of year 1 (the last one) is spent" in output
     assert len(town.spent("alder")) == 4
     assert not (town.folder / "2027Q4").exists()
     assert "0 left" in town.call("fedcal site status sepsis-kits/alder")

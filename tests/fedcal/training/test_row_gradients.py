@@ -62,14 +62,14 @@ SHAPES: dict[str, tuple[int, ...]] = {
     register_network(Images): (8, 8),
     register_network(Tokens): (5,),
 }
-WHOLE = list(SHAPES)[-2:]
+COUNTED = list(SHAPES)[-2:]
 
 
 def rows_of(network: str, n: int, seed: int = 0) -> tuple[NDArray[Any], Integers, Floats]:
     """Return rows, labels, and weights that are not those of the start."""
     rng, shape = np.random.default_rng(seed), SHAPES[network]
     x = rng.normal(size=(n, *shape))
-    if network in WHOLE:
+    if network in COUNTED:
         x = rng.integers(0, 256, (n, *shape), dtype=np.uint8)
     one = network_named(network)
     w = one.initial(shape, CLASSES, 1) + rng.normal(0, 0.2, one.size(shape, CLASSES))
@@ -124,12 +124,12 @@ def test_neighbours_differ_by_what_one_row_adds_and_no_more(network):
         inputs = network_named(network).tensor(rows)
         with one_thread():
             parts = list(one._rows(inputs, torch.from_numpy(y), clipping, GRID))
-        return np.concatenate([whole.numpy() for _, whole in parts], axis=1).astype(np.int64)
+        return np.concatenate([full.numpy() for _, full in parts], axis=1).astype(np.int64)
 
     first = integers(x)
     np.testing.assert_array_equal(steps(network, w, x, y, clipping)[0], first.sum(axis=0))
     for row in (3, CHUNK - 1):
-        for value in (0, 1, 255 if network in WHOLE else 1e30):
+        for value in (0, 1, 255 if network in COUNTED else 1e30):
             changed = x.copy()
             changed[row] = value
             found = integers(changed)

@@ -204,9 +204,9 @@ def run(data: Any, options: dict[str, Any], **settings: Any) -> Any:
 @pytest.mark.parametrize("trust", ["secagg", "distributed", "local"])
 def test_each_label_and_each_group_by_itself(trust):
     options = {"trust": trust} | ({} if trust == "secagg" else PRIVATE)
-    by_label = run("adult-income", options, by="class").judged["coverage_by"]["class"]
+    by_label = run("adult-income", options, by="class").evaluated["coverage_by"]["class"]
     assert all(part["coverage"] >= 0.9 - SLACK for part in by_label.values())
-    found = run("adult-income", options, groups="group").judged
+    found = run("adult-income", options, groups="group").evaluated
     assert list(found["sets"]["thresholds"])[-1] == "all other groups"
     assert found["sets"]["thresholds"]["all other groups"] == 1.0  # there is no such row
     assert "all other groups" in found["sets"]["all_labels_of"]
@@ -235,12 +235,12 @@ def test_a_rare_label_is_in_every_set_and_no_exact_count_is_released():
     logits = rng.normal(size=(1000, 3)) + 2 * np.eye(3)[labels]
     data = from_arrays(logits=logits, labels=labels, test_logits=logits, test_labels=labels)
     made = run(data, {"clients": 20}, by="class", alpha=0.05)
-    exact, page = made.judged["sets"], made.parts
+    exact, page = made.evaluated["sets"], made.parts
     why = "its rows, 12, are too few for a threshold, which needs 19"
     assert exact["all_labels_why"] == {"class 2": why}
     assert f"class 2 is in every set: {why}" in str(page)
     assert len(page) > len(made.artifact.page())  # results on test rows, below it
-    private = run(data, {"clients": 20, **PRIVATE}, by="class", alpha=0.05).judged["sets"]
+    private = run(data, {"clients": 20, **PRIVATE}, by="class", alpha=0.05).evaluated["sets"]
     assert "by a noisy count, are too few" in private["all_labels_why"]["class 2"]
     assert "12," not in private["all_labels_why"]["class 2"]
 

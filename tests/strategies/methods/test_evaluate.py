@@ -173,15 +173,15 @@ def test_rows_count_under_their_sites_own_name_whatever_their_column_says():
 
 def test_groups_within_a_site_part_its_counts_and_add_up_to_them():
     rows = rows_of_sites(np.arange(90) % 3)
-    whole = by_site(*NAMES)
-    parted = replace(whole, within=names_text(["b", "d"]))
+    full = by_site(*NAMES)
+    parted = replace(full, within=names_text(["b", "d"]))
     each = parted.counts_of(rows).reshape(4, 4, 3, 2, 10)  # b, d, and all others
-    np.testing.assert_array_equal(each.sum(axis=2).reshape(4, -1), whole.counts_of(rows))
+    np.testing.assert_array_equal(each.sum(axis=2).reshape(4, -1), full.counts_of(rows))
     for place, of in enumerate((1, 0, 2)):
         some = rows.keep(np.flatnonzero(rows.groups == of))
-        np.testing.assert_array_equal(each[:, :, place].reshape(4, -1), whole.counts_of(some))
+        np.testing.assert_array_equal(each[:, :, place].reshape(4, -1), full.counts_of(some))
     total = parted.counts_of(rows).sum(axis=0).astype(np.float64)
-    release, plain = ScoreRelease(parted, total, 2.0), ScoreRelease(whole, total[:80], 2.0)
+    release, plain = ScoreRelease(parted, total, 2.0), ScoreRelease(full, total[:80], 2.0)
     counts, root = release.by_site
     np.testing.assert_array_equal(counts, each.sum(axis=(0, 2)))
     np.testing.assert_allclose(root @ root.T, 3 * plain.by_site[1] @ plain.by_site[1].T)
@@ -209,7 +209,7 @@ def test_a_prior_of_users_is_refused():
 def test_sites_without_rows_tell_nothing_of_the_next():
     """No client without rows or without an answer counts as a site, where sums are exact."""
     found = simulate("heart-disease", method="fedprior", clients=40, partition="dirichlet:0.05")
-    prior, sites = found.artifact.results()["next_site"], found.judged["personal"]["sites"]
+    prior, sites = found.artifact.results()["next_site"], found.evaluated["personal"]["sites"]
     assert prior["sites"] == sum(one["rows"] > 0 for one in sites.values()) < 40
     numbers = [one[k] for one in prior["metrics"].values() for k in ("mean", "low", "high")]
     assert np.isfinite(numbers).all()
@@ -217,7 +217,7 @@ def test_sites_without_rows_tell_nothing_of_the_next():
 
 def test_sites_are_evaluated_on_their_own_test_rows_or_out_of_fold():
     own = simulate("heart-disease", method="fedprior", partition="natural")
-    found = own.judged["personal"]
+    found = own.evaluated["personal"]
     assert found["judged_on"] == "test rows of each site"
     assert [one["rows"] for one in found["sites"].values()] == [76, 147, 100, 61]
     assert found["taken"] + found["kept"] == 4
@@ -229,5 +229,5 @@ def test_sites_are_evaluated_on_their_own_test_rows_or_out_of_fold():
         assert not one["harmed"]
         assert one["taken"] or one["nll_after"] == pytest.approx(one["nll_before"])
     parted = simulate("heart-disease", method="fedprior", partition="iid", clients=4)
-    assert parted.judged["personal"]["judged_on"] == "own rows, out of fold"
-    assert sum(one["rows"] for one in parted.judged["personal"]["sites"].values()) == 384
+    assert parted.evaluated["personal"]["judged_on"] == "own rows, out of fold"
+    assert sum(one["rows"] for one in parted.evaluated["personal"]["sites"].values()) == 384

@@ -111,7 +111,7 @@ def test_steps_grow_where_the_curvature_predicted_the_gradient(gradients, curvat
     assert found == pytest.approx(steps)
 
 
-def test_a_round_in_which_nobody_was_asked_does_not_stop_the_way():
+def test_a_round_in_which_nobody_was_asked_does_not_stop_the_run():
     strategy = FedNewtonEntropy(federation(sampling_rate=0.1))
     assert not updated(strategy, [0.0, 0.0], [0.0, 0.0, 0.0]).any()
     step = updated(strategy, [0.2, 0.0], [2.0, 0.0, 1.0])

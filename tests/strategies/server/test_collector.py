@@ -138,7 +138,7 @@ def test_without_enough_members_in_common_the_sum_is_that_of_the_most(of_site_1,
     assert sorted(to.contributions) == ([1] if 2 in of_site_1 else []) + [2, 3, 4]
 
 
-def test_who_is_in_a_sum_is_settled_once_members_are_asked_to_confirm_it(world, tmp_path):
+def test_the_sites_of_a_sum_are_settled_once_members_are_asked_to_confirm_it(world, tmp_path):
     """A round that too few answered is open to others when the run goes on."""
     rounds = SecureRounds(world.roster, world.jobs[0], "run", tmp_path)
     sent, few = answers(world), collector(world)

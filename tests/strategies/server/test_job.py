@@ -56,7 +56,7 @@ def test_fields_that_are_not_allowed_or_missing():
 
 
 @pytest.mark.parametrize(("epsilon", "kept"), [(1.0, 0), (np.inf, 3)])
-def test_no_round_is_timed_where_who_is_sampled_is_secret(epsilon, kept):
+def test_no_round_is_timed_where_the_sample_is_secret(epsilon, kept):
     """A round's seconds follow from how many were in it, and from whose rows these were."""
     sampled = Federation(12, 4, rounds=3, sampling_rate=0.5, epsilon=epsilon)
     outcome = Job("fedtemp", sampled).run(lambda strategy: run_inline(strategy, some_shards()))

@@ -142,7 +142,7 @@ def _notices(caplog):
     caplog.set_level(logging.INFO, site_app.LOGGER)
 
 
-def test_who_cannot_take_part_is_named_and_nobody_books_the_run(tmp_path):
+def test_a_site_that_cannot_take_part_is_named_and_nobody_books_the_run(tmp_path):
     """A file without the column, a sum of too few by a policy: at once."""
     sites = Sites(tmp_path, lacks=["birch"], rules={"dogwood": {"answers": 4}})
     refused(r"birch, dogwood cannot take part.*nothing is booked", sites.run)
@@ -174,7 +174,7 @@ def test_one_that_comes_late_and_cannot_take_part_stops_nobody(tmp_path):
     assert {kind for name, kind in sites.asked if name == "elm"} == {"query.who", READY}
 
 
-def test_a_budget_that_does_not_suffice_is_told_without_its_books(tmp_path, caplog):
+def test_a_budget_that_does_not_suffice_is_reported_without_its_books(tmp_path, caplog):
     sites = Sites(tmp_path)
     sites.run()
     (tmp_path / "ledger.db").unlink()

@@ -39,7 +39,7 @@ from fedcal.strategies.server.checkpoint import (
 )
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
-from fedcal.strategies.server.participation import WHO, NodeInfo, sentences
+from fedcal.strategies.server.participation import SITE_INFO, NodeInfo, sentences
 from fedcal.strategies.server.transport import ANSWER
 
 CLIENTS, CLASSES, NAMES = 4, 3, ("cat", "dog", "owl")
@@ -91,10 +91,10 @@ class Sites(InProcessGrid):
         shards = shards or rows()
         test = shards.block(0, 1)
         job = Job.from_fields(fields, sites, shards.classes, shards.input)
-        judged = {} if shards.inputs is None else {"test": (test.logits, test.labels)}
+        evaluated = {} if shards.inputs is None else {"test": (test.logits, test.labels)}
         for k in range(sites):
             mine = shards.block(k % CLIENTS, k % CLIENTS + 1)
-            known: Any = {"number": k if seeded else None, "simulated": seeded, **judged}
+            known: Any = {"number": k if seeded else None, "simulated": seeded, **evaluated}
             known["seed"] = job.plan.client_seed
             prepare(folder / f"site-{k}", mine, names=(names or {}).get(k, NAMES), **known)
             accept(folder / f"site-{k}", job)
@@ -199,7 +199,7 @@ def test_a_site_that_fails_is_a_dropout_and_is_named(tmp_path):
     assert sentences(found.sites) == ["site 1 missed round 2."]
 
 
-def test_of_a_secret_sample_only_who_was_never_there_is_told(tmp_path):
+def test_of_a_secret_sample_only_clients_that_were_never_there_are_reported(tmp_path):
     """A site that is there and fails whenever it is asked looks like one that nobody asked."""
     sampled = replace(job_of().federation, sampling_rate=0.5, trust="central")
     job = replace(job_of(), federation=sampled)
@@ -261,19 +261,19 @@ def test_the_result_is_delivered_to_each_site_that_has_answered(tmp_path):
         (kept,) = (tmp_path / f"site-{k}" / RESULTS).iterdir()
         assert kept.name == outcome.run
         evaluate_results(tmp_path / f"site-{k}")
-        judged = json.loads((kept / METRICS).read_text())
-        assert judged["before"]["nll"] > judged["after"]["nll"]
+        evaluated = json.loads((kept / METRICS).read_text())
+        assert evaluated["before"]["nll"] > evaluated["after"]["nll"]
 
 
 CLASSES_LIE = [{"names": "", "input": "logits", "classes": n} for n in (1e999, 10**12, -1, [3])]
-WHO_LIES = [RecordDict({"who": ConfigRecord(reply)}) for reply in CLASSES_LIE]
+LIARS = [RecordDict({"who": ConfigRecord(reply)}) for reply in CLASSES_LIE]
 CHOKES = (b"PK\x03\x04 no archive", b"\x93NUMPY\x01\x00\x06\x00{'a'(\n")
 WORDS = [Array("uint64", (1,), "numpy.ndarray", sent) for sent in CHOKES]
 NO_ANSWERS = [RecordDict({"answer": ArrayRecord({"words": array})}) for array in WORDS]
 
 
 @pytest.mark.parametrize(
-    ("kind", "lies"), [(WHO, WHO_LIES[:3]), (WHO, WHO_LIES[3:]), (ANSWER, NO_ANSWERS)]
+    ("kind", "lies"), [(SITE_INFO, LIARS[:3]), (SITE_INFO, LIARS[3:]), (ANSWER, NO_ANSWERS)]
 )
 def test_a_site_that_says_nonsense_is_passed_over(kind, lies, tmp_path, monkeypatch):
     job = job_of(rounds=1)

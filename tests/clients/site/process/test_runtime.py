@@ -94,13 +94,13 @@ def test_the_exit_code_is_the_workers(tmp_path, monkeypatch):
         door.bind(handover.WORKER)
         assert handover.hand_over(["x"]) is None  # it is gone
         door.listen()
-        for said, code in ((b"0", 0), (b"3", 3), (b"", 1)):
+        for output, code in ((b"0", 0), (b"3", 3), (b"", 1)):
 
-            def serve(said: bytes = said) -> None:
+            def serve(output: bytes = output) -> None:
                 line, _ = door.accept()
                 with line:
                     taken.append(b"".join(iter(lambda: line.recv(9), b"")))
-                    line.sendall(said)
+                    line.sendall(output)
 
             worker = threading.Thread(target=serve)
             worker.start()
@@ -172,8 +172,8 @@ def test_the_self_test_sees_half_a_guard(half, monkeypatch):
     @contextlib.contextmanager
     def own(app: ClientApp) -> Iterator[None]:
         load, install = lambda **_: lambda *_: app, lambda *_, **__: None
-        whole = {"load": ("get_load_client_app_fn", load), "install": ("install_from_fab", install)}
-        with replaced(flower, **dict(whole[name] for name in half)):
+        full = {"load": ("get_load_client_app_fn", load), "install": ("install_from_fab", install)}
+        with replaced(flower, **dict(full[name] for name in half)):
             yield
 
     monkeypatch.setattr(runtime, "own_app", own)
@@ -181,17 +181,17 @@ def test_the_self_test_sees_half_a_guard(half, monkeypatch):
         self_test()
 
 
-def test_the_self_test_sees_a_flower_that_takes_another_way(monkeypatch):
+def test_the_self_test_sees_a_flower_that_works_otherwise(monkeypatch):
     """The names are there, and are not what is called."""
     install, load, run = (
         *(flower.install_from_fab, flower.get_load_client_app_fn, flower.run_clientapp),
     )
 
-    def other_way(*args: object, **kwargs: object) -> None:
+    def other_direction(*args: object, **kwargs: object) -> None:
         with replaced(flower, install_from_fab=install, get_load_client_app_fn=load):
             run(*args, **kwargs)
 
-    monkeypatch.setattr(flower, "run_clientapp", other_way)
+    monkeypatch.setattr(flower, "run_clientapp", other_direction)
     with pytest.raises(FedcalError, match="no request is answered"):
         self_test()
 

@@ -196,11 +196,11 @@ def result(folder: Path, of: str, temperature: float = 2.0, **change: Any) -> di
     calibrator.classes = 2
     calibrator.write(folder, "calibrator")
     files = {"calibrator.npz": (folder / "calibrator.npz").read_bytes()}
-    said = {"run": of, "form": "calibrator", **change}
-    return {"files": ConfigRecord(files), "run": ConfigRecord(said)}
+    output = {"run": of, "form": "calibrator", **change}
+    return {"files": ConfigRecord(files), "run": ConfigRecord(output)}
 
 
-def test_a_result_is_kept_and_judged_at_a_person_s_command(site, tmp_path, caplog):
+def test_a_result_is_kept_and_evaluated_at_a_person_s_command(site, tmp_path, caplog):
     run = site.answered()
     records = result(tmp_path / "server", run)
     for _ in range(2):  # a message that comes twice
@@ -216,8 +216,8 @@ def test_a_result_is_kept_and_judged_at_a_person_s_command(site, tmp_path, caplo
     assert sorted(path.name for path in folder.iterdir()) == ["calibrator.npz", "receipt"]
     assert (folder / "calibrator.npz").read_bytes() == records["files"]["calibrator.npz"]
     assert caplog.messages[-1].startswith(f"result received: run {run}, fedcal site status")
-    (said,) = release.evaluate_results(site.folder)
-    assert re.match(f"run {run}, on the rows it answered with: accuracy % .* Brier ", said)
+    (output,) = release.evaluate_results(site.folder)
+    assert re.match(f"run {run}, on the rows it answered with: accuracy % .* Brier ", output)
     assert load(folder / "named" / "calibrator.npz").class_names == ("healthy", "disease")
     assert release.evaluate_results(site.folder) == []  # once
 
@@ -291,8 +291,8 @@ def test_the_log_is_in_plain_words_and_tells_of_no_row(site, tmp_path, caplog):
     assert "again, with the same numbers" in caplog.messages[3]
     own = rows()
     secrets = {str(ROWS), *map(str, np.bincount(own.labels)), *(f"{v:.4f}" for v in own.logits[0])}
-    told = set(re.findall(r"[\d.]+\d", caplog.text.replace(run, "")))
-    assert not secrets & told
+    messages = set(re.findall(r"[\d.]+\d", caplog.text.replace(run, "")))
+    assert not secrets & messages
     long = {str(word) for word in words if word > 1e9}  # a short one may be a line's number
     assert long
-    assert not long & told
+    assert not long & messages

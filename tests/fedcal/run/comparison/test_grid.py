@@ -151,7 +151,7 @@ def test_natural_clients_pay_for_every_run():
     assert spent == [{"data": "d", "unit": "user", **total, "deals": 1, "runs": 6}]
 
 
-def test_dealt_clients_pay_within_a_deal():
+def test_assigned_clients_pay_within_an_assignment():
     cells = [
         cell(1.0, (0, 1), partition="iid"),
         cell(0.5, (0, 1), partition="iid", method="fedtemp"),

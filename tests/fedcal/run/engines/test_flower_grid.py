@@ -26,7 +26,7 @@ from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import FederatedStrategy
 from fedcal.strategies.methods.histograms import FedBin
 from fedcal.strategies.methods.newton import FedNewton
-from fedcal.strategies.server.participation import WHO
+from fedcal.strategies.server.participation import SITE_INFO
 from fedcal.strategies.server.transport import ANSWER
 
 CLIENTS, CLASSES = 16, 4
@@ -149,7 +149,7 @@ def test_with_masks_the_server_sees_other_vectors_of_the_same_sum(shards):
 
     for message in wire.received:
         records = set(message.content)
-        assert records == {"who" if message.metadata.message_type == WHO else "answer"}
+        assert records == {"who" if message.metadata.message_type == SITE_INFO else "answer"}
 
     wire, seen, plain = answers_of(shards, "none")  # and without masks the plain contributions
     assert np.array_equal(seen, plain)
@@ -171,7 +171,7 @@ def test_an_absent_node_is_a_dropout(how, masks, shards):
     def away(site: int, message: Message) -> bool:
         kind = message.metadata.message_type
         return site == gone and (
-            (how == "error" and kind == ANSWER) or (how == "unknown" and kind == WHO)
+            (how == "error" and kind == ANSWER) or (how == "unknown" and kind == SITE_INFO)
         )
 
     def silence(wire: Wire, kind: str, replies: Replies) -> Replies:
@@ -198,10 +198,10 @@ def replaced(kind: str, site: int, content: dict[str, Any]) -> Tamper:
 
 def test_a_node_that_lies_about_its_site_stops_the_run(shards):
     for site in (3, CLIENTS):
-        lie = replaced(WHO, 8, {"who": ConfigRecord({"site": site})})
+        lie = replaced(SITE_INFO, 8, {"who": ConfigRecord({"site": site})})
         stops(shards, lie, f"site {site}, which cannot be")
-    for who in ({}, {"site": "third"}):
-        lie = replaced(WHO, 8, {"who": ConfigRecord(who)} if who else {})
+    for names in ({}, {"site": "third"}):
+        lie = replaced(SITE_INFO, 8, {"who": ConfigRecord(names)} if names else {})
         stops(shards, lie, "does not say which site")
 
 

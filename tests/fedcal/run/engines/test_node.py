@@ -85,17 +85,17 @@ def packed(files: Mapping[str, str | bytes]) -> bytes:
 RUN_CONFIG = {"pyproject.toml": runtime._APP, ".info/CONTENT": ""}
 
 
-def test_a_giant_message_is_refused_before_it_is_whole(monkeypatch, caplog):
+def test_a_giant_message_is_refused_before_it_is_complete(monkeypatch, caplog):
     monkeypatch.setattr(node, "MESSAGE_BYTES", 1 << 20)
-    for kind, size, whole in (
+    for kind, size, full in (
         ("query.who", 1 << 10, True),
         ("query.who", 1 << 17, False),
         ("query.answer", 1 << 17, True),
         ("query.answer", 1 << 20, False),
     ):
         link = SuperLink(kind, ConfigRecord({"x": bytes(size)}), RUN_CONFIG)
-        assert link.ask() == ("" if whole else "InputError; see the site's own log")
-        assert len(link.confirmed) == whole
+        assert link.ask() == ("" if full else "InputError; see the site's own log")
+        assert len(link.confirmed) == full
     assert caplog.messages[-1] == (
         "refused to answer: a message 'query.answer' of more than 1024 KiB came, which is not read"
     )

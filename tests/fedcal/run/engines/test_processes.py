@@ -95,7 +95,7 @@ def test_daemons_end_when_the_command_ends(folder):
     assert (folder.parent / "log").read_text() == f"said hello {folder}\n"
 
 
-def test_end_ends_daemons_and_those_who_do_not_listen(folder):
+def test_end_ends_daemons_and_those_that_do_not_listen(folder):
     tree = start(folder, "stay", "stubborn")
     found = daemons(folder)
     tree.end()

@@ -160,7 +160,7 @@ def test_one_folder_has_one_writer(tmp_path):
         pass
 
 
-def test_a_full_disk_is_told(tmp_path):
+def test_a_full_disk_is_reported(tmp_path):
     with journal(tmp_path, resume=False) as kept:
         kept["0"] = row(0)
         file = kept._file

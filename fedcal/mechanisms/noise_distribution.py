@@ -33,7 +33,7 @@ _REACH, _NODES, _HALVINGS = 64.0, 512, 40
 
 
 @dataclass(frozen=True)
-class NoiseLaw:
+class NoiseDistribution:
     """Law of a variate of mean 0 and variance 1: normal, or a sum of complete Laplace draws.
 
     Attributes
@@ -77,7 +77,7 @@ class NoiseLaw:
         """Return its fields."""
         return asdict(self)
 
-    def of_sum(self, weights: Floats) -> NoiseLaw:
+    def of_sum(self, weights: Floats) -> NoiseDistribution:
         """Return the law of a weighted sum of such variates, by its variance and kurtosis.
 
         It is exact for equal weights, and so for a single number.
@@ -89,7 +89,7 @@ class NoiseLaw:
         squares = squares / largest
         return self.times(float(f"{squares.sum() ** 2 / np.square(squares).sum():.3g}"))
 
-    def times(self, number: float) -> NoiseLaw:
+    def times(self, number: float) -> NoiseDistribution:
         """Return the law of the sum of so many equal variates, at variance 1."""
         if not self.tailed:
             return self
@@ -106,9 +106,9 @@ class NoiseLaw:
         sizes = np.abs(np.asarray(weights, np.float64).ravel())
         if not sizes.any():
             return 1.0
-        law = self.of_sum(sizes)
-        reach = law.quantile(level)
-        if law.step > _COARSE:  # the steps of unequal weights differ
+        distribution = self.of_sum(sizes)
+        reach = distribution.quantile(level)
+        if distribution.step > _COARSE:  # the steps of unequal weights differ
             parts, often = np.unique(np.rint(_PARTS * sizes / sizes.max()), return_counts=True)
             unit = self.step * sizes.max() / (_PARTS * float(np.linalg.norm(sizes)))
             reach = unit * (_steps_of(self, tuple(parts), tuple(often), level) + (len(parts) > 1))
@@ -152,17 +152,17 @@ class NoiseLaw:
 
 
 @lru_cache(1024)
-def _quantile(law: NoiseLaw, level: float) -> float:
+def _quantile(distribution: NoiseDistribution, level: float) -> float:
     normal = NormalDist().inv_cdf(0.5 + level / 2)
-    if not law.tailed:
+    if not distribution.tailed:
         return normal
-    if law.step > _FINE:
-        return law.step * _steps_of(law, (1.0,), (1,), level)
-    if law.draws > _MANY:
-        return normal + (normal**3 - 3.0 * normal) / (8.0 * law.draws)
+    if distribution.step > _FINE:
+        return distribution.step * _steps_of(distribution, (1.0,), (1,), level)
+    if distribution.draws > _MANY:
+        return normal + (normal**3 - 3.0 * normal) / (8.0 * distribution.draws)
     # normal, given the sum of exponential variates that is its variance
     places = (np.arange(_NODES) + 0.5) / _NODES
-    stds = np.sqrt(gammaincinv(law.draws, places) / law.draws) + _TINY
+    stds = np.sqrt(gammaincinv(distribution.draws, places) / distribution.draws) + _TINY
     low, high = 0.0, 2.0 * normal + 2.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -173,17 +173,20 @@ def _quantile(law: NoiseLaw, level: float) -> float:
 
 @lru_cache(1024)
 def _steps_of(
-    law: NoiseLaw, weights: tuple[float, ...], often: tuple[int, ...], level: float
+    distribution: NoiseDistribution,
+    weights: tuple[float, ...],
+    often: tuple[int, ...],
+    level: float,
 ) -> float:
     """Return the least integer k with P(|S| <= k) >= level, S a sum by integer weights, in steps.
 
     By the characteristic function at all frequencies of a lattice that is long enough.
     """
     each, many = np.array(weights), np.array(often)
-    std = math.sqrt(float(many @ each**2)) / law.step
+    std = math.sqrt(float(many @ each**2)) / distribution.step
     size = 2 ** math.ceil(math.log2(_REACH * (each.max() + std)))
-    waves = 2.0 * math.pi * np.arange(size // 2 + 1) / (size * law.step)
-    logs = sum(n * law.log_waves(w * waves) for w, n in zip(each, many, strict=True))
+    waves = 2.0 * math.pi * np.arange(size // 2 + 1) / (size * distribution.step)
+    logs = sum(n * distribution.log_waves(w * waves) for w, n in zip(each, many, strict=True))
     chances = np.fft.irfft(np.exp(logs), size)[: size // 2]
     inside = chances[0] + 2.0 * np.concatenate([[0.0], np.cumsum(chances[1:])])
     return float(np.searchsorted(inside, level - 1e-12))
