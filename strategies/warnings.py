@@ -49,8 +49,9 @@ class Limits:
     row_share: float = 0.05
 
 
-# Method -> its limits; of others, and of other packages, `Limits()`. Measured on two shipped data
-# sets as they are, too sure, and with logits so small that they are not sure enough.
+# Method -> its limits; of others, and of other packages, `Limits()`, and a plan is unsure of them.
+# Measured on two shipped data sets as they are, too sure, and with logits so small that they are
+# not sure enough.
 LIMITS = {
     "fednewton": Limits(3.0),
     "fednewton-entropy": Limits(1.2),
@@ -148,7 +149,9 @@ def is_useful(job: Job, rows_per_client: float | None) -> bool | None:
     ratio, limit = noise_ratio(job, rows_per_client), noise_limit(job)
     if few_rows(job.method, job.federation, rows_per_client):
         return False
-    return None if ratio is None or ratio <= limit < SURE * ratio else ratio <= limit
+    if ratio is None or job.method not in LIMITS or ratio <= limit < SURE * ratio:
+        return None
+    return ratio <= limit
 
 
 def fewest_clients(job: Job, rows_per_client: float | None) -> int | None:
@@ -157,7 +160,7 @@ def fewest_clients(job: Job, rows_per_client: float | None) -> int | None:
     The ratio falls as 1 / K, and as 1 / sqrt(K) where each client adds noise of its own.
     """
     ratio, each = noise_ratio(job, rows_per_client), rows_per_client
-    if ratio is None:
+    if ratio is None or job.method not in LIMITS:
         return None
     times = SURE * ratio / noise_limit(job)
     clients = job.plan.clients * (times**2 if job.plan.model.alone else times)

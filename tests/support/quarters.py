@@ -50,7 +50,7 @@ def release_of_rows(of, rows, rng, took_part=()):
     std = float(job.plan.std_of_sum(len(took_part))[0])
     counts = np.round(cells.ravel() + rng.laplace(0.0, std / np.sqrt(2), cells.size))
     messages = {
-        "law": job.plan.noise_distribution(std),
+        "distribution": job.plan.noise_distribution(std),
         "known": True,
         "unit": job.plan.unit,
         "data": "",

@@ -11,8 +11,8 @@ from fedcal.calibrators.conformity import spread
 from fedcal.clients.questions.conformal import SetGaps
 from fedcal.conformal import levels as paper
 from fedcal.conformal.levels import (
+    CountNoise,
     Draw,
-    Noise,
     NoiseFree,
     Normal,
     Tabled,
@@ -149,7 +149,7 @@ def test_of_all_rows_that_clients_may_have_the_worst_is_reached(most, clip):
 )
 def test_tabled_laws_are_those_of_sums(encoding, height, draws):
     weights = np.cumsum(decoder_of(encoding, 16, height), axis=0)[:-1]
-    noise, more = Noise(2.0, NoiseDistribution(True, draws)).of_sums(weights)
+    noise, more = CountNoise(2.0, NoiseDistribution(True, draws)).of_sums(weights)
     rng = np.random.default_rng(3)
     runs, scale = 40_000, 2.0 / np.sqrt(2 * draws)
     gammas = rng.gamma(draws, scale, (2, runs, weights.shape[1]))
@@ -164,13 +164,13 @@ def test_tabled_laws_are_those_of_sums(encoding, height, draws):
 
 
 def test_one_laplace_distribution_is_tabled_from_below():
-    noise, _ = Noise(1.0, NoiseDistribution(True)).of_sums(np.eye(1))
+    noise, _ = CountNoise(1.0, NoiseDistribution(True)).of_sums(np.eye(1))
     assert isinstance(noise, Tabled)
     x = np.linspace(-9, 9, 3001)
     exact = laplace.cdf(x, scale=np.sqrt(0.5))
     assert (noise.below(x) <= exact).all()
     assert (noise.below(x) >= exact - 0.02).all()
-    bound = Noise(1.0, NoiseDistribution(True)).bound(np.ones(1), 0.999)
+    bound = CountNoise(1.0, NoiseDistribution(True)).bound(np.ones(1), 0.999)
     assert laplace.sf(bound, scale=np.sqrt(0.5)) <= 0.001 < laplace.sf(bound / 1.1, scale=0.7071)
 
 
@@ -178,7 +178,7 @@ def test_one_laplace_distribution_is_tabled_from_below():
 def test_threshold_scanned_from_the_top_covers(known):
     rng = np.random.default_rng(5)
     n, m, runs, alpha = 400, 200, 400, 0.1
-    thresholds, noise = np.arange(1, m + 1) / m, Noise(2.0)
+    thresholds, noise = np.arange(1, m + 1) / m, CountNoise(2.0)
     rows = rng.multinomial(n, np.full(m, 1 / m), size=runs)
     counts = rows + 2.0 * rng.standard_normal((runs, m))
     release = SetRelease(thresholds, counts, np.eye(m), noise, n if known else None)
@@ -191,18 +191,18 @@ def test_all_sums_have_the_noise_that_the_level_is_for():
     # prefix 1 has less noise than prefix 2, whose law both are to have
     n, std, runs = 10_000, 50.0, 3000
     thresholds, flat = np.array([0.2, 0.6, 1.0]), np.eye(3)
-    noise, more = Noise(std).of_sums(np.tril(np.ones((3, 3)))[:-1])
+    noise, more = CountNoise(std).of_sums(np.tril(np.ones((3, 3)))[:-1])
     assert more[0] == pytest.approx(std)
     first = marginal_level(n, 0.1, noise) + np.sqrt(2) * std  # one standard deviation above it
     rng = np.random.default_rng(2)
     counts = np.array([first, n, 0.0]) + std * rng.standard_normal((runs, 3))
-    release = SetRelease(thresholds, counts, flat, Noise(std), n)
+    release = SetRelease(thresholds, counts, flat, CountNoise(std), n)
     assert (release.found(0.1) > 0.2).mean() == pytest.approx(norm.sf(1.0), abs=0.03)
 
 
 def test_a_bound_of_the_rows_that_may_fail_is_made_up_for():
     # of 10**6 private rows .9 and a bit would do, were the bound of their number certain
-    n, tiny = 1_000_000, Noise(1e-6)
+    n, tiny = 1_000_000, CountNoise(1e-6)
     enough = 0.9 + 0.1 * FAILS
     for share, threshold in ((enough - 2e-5, 1.0), (enough + 2e-5, 0.5)):
         counts = np.array([[share * n, (1 - share) * n]])
