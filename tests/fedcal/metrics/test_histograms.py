@@ -10,7 +10,8 @@ from made_up import scored
 from refusals import each_is_refused
 
 from fedcal.core.numerics import softmax
-from fedcal.metrics import Reliability, bin_index, counting, score_table, summary
+from fedcal.metrics import Reliability, bin_index, score_table, summary
+from fedcal.strategies.methods import counting
 
 
 @pytest.mark.parametrize("bins", [1, 2, 15, 49, 128, 2**20 - 1])

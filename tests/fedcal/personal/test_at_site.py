@@ -164,7 +164,8 @@ def test_the_fit_settles_where_scores_tell_nothing(classes: int) -> None:
         rows = rows_by_owner(logits, labels, np.repeat(np.arange(20), 200), 20)
         at, cov, mean, sure = posterior.posterior(rows, [identity_prior(classes)] * 20)
         pull = (
-            posterior.Rows(rows, None).derivatives(at)[0] - (sure @ (at - mean)[..., None])[..., 0]
+            posterior.OwnRows(rows, None).derivatives(at)[0]
+            - (sure @ (at - mean)[..., None])[..., 0]
         )
         assert np.abs(pull).max() < 1e-5 * np.abs(np.linalg.inv(cov)).max()
 
