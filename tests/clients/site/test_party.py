@@ -164,7 +164,7 @@ def test_only_members_keys_for_this_job_are_sealed_for(world):
         drawn.append(0)
         return np.zeros(3, np.uint64)
 
-    own = world.told_key(3, SigningKey(bytes(32)), job)
+    own = world.sent_key(3, SigningKey(bytes(32)), job)
     zero = Enrolment.made(world.keys[3], bytes.fromhex(job), 3, bytes(32), bytes(16)).to_bytes()
     outsiders = world.enrol(4, job)
     unusable = (own, one.enrolled[3], zero, known[0], outsiders, b"")
