@@ -160,7 +160,7 @@ def fewest_clients(job: Job, rows_per_client: float | None) -> int | None:
     The ratio falls as 1 / K, and as 1 / sqrt(K) where each client adds noise of its own.
     """
     ratio, each = noise_ratio(job, rows_per_client), rows_per_client
-    if ratio is None or job.method not in LIMITS:
+    if ratio is None:
         return None
     times = SURE * ratio / noise_limit(job)
     clients = job.plan.clients * (times**2 if job.plan.model.alone else times)

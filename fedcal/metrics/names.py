@@ -114,7 +114,7 @@ ON_DEMAND = (
     *("calibration_slope", "calibration_slope_cut"),
     *("calibration_intercept", "calibration_intercept_cut"),
 )
-"""Metrics of a release that are told after the first six of its score."""
+"""Metrics of a release that stand under "More metrics"; all others of its score come first."""
 
 MORE = "More metrics"
 """Start of the titles of tables of these: on pages, not on terminals."""

@@ -36,6 +36,7 @@ def metric_table(result: dict[str, Any]) -> pages.Table:
     rows: list[tuple[pages.Entry, ...]] = [
         (heading(metric, *about(result)), *(entry(result, part, metric) for part in parts))
         for metric in TEST_ROWS
+        if metric in result["after"]  # a result of another version may have fewer
     ]
     return pages.Table("", ("metric", "before", "after", "change"), rows, left=(0,))
 

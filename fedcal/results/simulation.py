@@ -127,7 +127,8 @@ def calibrator_sections(
         fewest=diagrams.FEWEST,
     )
     text = {name: Text("", lines, "plain") for name, lines in texts.items()}
-    overall = meanings(names.TEST_ROWS, *names.about(result))
+    there = [metric for metric in names.TEST_ROWS if metric in result["after"]]
+    overall = meanings(there, *names.about(result))
     reliability = diagrams.reliability_sheet(of, f"{title}: test rows")
     sections = [
         page.Section(

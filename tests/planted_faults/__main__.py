@@ -53,7 +53,8 @@ def git(*arguments: str) -> str:
 
 def touched(known: Sequence[Fault], base: str) -> list[Fault]:
     """Return the rows whose source or tests differ from a commit's."""
-    changed = set(git("diff", "--name-only", base).split("\n"))
+    named = git("diff", "--name-only", base), git("ls-files", "--others", "--exclude-standard")
+    changed = set("\n".join(named).split("\n"))
     return [f for f in known if changed & {f.file, *(t.partition("::")[0] for t in f.tests)}]
 
 
@@ -181,6 +182,8 @@ def run(chosen: Sequence[Fault], jobs: int) -> int:
             if complaint := planted(fault, green)[1]:
                 bad.append(f"does not apply  {fault.name}: {complaint} (--mend may find them)")
                 print(bad[-1], flush=True)
+        if not fits:
+            return int(bool(bad))
         if wrong := baseline(fits, green, jobs):
             print(f"the baseline is not green\n{wrong}")
             return 1

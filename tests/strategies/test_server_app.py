@@ -235,3 +235,11 @@ def test_messages_that_flower_does_not_take_fail_the_round_and_nobody_is_waited_
     with pytest.raises(RoundFailed, match="took none of the messages"):
         grid.send_and_receive(asking(), timeout=1.0)
     assert grid.send_and_receive([], timeout=1.0) == []
+
+
+def test_what_sites_say_is_logged_in_its_lines_and_controls_no_terminal(caplog):
+    with server._logged(), caplog.at_level(logging.INFO, "flwr"):
+        logging.getLogger("flwr").info("Results:\n  T = 2\x1b[2J")
+    (text,) = caplog.messages
+    assert text.startswith("Results:\n  T = 2")
+    assert "\x1b" not in text

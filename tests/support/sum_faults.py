@@ -170,7 +170,7 @@ def _hostile(world: World) -> int:
     for job in world.jobs:
         reply = {member: world.enrol(member, job) for member in members}
         enrolments_of[job] = {member: text for member, text in reply.items() if text is not None}
-        false[job] = {member: world.told_key(member, world.servers_key, job) for member in members}
+        false[job] = {member: world.sent_key(member, world.servers_key, job) for member in members}
     rounds = [(job, number) for job in world.jobs for number in range(1, world.rounds + 1)]
     for job, number in rounds:
         sent = []

@@ -96,7 +96,7 @@ def accuracies() -> tuple[float, float]:
 
 
 def evaluated(**options: Any) -> dict[str, Any]:
-    return evaluate(arrays(), partition="natural", unit="subject", **options).judged
+    return evaluate(arrays(), partition="natural", unit="subject", **options).evaluated
 
 
 @pytest.mark.parametrize(
