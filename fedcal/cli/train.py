@@ -54,7 +54,12 @@ def command(
 
         training = train(out=out, resume=resume, overwrite=overwrite, progress=moved, **given)
     record = training.to_json()
-    facts: dict[str, Any] = {"told": record, "c": record["config"], "out": out, "line": names.line}
+    facts: dict[str, Any] = {
+        "record": record,
+        "c": record["config"],
+        "out": out,
+        "line": names.line,
+    }
     facts["score"] = score_table.check_score("", record["classes"])
     facts["floored"] = names.floored(record["rows_below_floor"])
     terminal.show(page.block_lines("commands", "training", **facts), record, json=json, quiet=quiet)
