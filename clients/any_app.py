@@ -23,8 +23,16 @@ from fedcal.clients.client_app import request_in
 from fedcal.clients.replies import answer_with, drawn
 from fedcal.core.checks import InputError, read
 from fedcal.core.imports import need
-from fedcal.core.numerics import LARGEST_LOGIT, RANGE_TOLERANCE, Kind
-from fedcal.core.scores import MISSING, SUM_TOLERANCE, as_array, loose_ids, numbers
+from fedcal.core.numerics import Kind
+from fedcal.core.scores import (
+    LARGEST_LOGIT,
+    MISSING,
+    RANGE_TOLERANCE,
+    SUM_TOLERANCE,
+    as_array,
+    loose_ids,
+    numbers,
+)
 from fedcal.core.scores import in_class_order as ordered
 from fedcal.core.shards import Shards
 from fedcal.datasets import IDS, from_arrays, model_scores

@@ -37,7 +37,7 @@ from fedcal.core.checks import (
 )
 from fedcal.core.imports import need
 from fedcal.core.numerics import Integers, Purpose, stream
-from fedcal.core.shards import Shards, numbered
+from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
 from fedcal.storage.toml_files import toml_value
 
@@ -388,3 +388,9 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
         random seed of the partition
     """
     return data.shards(*parse(spec).owners(data, clients, seed))
+
+
+def numbered(clients: int) -> tuple[str, ...]:
+    """Return default names of clients: `client 00` to `client 99`."""
+    width = len(str(clients - 1))
+    return tuple(f"client {k:0{width}d}" for k in range(clients))

@@ -89,14 +89,6 @@ class Trust:
         """
         return 0 if self.noise_by == "nobody" else length * (clients if self.shared else 1)
 
-    def spent_when_asked(self, masked: bool) -> bool:
-        """Return whether the first question spends the budget, because its answer is disclosed.
-
-        It is, where the server sees a client's answer with its own noise, or without masks a
-        contribution with a share of it. What arrives at a server that adds noise is not released.
-        """
-        return self.noise_by == "client" and not (self.shared and masked)
-
 
 SecAgg = Trust(
     "secagg",

@@ -8,10 +8,7 @@ from fedcal.privacy.query import QUERIES
 
 KINDS = {
     "conformal": ("set_counts", "set_gaps", "set_ranks"),
-    "histograms": (
-        *("class_histograms", "pooled_histograms", "class_counts"),
-        "bin_outcomes",
-    ),
+    "histograms": ("bin_outcomes", "class_counts", "class_histograms", "pooled_histograms"),
     "scaling": ("mlp_update", "scaling_gradients", "scaling_newton", "scaling_update"),
     "score_cell": ("score_cell",),
     "scores": ("score_counts",),

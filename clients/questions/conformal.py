@@ -19,7 +19,7 @@ from fedcal.core.numerics import Floats, Integers, override
 from fedcal.core.options import Classes, Finite, NotNegative, Vector, increasing
 from fedcal.core.row_order import drawn
 from fedcal.core.shards import Shards
-from fedcal.metrics import binning
+from fedcal.metrics import score_table
 from fedcal.privacy.query import ROOM, Order, Part, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.units import Example, Subject
@@ -88,7 +88,7 @@ class SetQuery(CountedRows):
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the groups; () = rows are not counted by group."""
-        return binning.check_names(self.groups) if self.groups else ()
+        return score_table.check_names(self.groups) if self.groups else ()
 
     @property
     def parts(self) -> int:
@@ -230,7 +230,7 @@ class SetCounts(SetQuery):
     """Encoded number of rows of each part in each bucket of the score.
 
     The last threshold is 1. The answer is the product of each part's counts and the matrix of the
-    encoding (`fedcal.metrics.binning`); a row is a 1 in one count.
+    encoding (`fedcal.metrics.score_table`); a row is a 1 in one count.
 
     Parameters
     ----------
@@ -248,21 +248,21 @@ class SetCounts(SetQuery):
 
     ends = "up to 1"
     encoding: str = "flat"
-    height: binning.Height = 1
+    height: score_table.Height = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        binning.check_encoding(self.encoding, len(self.thresholds), self.height)
+        score_table.check_encoding(self.encoding, len(self.thresholds), self.height)
 
     @property
     def matrix(self) -> Floats:
         """Matrix that maps a part's counts to answers, (answers, buckets)."""
-        return binning.matrix_of(self.encoding, len(self.thresholds), self.height)
+        return score_table.matrix_of(self.encoding, len(self.thresholds), self.height)
 
     @property
     def decoder(self) -> Floats:
         """Matrix that maps a part's answers to counts, (buckets, answers)."""
-        return binning.decoder_of(self.encoding, len(self.thresholds), self.height)
+        return score_table.decoder_of(self.encoding, len(self.thresholds), self.height)
 
     def decode(self, answers: Floats) -> Floats:
         """Return counts from a sum of answers, (parts, buckets)."""
@@ -278,7 +278,7 @@ class SetCounts(SetQuery):
 
     def row_norm(self, order: Order) -> float:
         """Return the largest norm of the contribution of a row to all numbers together."""
-        return binning.column_norm(self.encoding, len(self.thresholds), self.height, order)
+        return score_table.column_norm(self.encoding, len(self.thresholds), self.height, order)
 
     @override
     def added(self, part: Part, order: Order) -> float:

@@ -9,7 +9,7 @@ from fedcal.calibrators import base, minimisers, scaling
 from fedcal.calibrators import order_preserving as mlp
 from fedcal.calibrators.parametric import LocalLosses, ParametricScaling, local_fits, rows_of
 from fedcal.clients.questions import temperature
-from fedcal.core import checks, numerics
+from fedcal.core import checks, fitting
 from fedcal.core.numerics import Floats, Integers
 from fedcal.core.options import Classes, NotNegative, Positive, Seed, Vector, within
 from fedcal.core.shards import Shards
@@ -279,8 +279,8 @@ class ScalingGradients(_OfForm, Summed):
 def _gradients(shards: Shards, query: ScalingGradients) -> Floats:
     """Return the gradient of each row, (n, size)."""
     if query.form == scaling.TemperatureScaling.kind:
-        a, slope = numerics.softplus(query.w)[0], numerics.sigmoid(query.w)[0]
-        mean = numerics.tempered_mean(temperature.shifted_logits(shards), a)
+        a, slope = fitting.softplus(query.w)[0], fitting.sigmoid(query.w)[0]
+        mean = fitting.tempered_mean(temperature.shifted_logits(shards), a)
         return np.asarray(slope * (mean - temperature.label_logits(shards)))[:, None]
     form = _form(shards, query)
     x, columns = rows_of(form, shards)

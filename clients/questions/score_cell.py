@@ -1,5 +1,6 @@
-"""Question of an evaluation by unary encoding: one row of each client."""
+"""Questions by unary encoding: one row of each client."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,8 +12,35 @@ from fedcal.core.checks import integer, same
 from fedcal.core.numerics import Floats, Integers
 from fedcal.core.options import Classes, Seed
 from fedcal.core.shards import Shards
-from fedcal.metrics import binning
-from fedcal.privacy.query import OneHotQuery
+from fedcal.metrics import score_table
+from fedcal.privacy.query import Order, Part, Query
+from fedcal.units import Bound
+
+
+class OneHotQuery(Query):
+    """Question for a single 1, from one row of each client, for unary encoding.
+
+    The answer is not a sum over rows, because one row may move the 1. `bound` does not clip it.
+    """
+
+    one_hot = True
+    row_sums = False
+    signed = False
+
+    seed: int
+
+    def one_of_each(self, shards: Shards, cells: Integers) -> Floats:
+        """Return a 1 in the cell of one row of each client, drawn by `seed`."""
+        from fedcal.core.row_order import drawn
+
+        out, first = np.zeros((shards.clients, sum(self.lengths()))), drawn(shards, self.seed)
+        out[shards.owner[first], cells[first]] = 1.0
+        return out
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """Return a bound with capacity for the 1, which a norm of 1 would clip."""
+        self.takes_clips(part, clips, 0)
+        return Bound(self.lengths(), (2.0,), order=order)
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +48,7 @@ class ScoreCell(OneHotQuery):
     """Question for one row of each client as a node of one level of a tree, for unary encoding.
 
     The numbers are the nodes of all levels for outcome 0, then for outcome 1, in the order of
-    `fedcal.metrics.binning`; the answer is a single 1 among the nodes of `level`.
+    `fedcal.metrics.score_table`; the answer is a single 1 among the nodes of `level`.
 
     Each client is asked once, about one level: if half of the clients answer for each of two
     levels, the estimates are better than if all clients answer for both with half of the budget
@@ -38,7 +66,7 @@ class ScoreCell(OneHotQuery):
     level
         level of the answer, from 0: the widest nodes
     score
-        see `fedcal.metrics.binning`; not "classes"
+        see `fedcal.metrics.score_table`; not "classes"
     seed
         of the draw of the row
     """
@@ -55,7 +83,7 @@ class ScoreCell(OneHotQuery):
 
     classes: Classes
     edges: Any
-    height: binning.Height
+    height: score_table.Height
     level: int
     seed: Seed
     score: str = ""
@@ -93,5 +121,5 @@ class ScoreCell(OneHotQuery):
         """
         asked = self.as_counts
         outcome, bucket = np.divmod(asked.cells_of(shards)[:, 0], asked.buckets)
-        nodes = self.nodes.start + binning.node_of(asked.buckets, asked.height, self.level)
+        nodes = self.nodes.start + score_table.node_of(asked.buckets, asked.height, self.level)
         return self.one_of_each(shards, outcome * sum(asked.levels) + nodes[bucket])

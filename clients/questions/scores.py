@@ -14,8 +14,8 @@ from fedcal.core.naming import one_form
 from fedcal.core.numerics import Floats, Integers, Words, override
 from fedcal.core.options import Numbers, Positive, Seed, vector
 from fedcal.core.shards import Shards, on_grid
-from fedcal.metrics import binning
-from fedcal.metrics.binning import Score, bucket_of, far_share, fine_tails, scored
+from fedcal.metrics import score_table
+from fedcal.metrics.score_table import Score, bucket_of, far_share, fine_tails, scored
 from fedcal.privacy.query import Order, Part, Summed, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.units import Example, Subject
@@ -58,7 +58,7 @@ class CountedRows(Summed):
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreCounts(binning.ScoreTable, CountedRows):
+class ScoreCounts(score_table.ScoreTable, CountedRows):
     """Question for the number of rows of each outcome in each bucket of the score.
 
     A client sends its encoded counts, laid out by `ScoreTable`, whose parameters come first.
@@ -286,7 +286,7 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
     return np.concatenate(columns, axis=1)
 
 
-def group_of(shards: Shards, names: tuple[str, ...], by: binning.By = "group") -> Integers:
+def group_of(shards: Shards, names: tuple[str, ...], by: score_table.By = "group") -> Integers:
     """Return the index of each row's group among the names, (n,); the last group is "all others".
 
     Raises InputError for rows without such a column, or a client whose name is not in `names`.

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from fedcal.core import checks, numerics
+from fedcal.core import checks, fitting, numerics
 from fedcal.core.numerics import Floats, Integers, override
 from fedcal.core.options import Classes, Positive, within
 from fedcal.core.shards import Shards
@@ -108,7 +108,7 @@ class TemperatureUpdate(Update):
         Returns (clients, 1) or, with `count`, (clients, 2).
         """
         w, inverse = self.w, self.average == "inverse"
-        limit = numerics.LOG_A_LIMIT if self.limit == LIMIT else float(np.log(self.limit))
+        limit = fitting.LOG_A_LIMIT if self.limit == LIMIT else float(np.log(self.limit))
         log_a = local_log_a(shards, np.log(w) if inverse else -np.log(w), limit, self.steps)
         has_rows = shards.rows > 0
         update = np.where(has_rows, w - np.exp(log_a if inverse else -log_a), 0.0)
@@ -168,7 +168,7 @@ class TemperatureNewton(Newton):
         Returns (clients, 2): G, H in nats.
         """
         a = math.exp(self.log_a)
-        mean, var = numerics.tempered_moments(shifted_logits(shards), a)
+        mean, var = fitting.tempered_moments(shifted_logits(shards), a)
         g = a * (mean - label_logits(shards))
         return np.stack([shards.sum_rows(g), shards.sum_rows(a * a * var)], axis=1)
 
@@ -215,7 +215,7 @@ class TemperatureScores(Summed):
 
         Returns (clients, points) in nats.
         """
-        log_t = numerics.log_grid(self.low, self.high, self.points)
+        log_t = fitting.log_grid(self.low, self.high, self.points)
         nodes = score_nodes(self, shards.classes)
         if len(nodes) >= self.points:
             return _scores_at(shards, log_t)
@@ -230,12 +230,12 @@ class TemperatureScores(Summed):
 
 def shifted_logits(shards: Shards) -> Floats:
     """Return the rows' logits minus their maximum, computed once a run, (n, c)."""
-    return shards.derived("shifted", lambda s: numerics.shifted(numerics.by_class(s.logits)))
+    return shards.derived("shifted", lambda s: numerics.shifted(fitting.by_class(s.logits)))
 
 
 def label_logits(shards: Shards) -> Floats:
     """Return the shifted logit of each row's label, computed once a run, (n,)."""
-    return shards.derived("label", lambda s: numerics.label_entries(shifted_logits(s), s.labels))
+    return shards.derived("label", lambda s: fitting.label_entries(shifted_logits(s), s.labels))
 
 
 def correct(shards: Shards) -> Floats:
@@ -250,7 +250,7 @@ def _scores_at(shards: Shards, log_t: Floats) -> Floats:
     z, of_label = shifted_logits(shards), label_logits(shards)
     out = np.empty((len(log_t), shards.clients))
     for t, a in enumerate(np.exp(-log_t)):
-        out[t] = shards.sum_rows(a * (numerics.tempered_mean(z, a) - of_label))
+        out[t] = shards.sum_rows(a * (fitting.tempered_mean(z, a) - of_label))
     return out.T
 
 
@@ -292,7 +292,7 @@ _FLAT = 1e-300  # a curvature of 0 asks for the largest step
 
 
 def local_log_a(
-    shards: Shards, start: float, limit: float = numerics.LOG_A_LIMIT, steps: int | None = None
+    shards: Shards, start: float, limit: float = fitting.LOG_A_LIMIT, steps: int | None = None
 ) -> Floats:
     """Each client's best log(1/T), bounded to [-limit, limit], shape (clients,).
 
@@ -343,5 +343,5 @@ def local_log_a(
 def _derivatives(part: Shards, log_a: Floats) -> tuple[Floats, Floats]:
     """First and Gauss-Newton second derivative of each client's loss at its own log(1/T)."""
     a = np.exp(log_a)[part.owner]
-    mean, var = numerics.tempered_moments(shifted_logits(part), a[:, None])
+    mean, var = fitting.tempered_moments(shifted_logits(part), a[:, None])
     return part.sum_rows(a * (mean - label_logits(part))), part.sum_rows(a * a * var)

@@ -110,17 +110,6 @@ class Prepared:
             return Terms.from_plain(json.loads(path.read_bytes())) if path.exists() else None
 
 
-def pinned_digest(folder: Path) -> str | None:
-    """Return the digest of the roster that a site was started with; None = it had none."""
-    try:
-        text = json.loads((folder / SITE).read_text("utf-8"))["roster"]
-    except FileNotFoundError:
-        return None
-    except (OSError, LookupError, TypeError, ValueError):
-        return "not known"
-    return None if text is None else Roster.from_text(text).digest
-
-
 def count_file(folder: Path) -> Path | None:
     """Return that file of a site; None = in the folder, or not known."""
     try:

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -31,8 +30,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedcal.core import checks
-from fedcal.core.checks import InputError, damaged, integer, interval, needed
+from fedcal.core.checks import InputError, integer, interval, needed
 from fedcal.privacy.agreement import Terms, job_digest
 from fedcal.secure_aggregation.roster import Roster, check_digest
 from fedcal.units import UNITS
@@ -157,17 +155,6 @@ class Policy:
         following = start + datetime.timedelta(days=math.ceil(_DAYS * year))
         after = f"the next begins on {following}" if following < self.expires else "the last one"
         return f"year {year} ({after})"
-
-    def described(self) -> list[str]:
-        """Return lines for the log at start: what is allowed, and what cannot be verified here."""
-        a_year = f"{self.epsilon_a_year:g} and {self.delta_a_year:g} a year, "
-        a_year *= math.isfinite(self.epsilon_a_year)
-        return [
-            f"policy until {self.expires} (UTC): epsilon {self.epsilon_total:g} and delta "
-            f"{self.delta_total:g} in all, {a_year}over all units; sums of at least {self.answers}",
-            "not verifiable here: what other sites send, who holds their keys, and how the "
-            "coordinator chose the question",
-        ]
 
 
 def _refusal(what: str, asked: object, allowed: object) -> InputError:
@@ -307,33 +294,5 @@ def spent_in_all(
 
 
 def in_text(spent: tuple[str, float, float] | None) -> str:
-    """Return what `spent_in_all` found as `carried_over` reads it."""
+    """Return what `spent_in_all` found as `restored.carried_over` reads it."""
     return "nothing" if spent is None else f"{spent[1]:.12g},{spent[2]:.12g},{spent[0]}"
-
-
-def carried_over(text: str) -> tuple[JobFacts, ...]:
-    """Return as charges, of now, what an operator says was spent and is not in the records.
-
-    Parameters
-    ----------
-    text
-        "nothing", or EPSILON,DELTA,UNIT as the lost ledger's account had it
-
-    Raises
-    ------
-    InputError
-        For anything else.
-    """
-    if text.strip() == "nothing":
-        return ()
-    with damaged(
-        "--spent must be EPSILON,DELTA,UNIT, as 1.5,1e-6,example, or the word nothing; got "
-        f"{text[:80]!r}"
-    ):
-        first, second, unit = text.split(",")
-        epsilon = checks.interval("(0, inf)")("epsilon of --spent", checks.number_in(first))
-        delta = checks.interval("[0, 1)")("delta of --spent", checks.number_in(second))
-    kind = UNITS[checks.one_of("unit of --spent", unit.strip(), UNITS)]
-    facts = (kind.name, "", kind.adjacency(False), "", epsilon, delta, 1, CLAIMED, "the operator")
-    job, now = os.urandom(32).hex(), time.time()
-    return (JobFacts(job, "carried over", *facts, math.inf, now, "carried over"),)

@@ -63,12 +63,12 @@ _AGREED = _FACTS[1 : _FACTS.index("server")]  # the job's digest stands for thes
 
 _APPLICATION, _VERSION = 0x6663_7372, 2  # "fcsr" in SQLite's application_id
 _NOW = "(SELECT transactions + 1 FROM state)"
-_NEW_ID = "UPDATE state SET id = lower(hex(randomblob(16)))"
+NEW_ID = "UPDATE state SET id = lower(hex(randomblob(16)))"
 _TABLES = (
     "CREATE TABLE state (transactions INTEGER NOT NULL, epsilon REAL, delta REAL,"
     " id TEXT NOT NULL DEFAULT '')",
     "INSERT INTO state (transactions) VALUES (0)",
-    _NEW_ID,
+    NEW_ID,
     "CREATE TABLE jobs (job TEXT PRIMARY KEY, method TEXT NOT NULL, unit TEXT NOT NULL,"
     " trust TEXT NOT NULL, adjacency TEXT NOT NULL, mechanism TEXT NOT NULL,"
     " epsilon REAL NOT NULL, delta REAL NOT NULL, rounds INTEGER NOT NULL,"
@@ -104,8 +104,9 @@ class SiteRecords(Database):
       contributors;
     * none leaves that is not on the disk, and no answer without its charge; the account of all
       charges, and that of each year, stays within the limits;
-    * after `finish` or `close_all`, and once records are opened after a job has expired, the file
-      holds neither private key nor answers of the job, and nothing of it is answered again.
+    * after `finish` or `RestoredRecords.close_all`, and once records are opened after a job has
+      expired, the file holds neither private key nor answers of the job, and nothing of it is
+      answered again.
 
     Assumed is that a key's count file stays with the key, that the file is not put back from a
     backup, and that the site's clock is right. A file that is new, a second or a copied one under a
@@ -320,39 +321,6 @@ class SiteRecords(Database):
         with self.transaction():
             self._close("job = ?", job, why="finished")
 
-    def close_all(self, spent: str) -> int:
-        """Close all jobs, and make this file the one of its key from now on.
-
-        Jobs that began after a backup, or that other records have, are not known here. Whoever
-        runs the server must have ended them: else one of their rounds could be answered again,
-        with fresh noise. Copies of the file, and other records of the key, are refused from now on.
-
-        Parameters
-        ----------
-        spent
-            by such jobs, as `carried_over` reads it; it is booked now, whatever the limits
-
-        Returns
-        -------
-        int
-            how many jobs were open
-
-        Raises
-        ------
-        InputError
-            If it cannot be read, or receipts show that more was spent: nothing is closed.
-        """
-        with self.transaction(check=False):
-            if self.missing(spent):
-                least = self.missing()
-                raise InputError(f"{spent!r:.80} was spent, and receipts show at least {least}")
-            were_open = self.unfinished
-            self._close("TRUE", why="closed by the operator")
-            for one in policy.carried_over(spent):
-                self._add(one)
-            self.execute(_NEW_ID)
-            return were_open
-
     @property
     def unfinished(self) -> int:
         """Number of jobs that are neither finished, expired nor closed."""
@@ -362,22 +330,6 @@ class SiteRecords(Database):
         """All jobs that were charged, oldest first."""
         with self._lock:
             return tuple(self._jobs("booked IS NOT NULL ORDER BY rowid"))
-
-    def missing(self, spent: str = "nothing") -> str:
-        """Return the charges that are not in these records, nor in `spent`; "" = there are none.
-
-        They are shown by the file of the site's key, and by receipts of results at hand. All are
-        written as `carried_over` reads them.
-        """
-        booked = self._jobs("booked IS NOT NULL")
-        jobs = {one.job for one in booked}
-        paths = [] if self._path is None else self._path.parent.glob(RECEIPTS)
-        receipts = dict(path.read_text("ascii").split(" ", 1) for path in paths)
-        lost = [one for job in receipts.keys() - jobs for one in policy.carried_over(receipts[job])]
-        known = (*booked, *policy.carried_over(spent))
-        shown = policy.carried_over(self._left.spent), (*booked, *lost)
-        more = [one for charges in shown if (one := policy.spent_in_all(charges, known))]
-        return policy.in_text(max(more, key=lambda one: one[1])) if more else ""
 
     def _jobs(self, where: str, *values: object) -> list[JobFacts]:
         rows = self.rows(f"SELECT {', '.join(_FACTS)} FROM jobs WHERE {where}", values)

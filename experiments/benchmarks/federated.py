@@ -25,6 +25,7 @@ from experiments.benchmarks.timing import (
 from fedcal import datasets, partition
 from fedcal.calibrators import BBQ, HistogramBinning
 from fedcal.core.numerics import Integers
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.privacy.noise_plan import Federation
@@ -58,7 +59,7 @@ def engine_round(clients: int, rows: int, quick: bool) -> Case:
     clients, rounds = (20, 3) if quick else (clients, ROUNDS)
     data, n = datasets.load(DATA), clients * rows
     owner = partition.iid(data.labels[:n], clients, np.random.default_rng(0))
-    shards = Shards.from_owner(data.logits[:n], data.labels[:n], owner, clients)
+    shards = rows_by_owner(data.logits[:n], data.labels[:n], owner, clients)
     arrays = {"logits": shards.logits, "labels": shards.labels, "owner": shards.owner}
     contestants = [
         Contestant(name, partial(_later, engine, shards, rounds), _released)
@@ -95,7 +96,7 @@ def population(quick: bool) -> Case:
     federation = Federation(clients, 10, rounds=rounds, epsilon=1.0)
 
     def prepare() -> Callable[[], object]:
-        shards = Shards.from_owner(logits, labels, owner, clients)  # nothing derived yet
+        shards = rows_by_owner(logits, labels, owner, clients)  # nothing derived yet
         return partial(run_inline, FedBin(federation, secure_aggregation="none"), shards)
 
     def values(calibrator: HistogramBinning | BBQ) -> dict[str, float]:
@@ -129,7 +130,7 @@ def evaluation(quick: bool) -> Case:
     score = np.clip(rng.beta(0.5, 0.5, n), 1e-9, 1 - 1e-9)
     labels = (rng.random(n) < score).astype(np.int64)
     logits = np.stack([np.log1p(-score), np.log(score)], axis=1)
-    shards = Shards.from_owner(logits, labels, rng.integers(0, clients, n), clients)
+    shards = rows_by_owner(logits, labels, rng.integers(0, clients, n), clients)
     arrays = {"score": score, "labels": labels}
 
     def auc(release: ScoreRelease) -> dict[str, float]:
@@ -176,7 +177,7 @@ def our_method(rows: int) -> FedSGD:
 def our_epoch(x: NDArray[np.uint8], y: Integers) -> Callable[[], int]:
     """Plan, sampling, gradients, ring, noise, ledger and steps."""
     n = len(y)
-    shards = Shards.from_owner(np.zeros((n, CLASSES)), y, np.zeros(n, np.int64), 1, inputs=x)
+    shards = rows_by_owner(np.zeros((n, CLASSES)), y, np.zeros(n, np.int64), 1, inputs=x)
     method = our_method(n)
 
     def run() -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from experiments.studies.spec import Record, Rows, RowsClaim
 from fedcal import partition
 from fedcal.core.numerics import Floats, Integers, Purpose, Words, stream
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.mechanisms import Gaussian, Laplace, Sum
 from fedcal.mechanisms.choice import Unary, unary_flip
@@ -88,7 +89,7 @@ def assigned(
 ) -> Shards:
     """Deal some of the rows to clients with Dirichlet(0.1) label skew."""
     owner = partition.dirichlet(labels[picked], clients, 0.1, rng)
-    return Shards.from_owner(logits[picked], labels[picked], owner, clients)
+    return rows_by_owner(logits[picked], labels[picked], owner, clients)
 
 
 def release_of(

@@ -20,8 +20,8 @@ from fedcal.core.checks import FedcalError, InputError, integer, one_of, same
 from fedcal.core.naming import class_names
 from fedcal.core.numerics import KINDS, Floats, Integers, Kind, logits_of
 from fedcal.core.scores import check_scores, finite, moderate, own_names, places_of
-from fedcal.metrics.binning import check_score, score_and_outcome
 from fedcal.metrics.bootstrap import FEWEST, changes_by_client, changes_record
+from fedcal.metrics.score_table import check_score, scored
 from fedcal.metrics.standard import brier_of_rates
 from fedcal.storage.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
 from fedcal.storage.atomic import path_of
@@ -293,3 +293,9 @@ def of_text(text: str) -> Calibrator:
     except (binascii.Error, ValueError):
         raise InputError("the calibrator of the question is not base64 text") from None
     return load(BytesIO(content))
+
+
+def score_and_outcome(probs: Floats, labels: Integers) -> tuple[Floats, Floats]:
+    """Return each row's score and outcome by the default score of so many classes, (n,) each."""
+    score, outcome = scored(probs, labels, check_score("", probs.shape[1]))
+    return score[:, 0], outcome[:, 0].astype(np.float64)

@@ -27,17 +27,10 @@ import numpy as np
 
 from fedcal.calibrators.base import Calibrator, of_text
 from fedcal.core.checks import check_kept, integer, interval, one_of, unused
-from fedcal.core.numerics import (
-    Floats,
-    Integers,
-    Kind,
-    by_rows,
-    check_seed,
-    label_entries,
-    probs_of,
-)
+from fedcal.core.fitting import by_rows, label_entries
+from fedcal.core.numerics import Floats, Integers, Kind, check_seed, probs_of
 from fedcal.core.row_order import in_unit_interval, mixed
-from fedcal.metrics.binning import DIGITS, arcsine_edges
+from fedcal.metrics.score_table import DIGITS, arcsine_edges
 
 How = tuple[Floats | None, float, int]
 """u, (n,) uniform in [0, 1), the fraction of the label's own probability to leave out (None = leave

@@ -20,7 +20,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.numerics import Floats, Integers, product, row_max, row_sum
+from fedcal.core.fitting import product
+from fedcal.core.numerics import Floats, Integers, row_max, row_sum
 
 MEMORY = 10
 """Pairs of step and change of gradient that are remembered for each problem."""

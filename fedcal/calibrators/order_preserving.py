@@ -26,7 +26,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedcal.calibrators.parametric import ParametricScaling, rank_variances
-from fedcal.core import numerics
+from fedcal.core import fitting, numerics
 from fedcal.core.numerics import Floats, Integers, Kind, override
 
 UNIT = math.log(math.e - 1)
@@ -78,7 +78,7 @@ def scores_from_slopes(y: Floats, m: Floats) -> Floats:
         (n, c)
     """
     f = np.zeros_like(y)
-    np.cumsum((y[:, 1:] - y[:, :-1]) * numerics.softplus(m[..., :-1]), axis=1, out=f[:, 1:])
+    np.cumsum((y[:, 1:] - y[:, :-1]) * fitting.softplus(m[..., :-1]), axis=1, out=f[:, 1:])
     return f
 
 
@@ -98,7 +98,7 @@ def slopes_gradient(y: Floats, m: Floats, residual: Floats) -> Floats:
     below = np.cumsum(residual[:, :0:-1], axis=1)[:, ::-1]
     out = np.zeros_like(y)
     np.multiply(below, y[:, 1:] - y[:, :-1], out=out[:, :-1])
-    out[:, :-1] *= numerics.sigmoid(m[..., :-1])
+    out[:, :-1] *= fitting.sigmoid(m[..., :-1])
     return out
 
 
@@ -165,7 +165,7 @@ class OrderPreservingVector(OrderPreserving):
     def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
         """Return S_k (1 - S_k) (df/da_k, df/db_k)^2, S_k the probability of ranks up to k."""
         y, g = features, np.zeros_like(features)  # change by b_k of each score down to rank k
-        slopes = numerics.sigmoid(cls._slopes(y, w)[..., :-1])
+        slopes = fitting.sigmoid(cls._slopes(y, w)[..., :-1])
         np.multiply(y[:, :-1] - y[:, 1:], slopes, out=g[:, :-1])
         factors = np.concatenate([g * seen(y), g], axis=1)
         return np.asarray(np.tile(rank_variances(probs), 2) * factors**2)
@@ -272,7 +272,7 @@ class OrderPreservingMLP(OrderPreserving):
             sgd_step(w, y[rows][None], rank[rows][None], weight[None], lr)
 
         def loss(w: Floats) -> float:
-            own = numerics.label_entries(numerics.softmax(self.scores(y, w)), rank)
+            own = fitting.label_entries(numerics.softmax(self.scores(y, w)), rank)
             return float(-np.log(np.maximum(own, numerics.FLOOR)).mean())
 
         self.w = min((w[0], start), key=loss)
@@ -343,14 +343,14 @@ def batch_gradient(w: Floats, y: Floats, rank: Integers, weights: Floats) -> Flo
     """
     c = y.shape[-1]
     x, w = _inputs(y), moderate(w)
-    h1, h2, m = _forward(x, w, numerics.product)
+    h1, h2, m = _forward(x, w, fitting.product)
     flat_y, flat_m = y.reshape(-1, c), m.reshape(-1, c)
     residual = numerics.softmax(scores_from_slopes(flat_y, flat_m))
     residual[np.arange(len(residual)), rank.ravel()] -= 1.0
     residual *= weights.reshape(-1, 1)
     slope = slopes_gradient(flat_y, flat_m, residual).reshape(y.shape)
     out = np.empty(w.shape)
-    _backward((x, h1, h2), slope, w, out, numerics.product)
+    _backward((x, h1, h2), slope, w, out, fitting.product)
     return out
 
 
@@ -401,7 +401,7 @@ def _backward(
     into, at = layers(out, slope.shape[-1]), layers(w, slope.shape[-1])
     for layer in (2, 1, 0):
         x = inputs[layer]
-        into[2 * layer][:] = numerics.product(x.swapaxes(-1, -2), slope)
+        into[2 * layer][:] = fitting.product(x.swapaxes(-1, -2), slope)
         slope.sum(axis=-2, keepdims=True, out=into[2 * layer + 1])
         if layer:
             slope = multiply(slope, at[2 * layer].swapaxes(-1, -2))

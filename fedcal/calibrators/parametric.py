@@ -31,8 +31,10 @@ from numpy.typing import ArrayLike
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.minimisers import MEMORY, dot_rows, fit_in_span, minimize, residuals
 from fedcal.core.checks import integer
-from fedcal.core.numerics import INNER, LARGEST_LOGIT, Floats, Integers, Kind, softmax
+from fedcal.core.fitting import INNER
+from fedcal.core.numerics import Floats, Integers, Kind, softmax
 from fedcal.core.options import array
+from fedcal.core.scores import LARGEST_LOGIT
 from fedcal.core.shards import Shards
 
 

@@ -19,17 +19,8 @@ from numpy.typing import NDArray
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling, class_triangle, product_triangle
 from fedcal.core.checks import interval
-from fedcal.core.numerics import (
-    LOG_A_LIMIT,
-    Floats,
-    Integers,
-    Kind,
-    label_entries,
-    override,
-    row_sum,
-    shifted,
-    softmax,
-)
+from fedcal.core.fitting import LOG_A_LIMIT, label_entries
+from fedcal.core.numerics import Floats, Integers, Kind, override, row_sum, shifted, softmax
 from fedcal.storage.artifact import Holdout, at_end
 
 _CACHED = 1 << 15  # numbers of a block of rows that stays in the processor's cache

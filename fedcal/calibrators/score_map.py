@@ -32,9 +32,10 @@ from numpy.typing import ArrayLike
 from fedcal.calibrators import histogram_binning
 from fedcal.calibrators.base import Calibrator
 from fedcal.core.checks import InputError, check_kept, integer, one_of
-from fedcal.core.numerics import KINDS, Floats, Integers, Kind, probs_of, row_max, sigmoid
+from fedcal.core.fitting import sigmoid
+from fedcal.core.numerics import KINDS, Floats, Integers, Kind, probs_of, row_max
 from fedcal.core.options import array
-from fedcal.metrics import binning
+from fedcal.metrics import score_table
 
 if TYPE_CHECKING:
     from fedcal.metrics.histogram import Histogram
@@ -150,7 +151,7 @@ class ScoreLogistic(Calibrator):
         self.score = "positive"
         if w is not None:
             self.classes = integer("classes", classes, 2)
-            self.score = binning.check_score(one_of("score", score, SCORES), classes)
+            self.score = score_table.check_score(one_of("score", score, SCORES), classes)
             self.w = array("a, b and c of a logistic curve", w, (3,))
             self.limits = array("limits of a logistic curve", limits, (2,))
             low, high = self.limits
@@ -161,9 +162,9 @@ class ScoreLogistic(Calibrator):
         """Count the pooled rows in 240 buckets of equal width, by their default score."""
         from fedcal.metrics.histogram import Histogram  # the room may import calibrators
 
-        score, edges = binning.check_score("", z.shape[1]), binning.equal_width(BUCKETS)
-        scores, outcomes = binning.scored(probs_of(self.input, z), y, score)
-        cells = (binning.bucket_of(scores, edges) + BUCKETS * outcomes).ravel()
+        score, edges = score_table.check_score("", z.shape[1]), score_table.equal_width(BUCKETS)
+        scores, outcomes = score_table.scored(probs_of(self.input, z), y, score)
+        cells = (score_table.bucket_of(scores, edges) + BUCKETS * outcomes).ravel()
         counts = np.bincount(cells, minlength=2 * BUCKETS).reshape(2, BUCKETS)
         h = Histogram.exact(edges, counts.astype(np.float64))
         made = calibrator_from(h, score, self.how, z.shape[1], self.input)
@@ -175,8 +176,8 @@ class ScoreLogistic(Calibrator):
         if self.score == "confidence":
             return histogram_binning.with_confidence(logits, probs, self.value(row_max(probs)))
         s = probs[:, 1]  # 1/2 is counted below it, as `scored` does
-        low = np.round(s, binning.DIGITS) <= 0.5
-        v = self.value(np.where(low, np.minimum(s, binning.BELOW_HALF), s))
+        low = np.round(s, score_table.DIGITS) <= 0.5
+        v = self.value(np.where(low, np.minimum(s, score_table.BELOW_HALF), s))
         return np.stack([1.0 - v, v], axis=1)
 
     def value(self, scores: Floats) -> Floats:
@@ -186,7 +187,7 @@ class ScoreLogistic(Calibrator):
 
 
 def calibrator_from(
-    h: Histogram, score: binning.Score, how: Curve, classes: int, input: Kind
+    h: Histogram, score: score_table.Score, how: Curve, classes: int, input: Kind
 ) -> ScoreLogistic:
     """Return a calibrator of the score that was binned.
 

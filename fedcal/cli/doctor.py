@@ -13,7 +13,7 @@ from fedcal import __version__
 from fedcal.cli import parameters
 from fedcal.core import flower_internals_site, imports, pages
 from fedcal.core.checks import InputError
-from fedcal.core.numerics import usable_cores
+from fedcal.core.fitting import usable_cores
 from fedcal.results import terminal
 from fedcal.run.engines.superlink import scripts
 from fedcal.storage.atomic import posix_locks

@@ -8,12 +8,23 @@ for it in the usage (section `Arguments`), or the option's own name. `Examples` 
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Annotated, Any, Optional, TypeAlias, TypeVar
 
 import typer
 
-from fedcal.core.options import DATA, MOST_USED, PRIVACY, RUNNING, SITES, TRAINING, options_of
+from fedcal.core.options import (
+    DATA,
+    MOST_USED,
+    PRIVACY,
+    REQUIRED,
+    RUNNING,
+    SITES,
+    TRAINING,
+    Option,
+    options_of,
+)
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -109,7 +120,7 @@ def with_options(
         many = bool(single) and option.axis
         group = SECURE if name in _SECURE else option.group
         shown = typer.Option(
-            help=option.described((unset or {}).get(name)),
+            help=_described(option, (unset or {}).get(name)),
             rich_help_panel=LISTS if many else FIRST if name in MOST_USED and not single else group,
             hidden=name in single,
         )
@@ -141,3 +152,13 @@ def _place(parameter: inspect.Parameter) -> tuple[int, int]:
     if group in (FIRST, LISTS):
         return -1, (*MOST_USED, parameter.name).index(parameter.name)
     return _LAST.index(group) + 1 if group in _LAST else 0, 0
+
+
+def _described(option: Option, unset: str | None) -> str:
+    """Return the help of an option with its default."""
+    default = option.default
+    shown = f"{default:g}" if isinstance(default, float) else str(default)
+    without = unset or option.unset or ("" if default in (None, MISSING) else shown)
+    if without and without != REQUIRED:
+        without = f"default: {without}"
+    return f"{option.help} ({without})." if without else f"{option.help}."

@@ -5,23 +5,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fedcal.cli import study
 from fedcal.cli.parameters import Json, Overwrite
 from fedcal.core import checks, pages
 from fedcal.results import page, terminal
 from fedcal.run import folders
 from fedcal.secure_aggregation.roster import in_words
-from fedcal.storage.atomic import must_exist
-
-
-def overview() -> None:
-    """Show the steps of a site in a study, and of the others.
-
-    Examples
-    --------
-    fedcal site
-    """
-    study.overview()
 
 
 def join(
@@ -244,18 +232,15 @@ def restored(kit: Path, *, spent: str | None = None) -> None:
     fedcal site restored alder/ --spent nothing
     fedcal site restored alder/ --spent 1.5,1e-6,example
     """
-    from fedcal.clients.site.store import RECORDS, records_in
+    from fedcal.clients.site.restored import restore
     from fedcal.sites.joining import STATE
 
-    must_exist(kit / STATE / RECORDS, "the folder has no records of a site")
-    with records_in(kit / STATE) as records:
-        least = records.missing()
-        shown = f" (the receipts at hand show at least {least})" * bool(least)
+    def ask(shown: str) -> str | None:
         if spent is None and sys.stdin.isatty():
             print(f"Budget spent that is not in these records{shown}, as EPSILON,DELTA,UNIT;")
             with contextlib.suppress(EOFError):
-                spent = input("or the word nothing: ").strip()
-        why = "nothing is answered before somebody says what was spent since"
-        how = f"--spent EPSILON,DELTA,UNIT{shown}, or --spent nothing"
-        closed = records.close_all(checks.needed("--spent", spent or None, f"{why}: {how}"))
+                return input("or the word nothing: ").strip()
+        return spent
+
+    closed = restore(kit / STATE, ask)
     terminal.show(page.block_lines("commands", "restored", closed=closed))

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedcal.cli import parameters
 from fedcal.core.options import options_of
-from fedcal.metrics import binning, names
+from fedcal.metrics import names, score_table
 from fedcal.results import page, terminal
 from fedcal.run.config import layered, read_options
 from fedcal.run.training import train
@@ -60,6 +60,6 @@ def command(
         "out": out,
         "line": names.line,
     }
-    facts["score"] = binning.check_score("", record["classes"])
+    facts["score"] = score_table.check_score("", record["classes"])
     facts["floored"] = names.floored(record["rows_below_floor"])
     terminal.show(page.block_lines("commands", "training", **facts), record, json=json, quiet=quiet)

@@ -33,16 +33,7 @@ import numpy as np
 
 from fedcal import __version__
 from fedcal.core import checks
-from fedcal.core.checks import (
-    InputError,
-    finite,
-    integer,
-    interval,
-    of_kind,
-    one_of,
-    positive,
-    read,
-)
+from fedcal.core.checks import InputError, finite, integer, interval, of_kind, one_of, positive
 from fedcal.core.numerics import Floats, check_seed
 
 Scalar = bool | int | float | str
@@ -320,14 +311,6 @@ class Option:
     default: Any = None
     check: Callable[[Any], Any] | None = None
 
-    def described(self, unset: str | None = None) -> str:
-        """Return the help with the default."""
-        shown = f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
-        without = unset or self.unset or ("" if self.default in (None, MISSING) else shown)
-        if without and without != REQUIRED:
-            without = f"default: {without}"
-        return f"{self.help} ({without})." if without else f"{self.help}."
-
     def checked(self, value: Any) -> Any:
         """Return a given value, a path as text, as the field holds it, or raise InputError."""
         if self.axis and isinstance(value, (list, tuple)):
@@ -383,24 +366,6 @@ class Options:
             name.replace("_", "-"): kind(getattr(self, name) or kind())
             for name, kind in flat_kinds(type(self)).items()
         }
-
-
-def read_fields(table: type[Options], values: Mapping[str, Any], **instead: Any) -> dict[str, Any]:
-    """Return the arguments of a dataclass from what `to_fields` wrote; other keys are ignored.
-
-    Raises InputError if a key is missing or its value is of another type.
-
-    Parameters
-    ----------
-    **instead
-        what 0 and "" stand for, where it is not None
-    """
-    known: dict[str, Any] = {}
-    unset = {f.name: None for f in fields(table) if f.default is None} | instead
-    for name, kind in flat_kinds(table).items():
-        value = read(values, name.replace("_", "-"), kind)
-        known[name] = value or unset.get(name, value)
-    return known
 
 
 @_once

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.numerics import Floats, Integers, Words, by_rows
+from fedcal.core.fitting import by_rows
+from fedcal.core.numerics import Floats, Integers, Words
 from fedcal.core.shards import Shards
 
 _MIX = tuple(np.uint64(k) for k in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))

@@ -29,19 +29,8 @@ from fedcal.core.naming import (
     quoted,
     value_of,
 )
-from fedcal.core.numerics import (
-    DOUBT,
-    LARGEST_LOGIT,
-    RANGE_TOLERANCE,
-    ROUNDED,
-    SURE,
-    Floats,
-    Integers,
-    Kind,
-    could_be_probs,
-    refuse_masked,
-    refuse_probs,
-)
+from fedcal.core.numerics import Floats, Integers, Kind, refuse_masked
+from fedcal.core.shards import Shards
 
 MOST_CLASSES = 10**5
 """Columns of scores, or of a table."""
@@ -49,6 +38,31 @@ MOST_CLASSES = 10**5
 SUM_TOLERANCE = 1e-2
 """Distance from 1 of the sum of a row of probabilities: three printed decimals in 10 classes give
 5e-3, float16 with 1000 classes about 1e-3."""
+
+LARGEST_LOGIT = 1e100
+"""Beyond this, differences and squares of logits would overflow."""
+
+RANGE_TOLERANCE = 1e-3
+"""Distance outside [0, 1] at which a probability may lie: float16 overshoots a little."""
+
+SURE = 5
+"""From so many rows on, logits that could be probabilities are. Even logits spread evenly over
+[0, 1]^2 sum to 1 within `ROUNDED` in 28 % of rows only: five rows do by chance in one case of
+600, twenty in one of 2e7. Real ones are seldom all within [0, 1]."""
+
+ROUNDED = 0.15  # of a sum: one printed decimal in ten classes, most of them 0, or float32's 1.1
+
+_MOST = 0.9  # of the rows
+
+DOUBT = (
+    "{}: rows lie in [0, 1] and sum to 1, as probabilities do; declare them as probs (the "
+    "key or argument probs, columns prob_0.., or input='probs')"
+)
+
+_PERCENT = (
+    "{}: rows lie in [0, 100] and sum to 100, as percentages do; divide them by 100 and declare "
+    "them as probs"
+)
 
 _FEW_TOLERANCE = 1e-3  # of a sum, for a single row: half precision's
 
@@ -411,3 +425,71 @@ def loose_ids(what: str, ids: Any) -> NDArray[Any]:
     texts = (str(int(x) if isinstance(x, float) and x.is_integer() else x) for x in entries)
     seen = ("".join(c for c in text if c.isprintable() or c.isspace()) for text in texts)
     return np.array([one_form(text) for text in seen], np.str_)
+
+
+def refuse_probs(name: str, logits: Floats) -> None:
+    """Refuse "logits", (n, c), that could be (rounded) probabilities or percentages.
+
+    Fewer than five rows are accepted.
+    """
+    for unit, doubt in ((1, DOUBT), (100, _PERCENT)) if len(logits) >= SURE else ():
+        if could_be_probs(logits, ROUNDED, _MOST, unit):
+            raise InputError(doubt.format(name))
+
+
+def could_be_probs(x: Floats, tolerance: float, share: float, unit: int = 1) -> bool:
+    """Return whether that share of rows sums to 1, and all values are in [0, 1], in units."""
+    low = -RANGE_TOLERANCE * (unit == 1)
+    if not x.size or x.min() < low or x.max() / unit > 1 + RANGE_TOLERANCE:
+        return False
+    return bool((np.abs((x / unit).sum(axis=1) - 1) <= tolerance + 1e-9).mean() >= share)
+
+
+def rows_by_owner(
+    logits: Floats,
+    labels: Integers,
+    owner: Integers,
+    clients: int,
+    input: Kind = "logits",
+    subjects: Integers | None = None,
+    *,
+    groups: Integers | None = None,
+    group_names: tuple[str, ...] = (),
+    other: Floats | None = None,
+    inputs: NDArray[Any] | None = None,
+    names: tuple[str, ...] = (),
+) -> Shards:
+    """Sort rows by `owner` (n,), keeping the order of each client's own rows.
+
+    Raises InputError if lengths differ, an owner or a group is out of range, or the "logits" of
+    either model are probabilities.
+    """
+    columns = (logits, labels, subjects, groups, other, inputs)
+    fits = all(len(column) == len(owner) for column in columns if column is not None)
+    for places, many in ((owner, clients), (groups, len(group_names))):
+        if places is not None and len(places):
+            fits = fits and places.min() >= 0 and places.max() < many
+    if not fits:
+        raise InputError(
+            f"each column must have {len(owner)} rows, one for each owner, with owners in "
+            f"[0, {clients}) and groups in [0, {len(group_names)})"
+        )
+    order = np.argsort(owner, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=clients))])
+    if other is not None:
+        other = np.ascontiguousarray(other[order], np.float64)
+        refuse_probs("other_logits", other)
+    rows = np.ascontiguousarray(logits[order], np.float64)
+    refuse_probs("logits", rows)
+    return Shards(
+        rows,
+        labels[order].astype(np.int64),
+        offsets.astype(np.int64),
+        input,
+        None if subjects is None else subjects[order].astype(np.int64),
+        None if groups is None else groups[order].astype(np.int64),
+        group_names,
+        other,
+        None if inputs is None else inputs[order],
+        names,
+    )

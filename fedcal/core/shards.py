@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import InputError, needed
-from fedcal.core.numerics import Floats, Integers, Kind, probs_of, refuse_probs
+from fedcal.core.checks import needed
+from fedcal.core.numerics import Floats, Integers, Kind, probs_of
 
 _WEIGHT_GRID = 2.0**-30
 """Grid of weights of rows: sums are exact, whatever their order."""
@@ -69,57 +69,6 @@ class Shards:
     _derived: dict[Any, NDArray[Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # not for `__init__`: what `dataclasses.replace` makes has other rows and begins anew
-
-    @classmethod
-    def from_owner(
-        cls,
-        logits: Floats,
-        labels: Integers,
-        owner: Integers,
-        clients: int,
-        input: Kind = "logits",
-        subjects: Integers | None = None,
-        *,
-        groups: Integers | None = None,
-        group_names: tuple[str, ...] = (),
-        other: Floats | None = None,
-        inputs: NDArray[Any] | None = None,
-        names: tuple[str, ...] = (),
-    ) -> Shards:
-        """Sort rows by `owner` (n,), keeping the order of each client's own rows.
-
-        Raises InputError if lengths differ, an owner or a group is out of range, or the "logits" of
-        either model are probabilities.
-        """
-        columns = (logits, labels, subjects, groups, other, inputs)
-        fits = all(len(column) == len(owner) for column in columns if column is not None)
-        for places, many in ((owner, clients), (groups, len(group_names))):
-            if places is not None and len(places):
-                fits = fits and places.min() >= 0 and places.max() < many
-        if not fits:
-            raise InputError(
-                f"each column must have {len(owner)} rows, one for each owner, with owners in "
-                f"[0, {clients}) and groups in [0, {len(group_names)})"
-            )
-        order = np.argsort(owner, kind="stable")
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=clients))])
-        if other is not None:
-            other = np.ascontiguousarray(other[order], np.float64)
-            refuse_probs("other_logits", other)
-        rows = np.ascontiguousarray(logits[order], np.float64)
-        refuse_probs("logits", rows)
-        return cls(
-            rows,
-            labels[order].astype(np.int64),
-            offsets.astype(np.int64),
-            input,
-            None if subjects is None else subjects[order].astype(np.int64),
-            None if groups is None else groups[order].astype(np.int64),
-            group_names,
-            other,
-            None if inputs is None else inputs[order],
-            names,
-        )
 
     @property
     def probs(self) -> Floats:
@@ -324,12 +273,6 @@ class Shards:
 def on_grid(weights: Floats) -> Floats:
     """Return weights of rows on their grid, rounded down, so never above a bound."""
     return np.asarray(np.floor(weights / _WEIGHT_GRID) * _WEIGHT_GRID)
-
-
-def numbered(clients: int) -> tuple[str, ...]:
-    """Return default names of clients: `client 00` to `client 99`."""
-    width = len(str(clients - 1))
-    return tuple(f"client {k:0{width}d}" for k in range(clients))
 
 
 def text_of(shape: tuple[int, ...]) -> str:

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import InputError, integer, located, needed, one_of, same
-from fedcal.core.numerics import Integers, Kind, in_threads, usable_cores
+from fedcal.core.fitting import in_threads, usable_cores
+from fedcal.core.numerics import Integers, Kind
 from fedcal.core.scores import ids_of
 from fedcal.core.shards import Shards, Task
 from fedcal.datasets._arrays import from_arrays

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fedcal.core.checks import InputError, integer, one_of, same
 from fedcal.core.naming import class_names, key_of, plain_name
 from fedcal.core.numerics import Floats, Integers, Kind, Purpose, logits_of, softmax, stream
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 
 IDS = ("client", "subject", "group")
@@ -279,14 +280,14 @@ class Dataset:
     def shards(self, owner: Integers, clients: int) -> Shards:
         """Return the rows of the fit part by client.
 
-        Raises InputError as `Shards.from_owner`.
+        Raises InputError as `rows_by_owner`.
 
         Parameters
         ----------
         owner
             (n,) client of each row, in [0, clients)
         """
-        return Shards.from_owner(
+        return rows_by_owner(
             self.logits,
             self.labels,
             owner,

@@ -16,9 +16,9 @@ from fedcal.evaluation.estimates import METRICS, accuracies, compare, evaluate, 
 from fedcal.evaluation.estimators import calibration
 from fedcal.evaluation.estimators.calibration import CalibrationTest
 from fedcal.evaluation.intervals import FIRM, Estimate, warned
-from fedcal.metrics.binning import MOST_SUBJECT_ROWS
 from fedcal.metrics.bootstrap import GapChange, changes_record, gap_change, rejected
 from fedcal.metrics.histogram import Histogram
+from fedcal.metrics.score_table import MOST_SUBJECT_ROWS
 from fedcal.units import UNITS
 
 Counted = Literal["rows", "subjects", "clients"]

@@ -22,8 +22,8 @@ from fedcal.evaluation.findings import Counted, Findings, Key
 from fedcal.evaluation.page import parts
 from fedcal.evaluation.sites import effects
 from fedcal.mechanisms import NoiseDistribution
-from fedcal.metrics.binning import ScoreTable
 from fedcal.metrics.histogram import Histogram
+from fedcal.metrics.score_table import ScoreTable
 from fedcal.storage.artifact import Artifact
 
 _ALL = ""

@@ -26,8 +26,9 @@ from fedcal.calibrators.order_preserving import LOWEST, layers, moderate
 from fedcal.calibrators.scaling import MIDDLE
 from fedcal.conformal import PredictionSets
 from fedcal.core.checks import same
-from fedcal.core.numerics import FLOOR, LOG_A_LIMIT, Kind
-from fedcal.metrics.binning import BELOW_HALF, DIGITS
+from fedcal.core.fitting import LOG_A_LIMIT
+from fedcal.core.numerics import FLOOR, Kind
+from fedcal.metrics.score_table import BELOW_HALF, DIGITS
 
 
 class CalibrationModule(nn.Module):

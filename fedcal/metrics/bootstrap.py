@@ -194,7 +194,7 @@ def changes_record(changes: Mapping[str, GapChange], score: str) -> dict[str, An
     changes
         change of each site
     score
-        score of the gap: "positive" or "confidence", see `fedcal.metrics.binning`
+        score of the gap: "positive" or "confidence", see `fedcal.metrics.score_table`
     """
     return {
         "score": score,

@@ -11,7 +11,7 @@ from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers
 from fedcal.core.options import array, increasing
 from fedcal.mechanisms import NoiseDistribution
-from fedcal.metrics.binning import has_nodes
+from fedcal.metrics.score_table import has_nodes
 
 
 @dataclass(frozen=True, eq=False)

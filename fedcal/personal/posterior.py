@@ -21,7 +21,7 @@ from statistics import NormalDist
 import numpy as np
 from scipy.special import logsumexp, ndtri
 
-from fedcal.core import numerics
+from fedcal.core import fitting, numerics
 from fedcal.core.checks import InputError, interval
 from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards
@@ -261,12 +261,12 @@ class OwnRows:
         own, w = at[self.owner], self.weights
         if not self.two:
             a = np.exp(own)
-            mean, variance = numerics.tempered_moments(self.x, a)
-            slack, a = numerics.label_entries(self.x, self.shards.labels) - mean, a[:, 0]
+            mean, variance = fitting.tempered_moments(self.x, a)
+            slack, a = fitting.label_entries(self.x, self.shards.labels) - mean, a[:, 0]
             pull, curve = self.sums(w * a * slack), self.sums(w * a**2 * variance)
             return pull[:, None], curve[:, None, None]
         e = np.exp(own[:, 1]) * self.x
-        p = numerics.sigmoid(own[:, 0] + e)
+        p = fitting.sigmoid(own[:, 0] + e)
         slack, weight = w * (self.shards.labels - p), w * p * (1 - p)
         pull = np.stack([self.sums(slack), self.sums(slack * e)], axis=1)
         cross = self.sums(weight * e)
@@ -277,11 +277,11 @@ class OwnRows:
         """Return the rows' log likelihood (n,), and the expected outcome or own logit."""
         z = self.moved(at)
         if self.two:
-            return self.shards.labels * z - numerics.softplus(z), numerics.sigmoid(z)
+            return self.shards.labels * z - fitting.softplus(z), fitting.sigmoid(z)
         each = np.exp(z)  # the largest of z is 0
         total = each.sum(axis=1)
         mean = np.einsum("nc,nc->n", each, self.x) / total
-        return numerics.label_entries(z, self.shards.labels) - np.log(total), mean
+        return fitting.label_entries(z, self.shards.labels) - np.log(total), mean
 
     def risk(self, at: Floats, cov: Floats, mean: Floats, sure: Floats) -> tuple[Floats, Floats]:
         """Return the posterior probability of harm, and the mean fall of log loss: (steps, S).
@@ -289,11 +289,7 @@ class OwnRows:
         By importance sampling about the largest density: the posterior of few rows, nearly all of
         one class, is skewed, and a normal one would see harm where there is none.
         """
-        start, lever, log_sum = (
-            [],
-            [],
-            numerics.softplus if self.two else partial(logsumexp, axis=1),
-        )
+        start, lever, log_sum = [], [], fitting.softplus if self.two else partial(logsumexp, axis=1)
         for step in STEPS:
             z, own = self.moved(step * at), step * at[self.owner]
             start.append(self.sums(self.share * (log_sum(z) - log_sum(self.x))))

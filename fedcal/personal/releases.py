@@ -15,23 +15,16 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from fedcal.calibrators import Calibrator, Identity, TemperatureScaling, VectorScaling
-from fedcal.core import numerics
-from fedcal.core.numerics import (
-    Floats,
-    Integers,
-    Kind,
-    Purpose,
-    label_entries,
-    logits_from_probs,
-    softmax,
-    stream,
-)
+from fedcal.core import fitting, numerics
+from fedcal.core.fitting import label_entries
+from fedcal.core.numerics import Floats, Integers, Kind, Purpose, logits_from_probs, softmax, stream
 from fedcal.core.pages import Part, Table
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.metrics.binning import check_score
 from fedcal.metrics.bootstrap import MOST_CLIENTS
 from fedcal.metrics.histogram import divide
+from fedcal.metrics.score_table import check_score
 from fedcal.metrics.standard import summary
 from fedcal.personal.posterior import (
     HARM,
@@ -84,7 +77,7 @@ class SitesRelease(ScoreRelease):
         weights = None if fit.subjects is None else fit.weights(1)
         home, on = recalibrated(fit, each, weights), "own rows, out of fold"
         if test.owner is not None and test.names == fit.names:
-            evaluated = Shards.from_owner(test.logits, test.labels, test.owner, fit.clients)
+            evaluated = rows_by_owner(test.logits, test.labels, test.owner, fit.clients)
             after, on = applied(evaluated, home.chosen), "test rows of each site"
         else:
             evaluated, after = fit, cross_validated(fit, each, weights)
@@ -214,7 +207,7 @@ def applied(shards: Shards, parameters: Floats) -> Floats:
     """Return each row's probabilities with its client's parameters (S, d), (n, c)."""
     own = parameters[shards.owner]
     if shards.classes == 2:
-        p = numerics.sigmoid(own[:, 0] + np.exp(own[:, 1]) * log_odds(shards))
+        p = fitting.sigmoid(own[:, 0] + np.exp(own[:, 1]) * log_odds(shards))
         return np.stack([1 - p, p], axis=1)
     return np.asarray(numerics.softmax(shards.logits * np.exp(own)))
 

@@ -274,7 +274,8 @@ class Curator:
         question spends it: what a client answers is out.
         """
         self._open = self._charged = None
-        if self.plan.model.spent_when_asked(self._masked):
+        model = self.plan.model
+        if model.noise_by == "client" and not (model.shared and self._masked):
             return
         if self._reserved and self._ledger is not None:
             self._ledger.cancel(self.run)  # refuses once a round is charged

@@ -18,9 +18,10 @@ from fedcal.core.checks import InputError, damaged, integer, one_of, same
 from fedcal.mechanisms import MECHANISMS, PRIVATE, Gaussian, Mechanism, NoNoise, Target, samplers
 from fedcal.privacy.agreed_plan import AgreedPlan
 from fedcal.privacy.agreement import PROTOCOL, Terms
-from fedcal.privacy.noise_plan import Plan
-from fedcal.privacy.privacy import AUTO, MOST_ROUNDS, Federation, amplifying_rate
-from fedcal.privacy.query import QUERIES, OneHotQuery, Question
+from fedcal.privacy.noise_plan import Plan, amplifying_rate
+from fedcal.privacy.privacy import AUTO, MOST_ROUNDS, Federation
+from fedcal.privacy.query import QUERIES, Question
+from fedcal.privacy.wire import federation_of
 from fedcal.trust import NOISY, TRUSTS, Trust
 from fedcal.units import UNITS, Bound
 
@@ -264,7 +265,7 @@ def check_terms(terms: Terms) -> None:
     """
     plan = terms.plan
     with damaged("the terms of the job make no plan"):
-        facts = Federation.from_fields({**terms.job, "seed": 0}, classes=plan.federation.classes)
+        facts = federation_of({**terms.job, "seed": 0}, classes=plan.federation.classes)
         for name in facts.__dataclass_fields__:
             what, own = f"{name} of the plan, by the job's facts,", getattr(facts, name)
             same(what, getattr(plan.federation, name), own)
@@ -321,4 +322,4 @@ def _check_declared(question: Question, plan: AgreedPlan) -> None:
     if plan.parts > 1:
         same(f"answers of a site to {what}, in a job of parts,", query.asked_once, True)
     one_hot = plan.mechanism.answers == "onehot"
-    same(f"unary encoding of {what}", one_hot, issubclass(query, OneHotQuery))
+    same(f"unary encoding of {what}", one_hot, query.one_hot)

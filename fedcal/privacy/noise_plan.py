@@ -14,7 +14,7 @@ from fedcal.mechanisms import Sum, samplers
 from fedcal.mechanisms.noise_distribution import NoiseDistribution
 from fedcal.privacy.agreed_plan import AgreedPlan
 from fedcal.privacy.privacy import Federation as Federation  # also found here
-from fedcal.privacy.privacy import amplifying_rate
+from fedcal.trust import TRUSTS
 from fedcal.units import UNITS, Bound, Unit
 
 
@@ -145,3 +145,9 @@ class Plan(AgreedPlan):
             return np.flatnonzero(heads)
         draws = stream(facts.seed, Purpose.SAMPLING, round_number).random(self.clients)
         return np.flatnonzero(draws < facts.sampling_rate)
+
+
+def amplifying_rate(federation: Federation) -> float:
+    """Return the sampling rate if it amplifies privacy, else 1; see `making.make_plan`."""
+    amplifies = TRUSTS[str(federation.trust)].amplifies and UNITS[federation.unit].by_client
+    return federation.sampling_rate if amplifies else 1.0

@@ -6,7 +6,7 @@ The public facts of a federation.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from fedcal.core.checks import BudgetExceeded, InputError, fraction, integer, interval, unused
 from fedcal.core.options import (
@@ -18,7 +18,6 @@ from fedcal.core.options import (
     among,
     flat_kinds,
     option,
-    read_fields,
     within,
 )
 from fedcal.mechanisms import MECHANISMS, PRIVATE
@@ -230,21 +229,6 @@ class Federation(Privacy):
             )
         return least
 
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any], nodes: int = 0, classes: int = 0) -> Self:
-        """Return the federation that `to_fields` wrote; other keys are ignored.
-
-        Raises InputError if a key is missing or its value is not allowed.
-
-        Parameters
-        ----------
-        nodes, classes
-            what `clients` = 0 and `classes` = 0 stand for
-        """
-        made = cls(**read_fields(cls, fields, clients=nodes, classes=classes))
-        made.check_quorum(made.committee > 0)
-        return made
-
 
 FIELDS: Mapping[str, type[Any]] = {
     name.replace("_", "-"): kind for name, kind in flat_kinds(Federation).items() if name != "seed"
@@ -255,9 +239,3 @@ FIELDS: Mapping[str, type[Any]] = {
 def order_of(federation: Federation) -> Literal[1, 2]:
     """Return the order of the norm that a run bounds: L1 if the user wants Laplace noise."""
     return 2 if federation.mechanism == AUTO else MECHANISMS[federation.mechanism].order
-
-
-def amplifying_rate(federation: Federation) -> float:
-    """Return the sampling rate if it amplifies privacy, else 1; see `making.make_plan`."""
-    amplifies = TRUSTS[str(federation.trust)].amplifies and UNITS[federation.unit].by_client
-    return federation.sampling_rate if amplifies else 1.0

@@ -64,6 +64,8 @@ class Query(CheckedFields, ABC):
         ask all enrolled clients, not this round's sample (no privacy only)
     asked_once
         each client answers in one round of a run only: rounds are for disjoint parts of the clients
+    one_hot
+        an answer is a single 1 among zeros, for unary encoding
     fine
         an answer sums many rows: its grid is as fine as the rows leave capacity for (`Plan.fine`)
     cuts
@@ -87,6 +89,7 @@ class Query(CheckedFields, ABC):
     signed: ClassVar[bool] = True
     everyone: ClassVar[bool] = False
     asked_once: ClassVar[bool] = False
+    one_hot: ClassVar[bool] = False
     fine: ClassVar[bool] = False
     cuts: ClassVar[tuple[str, ...]] = ()
     optional: ClassVar[tuple[str, ...] | None] = ("subject_rows",)
@@ -219,31 +222,6 @@ class Summed(Query):
     def unclipped(self, norm: float) -> float:
         """Return a bound for what has this norm; a bit more, where the clip should cut nothing."""
         return norm
-
-
-class OneHotQuery(Query):
-    """Question for a single 1, from one row of each client, for unary encoding.
-
-    The answer is not a sum over rows, because one row may move the 1. `bound` does not clip it.
-    """
-
-    row_sums = False
-    signed = False
-
-    seed: int
-
-    def one_of_each(self, shards: Shards, cells: Integers) -> Floats:
-        """Return a 1 in the cell of one row of each client, drawn by `seed`."""
-        from fedcal.core.row_order import drawn
-
-        out, first = np.zeros((shards.clients, sum(self.lengths()))), drawn(shards, self.seed)
-        out[shards.owner[first], cells[first]] = 1.0
-        return out
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Return a bound with capacity for the 1, which a norm of 1 would clip."""
-        self.takes_clips(part, clips, 0)
-        return Bound(self.lengths(), (2.0,), order=order)
 
 
 QUERIES: Lazy[Query] = Lazy("kind", {})
@@ -468,15 +446,9 @@ class Asked:
     run: Annotated[str, shaped(RUN)]
     terms: Annotated[str, shaped(re.compile("[0-9a-f]{64}"))]
 
-    def to_records(self) -> dict[str, dict[str, Field]]:
-        """Return the records of a message, for `from_records`."""
-        asked: dict[str, Field] = {"kind": self.query.kind, "round": self.round}
-        context: dict[str, Field] = {"run": self.run, "terms": self.terms}
-        return {"query": asked | params_of(self.query), "context": context | facts_of(self.query)}
-
     @classmethod
     def from_records(cls, records: Mapping[str, Mapping[str, Any]]) -> Self:
-        """Return what a message asks; InputError if it does not, or states anything else."""
+        """Return what `wire.asked_records` asks; InputError for what does not, or states more."""
         with damaged("a question cannot be read"):
             fields, context = records["query"], records["context"]
             known = {"kind", "round", "version", "query-version", "run", "terms"}
@@ -555,22 +527,8 @@ class Request:
         return hashlib.sha256(key_of(content, self.round).encode()).hexdigest()
 
 
-def params_of(query: Query) -> dict[str, Field]:
-    """Return the parameters of a question, for a message."""
-    return {
-        f"param.{key}": value.tolist() if isinstance(value, np.ndarray) else value
-        for key, value in query.params().items()
-    }
-
-
-def facts_of(query: Query) -> dict[str, Field]:
-    """Return the versions and public facts of a question, which do not count as payload."""
-    fields: dict[str, Field] = {"version": VERSION, "query-version": query.version}
-    return fields | {f"fact.{name}": getattr(query, name) for name in query.facts}
-
-
 def query_in(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
-    """Return the question of `params_of` and `facts_of` records, or raise InputError."""
+    """Return the question of `wire.params_of` and `facts_of` records, or raise InputError."""
     integer("the version of the wire form", context["version"], VERSION, VERSION)
     query = QUERIES[one_of("query", fields["kind"], sorted(QUERIES))]
     ours = query.version

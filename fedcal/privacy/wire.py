@@ -1,14 +1,19 @@
-"""A request as the records of a message, whole: for simulated clients, which have no terms.
+"""Questions of the server as the records of a message: whole requests for simulated clients.
 
 A real site takes all but the question from its own terms (`fedcal.privacy.query.Asked`).
 """
 
 from collections.abc import Mapping
+from dataclasses import fields as fields_of
 from typing import Any
 
-from fedcal.core.checks import damaged, one_of
+import numpy as np
+
+from fedcal.core.checks import damaged, one_of, read
+from fedcal.core.options import Options, flat_kinds
 from fedcal.mechanisms import MECHANISMS, Noise
-from fedcal.privacy.query import Field, Request, params_of, query_in
+from fedcal.privacy.privacy import Federation
+from fedcal.privacy.query import VERSION, Asked, Field, Query, Request, query_in
 from fedcal.secure_aggregation import Ring
 from fedcal.units import Bound
 
@@ -83,3 +88,57 @@ def _noise(fields: Mapping[str, Any]) -> Noise | None:
         tuple(float(s) for s in fields["noise-scales"]),
         int(fields["noise-shares"]),
     )
+
+
+def read_fields(table: type[Options], values: Mapping[str, Any], **instead: Any) -> dict[str, Any]:
+    """Return the arguments of a dataclass from what `to_fields` wrote; other keys are ignored.
+
+    Raises InputError if a key is missing or its value is of another type.
+
+    Parameters
+    ----------
+    **instead
+        what 0 and "" stand for, where it is not None
+    """
+    known: dict[str, Any] = {}
+    unset = {f.name: None for f in fields_of(table) if f.default is None} | instead
+    for name, kind in flat_kinds(table).items():
+        value = read(values, name.replace("_", "-"), kind)
+        known[name] = value or unset.get(name, value)
+    return known
+
+
+def federation_of(fields: Mapping[str, Any], nodes: int = 0, classes: int = 0) -> Federation:
+    """Return the federation that `Options.to_fields` wrote; other keys are ignored.
+
+    Raises InputError if a key is missing or its value is not allowed.
+
+    Parameters
+    ----------
+    nodes, classes
+        what `clients` = 0 and `classes` = 0 stand for
+    """
+    made = Federation(**read_fields(Federation, fields, clients=nodes, classes=classes))
+    made.check_quorum(made.committee > 0)
+    return made
+
+
+def params_of(query: Query) -> dict[str, Field]:
+    """Return the parameters of a question, for a message."""
+    return {
+        f"param.{key}": value.tolist() if isinstance(value, np.ndarray) else value
+        for key, value in query.params().items()
+    }
+
+
+def facts_of(query: Query) -> dict[str, Field]:
+    """Return the versions and public facts of a question, which do not count as payload."""
+    fields: dict[str, Field] = {"version": VERSION, "query-version": query.version}
+    return fields | {f"fact.{name}": getattr(query, name) for name in query.facts}
+
+
+def asked_records(asked: Asked) -> dict[str, dict[str, Field]]:
+    """Return the records of a message to a real site, for `Asked.from_records`."""
+    fields: dict[str, Field] = {"kind": asked.query.kind, "round": asked.round}
+    context: dict[str, Field] = {"run": asked.run, "terms": asked.terms}
+    return {"query": fields | params_of(asked.query), "context": context | facts_of(asked.query)}

@@ -10,11 +10,11 @@ import numpy as np
 
 from fedcal import __version__, partition, trust
 from fedcal.core import imports, naming, options
-from fedcal.core.checks import InputError, one_of, unused
+from fedcal.core.checks import InputError, like, one_of, unused
 from fedcal.core.options import DATA, PRIVACY, RUNNING, SITES, VERSION, Option, option, options_of
 from fedcal.privacy.privacy import MOST_CLIENTS, Privacy
 from fedcal.results.labels import APP, STUDY
-from fedcal.secure_aggregation.roster import read_committee
+from fedcal.secure_aggregation.roster import check_committee
 from fedcal.storage import atomic, toml_files
 from fedcal.strategies import STRATEGIES, register
 from fedcal.strategies.server.job import Books, Running
@@ -142,6 +142,23 @@ def _settings(name: str, value: Any) -> dict[str, Any]:
 def check_partition(name: str, value: Any) -> str:
     """Return the text of a partition."""
     return str(_read_by(partition.parse)(name, value))
+
+
+EVERYBODY_UP_TO = 7
+"""So many sites are all members, where nobody says who is."""
+
+
+def default_threshold(size: int) -> int:
+    """One member may be absent; of seven or more two."""
+    return max(2, size - (1 if size < EVERYBODY_UP_TO else 2))
+
+
+def read_committee(text: str) -> tuple[int, int]:
+    """Members and threshold of "C,T"; InputError for anything else."""
+    like("committee", text, r"\s*[0-9]{1,3}\s*,\s*[0-9]{1,3}\s*", "C,T, such as 5,4")
+    size, threshold = map(int, text.split(","))
+    check_committee(size, threshold)
+    return size, threshold
 
 
 @dataclass(frozen=True, kw_only=True)

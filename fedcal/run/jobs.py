@@ -17,7 +17,7 @@ from fedcal.core.shards import Shards
 from fedcal.datasets import Population
 from fedcal.privacy.privacy import Federation, Privacy
 from fedcal.results.labels import APP, STUDY
-from fedcal.run.config import Config
+from fedcal.run.config import EVERYBODY_UP_TO, Config, default_threshold, read_committee
 from fedcal.secure_aggregation import roster
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
@@ -183,10 +183,10 @@ def _committee(config: Config, clients: int) -> dict[str, Any]:
     if not config.protocol:
         return {}
     if config.committee is not None:
-        size, threshold = roster.read_committee(config.committee)
+        size, threshold = read_committee(config.committee)
     else:
-        size = min(clients, roster.EVERYBODY_UP_TO)
-        threshold = roster.default_threshold(size)
+        size = min(clients, EVERYBODY_UP_TO)
+        threshold = default_threshold(size)
         roster.check_committee(size, threshold)
     most = config.colluding
     if most is None:

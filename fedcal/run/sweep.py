@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.core import checks, numerics
+from fedcal.core import checks, fitting
 from fedcal.core.checks import FedcalError, InputError, Interrupted, system_errors
 from fedcal.datasets import Dataset
 from fedcal.results.files import write_folder
@@ -115,7 +115,7 @@ def pool_of(
     if checks.one_of("engine", engine or usual, ("inline", "ray")) == "ray":
         return on_ray(jobs, ray_address)
     checks.unused("the engine is not ray", ray_address=ray_address)
-    return contextlib.nullcontext(partial(here, jobs=jobs or numerics.usable_cores()))
+    return contextlib.nullcontext(partial(here, jobs=jobs or fitting.usable_cores()))
 
 
 def here(runs: Sequence[Run], sources: Sources, work: Work, *, jobs: int) -> Generator[Row]:

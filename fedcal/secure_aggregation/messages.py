@@ -14,7 +14,7 @@ import numpy as np
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Words
 from fedcal.secure_aggregation import keys
-from fedcal.secure_aggregation.roster import SEED_BYTES, Committee, Roster
+from fedcal.secure_aggregation.roster import Roster
 
 REPLY = "said"
 """Record, and key in it, of what a site replies."""
@@ -337,17 +337,3 @@ def unpacked(text: bytes) -> list[bytes]:
     if len(parts) < 2:
         raise Damaged("a message has too few parts")
     return parts
-
-
-def message_bytes(committee: Committee, numbers: int) -> tuple[int, int, int]:
-    """Bytes of a contribution of so many numbers, of its header, and of what one member gets."""
-    empty = bytes(keys.DIGEST_BYTES)
-    header = Header(
-        *(empty, 1, empty, 0, empty, numbers, empty, committee.members),
-        commitments=(empty,) * len(committee.pieces),
-    )
-    signed = len(header.payload()) + keys.SIGNATURE_BYTES
-    sealed = keys.SEALED_MORE_BYTES + SEED_BYTES * len(committee.held_by(committee.members[0]))
-    members = len(committee.members)
-    framed = 2 * (1 + members) * _U32.size
-    return signed + members * sealed + framed + 8 * numbers, signed, sealed

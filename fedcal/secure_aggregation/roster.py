@@ -20,7 +20,7 @@ import json
 import math
 import os
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -28,13 +28,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tomli_w
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 
 from fedcal.core.checks import (
     InputError,
-    RoundFailed,
     damaged,
     different,
     integer,
@@ -44,9 +42,6 @@ from fedcal.core.checks import (
 from fedcal.core.naming import one_form
 from fedcal.core.numerics import Words
 from fedcal.secure_aggregation import keys
-
-EVERYBODY_UP_TO = 7
-"""So many sites are all members, where nobody says who is."""
 
 SEED_BYTES = 32
 
@@ -63,14 +58,6 @@ def check_committee(size: int, threshold: int) -> None:
     integer(what, math.comb(size, threshold - 1), 1, MOST_PIECES)
 
 
-def read_committee(text: str) -> tuple[int, int]:
-    """Members and threshold of "C,T"; InputError for anything else."""
-    like("committee", text, r"\s*[0-9]{1,3}\s*,\s*[0-9]{1,3}\s*", "C,T, such as 5,4")
-    size, threshold = map(int, text.split(","))
-    check_committee(size, threshold)
-    return size, threshold
-
-
 def colluding(size: int, threshold: int) -> int:
     """Return how many members may work with the server, which still learns one sum a round.
 
@@ -78,11 +65,6 @@ def colluding(size: int, threshold: int) -> int:
     have an honest member in common, who signs once: 2 t - C - 1.
     """
     return min(threshold - 1, 2 * threshold - size - 1)
-
-
-def default_threshold(size: int) -> int:
-    """One member may be absent; of seven or more two."""
-    return max(2, size - (1 if size < EVERYBODY_UP_TO else 2))
 
 
 @dataclass(frozen=True)
@@ -177,36 +159,6 @@ def stream_sum(seeds: Iterable[bytes], length: int) -> Words:
 def hidden(words: Words, seeds: Sequence[bytes]) -> Words:
     """Return a vector minus its streams, (length,): uniform without all of the seeds."""
     return np.asarray(words - stream_sum(seeds, len(words)))
-
-
-def opened(hidden_sum: Words, openings: Mapping[int, Mapping[int, Words]], pieces: int) -> Words:
-    """Return the sum of the contributors' vectors.
-
-    Parameters
-    ----------
-    hidden_sum
-        (length,) sum of what contributors sent
-    openings
-        member -> {piece: (length,) sum of its streams}
-    pieces
-        of the committee
-
-    Raises
-    ------
-    RoundFailed
-        If members differ about a piece, or nobody has told one: the sum stays hidden.
-    """
-    total = hidden_sum.copy()
-    known: dict[int, Words] = {}
-    for opening in openings.values():
-        for piece, words in opening.items():
-            if not np.array_equal(known.setdefault(piece, words), words):
-                raise RoundFailed("members of the committee differ about a mask: it is not opened")
-    if len(known) < pieces:
-        raise RoundFailed("too few members of the committee opened the sum: it stays hidden")
-    for words in known.values():
-        total += words
-    return total
 
 
 MOST_SITES = 100_000
@@ -313,18 +265,6 @@ class Roster:
         same("roster of the message, in canonical form,", text, roster.to_text())
         return roster
 
-    def to_toml(self) -> str:
-        """Return the text of a `federation.toml`, for people."""
-        table: dict[str, Any] = {
-            "name": self.name,
-            "threshold": self.committee.threshold,
-            "committee": [self.sites[member].name for member in self.committee.members],
-        }
-        if self.class_digest:
-            table["class-digest"] = self.class_digest
-        table["site"] = [{"name": site.name, "key": site.key.hex()} for site in self.sites]
-        return tomli_w.dumps(table)
-
 
 def check_name(what: str, name: Any) -> str:
     """`name` if people can read it, and no two look alike by their encoding; or InputError."""
@@ -343,7 +283,7 @@ def check_name(what: str, name: Any) -> str:
 
 def check_digest(what: str, text: Any) -> str:
     """`text` if it is a SHA-256 in lower-case hexadecimal digits, or InputError."""
-    return _hex(what, text, keys.DIGEST_BYTES, "0-9a-f").hex()
+    return like(what, text, "[0-9a-f]{64}", "64 hexadecimal digits")
 
 
 def in_words(digest: str) -> str:
@@ -351,13 +291,3 @@ def in_words(digest: str) -> str:
     words = Path(__file__).with_name("words.txt").read_text("ascii").split()
     bits = int(digest[:33], 16)
     return " ".join(words[bits >> at & 2047] for at in range(121, -1, -11))
-
-
-def check_key(what: str, text: Any) -> bytes:
-    """Return the 32 bytes of an Ed25519 public key in hexadecimal digits, or raise InputError."""
-    return _hex(what, text, keys.KEY_BYTES)
-
-
-def _hex(what: str, text: Any, length: int, digits: str = "0-9a-fA-F") -> bytes:
-    words = f"{2 * length} hexadecimal digits"
-    return bytes.fromhex(like(what, text, f"[{digits}]{{{2 * length}}}", words))

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from fedcal import calibrators, mechanisms
-from fedcal.core import checks, numerics, pages
+from fedcal.calibrators.base import score_and_outcome
+from fedcal.core import checks, fitting, numerics, pages
 from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards
 from fedcal.datasets.site_csv import AS_IT_IS, Reading
@@ -23,7 +24,7 @@ from fedcal.evaluation.estimators.calibration import logistic, logit
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.site_tests import Sites, ranking
 from fedcal.metrics import histogram
-from fedcal.metrics.binning import bucket_of, check_score, equal_width, score_and_outcome
+from fedcal.metrics.score_table import bucket_of, check_score, equal_width
 from fedcal.personal import releases
 from fedcal.personal.posterior import HARM, SitePrior, identity_prior, site_priors
 from fedcal.personal.releases import SitesRelease
@@ -210,7 +211,7 @@ class _Rows:
         return mean, math.sqrt(slack @ slack * n / (n - 1)) / total if n > 1 else None
 
     def losses(self, probs: numerics.Floats) -> numerics.Floats:
-        return -numerics.label_entries(numerics.logits_from_probs(probs), self.shards.labels)
+        return -fitting.label_entries(numerics.logits_from_probs(probs), self.shards.labels)
 
     @cached_property
     def numbers(self) -> dict[str, Any]:

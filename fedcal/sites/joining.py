@@ -26,7 +26,7 @@ from fedcal.results.terminal import must_agree
 from fedcal.run.engines.tls import make_site_key, public_key
 from fedcal.run.training_data import labelled_rows
 from fedcal.secure_aggregation.keys import make_key, read_key
-from fedcal.secure_aggregation.roster import in_words
+from fedcal.secure_aggregation.roster import Roster, in_words
 from fedcal.sites import kits
 from fedcal.sites.rows import SiteRows, compared, read_rows, shards_of
 from fedcal.sites.sealed import JOIN, Join, Sealed, read_fields
@@ -362,12 +362,25 @@ class Offer:
 
 def write_rules(folder: Path, sealed: Sealed) -> None:
     """Write federation, policy, terms and authority of an accepted study over those in the kit."""
-    (folder / FEDERATION).write_text(sealed.roster.to_toml(), "utf-8")
+    (folder / FEDERATION).write_text(_for_people(sealed.roster), "utf-8")
     rules = asdict(sealed.study.policy(sealed.roster.digest)).items()
     table = {name.replace("_", "-"): value for name, value in rules if value is not None}
     (folder / POLICY).write_text(_RULES + tomli_w.dumps(table), "utf-8")
     (folder / TERMS).write_text(to_json(sealed.asked.to_plain()), "utf-8")
     (folder / kits.AUTHORITY).write_text(sealed.authority, "ascii")
+
+
+def _for_people(roster: Roster) -> str:
+    """Return a roster as the text of a `federation.toml`."""
+    table: dict[str, Any] = {
+        "name": roster.name,
+        "threshold": roster.committee.threshold,
+        "committee": [roster.sites[member].name for member in roster.committee.members],
+    }
+    if roster.class_digest:
+        table["class-digest"] = roster.class_digest
+    table["site"] = [{"name": site.name, "key": site.key.hex()} for site in roster.sites]
+    return tomli_w.dumps(table)
 
 
 def _terms(study: Study) -> dict[str, Any]:

@@ -291,7 +291,10 @@ def enrol(commands: Control, sealed: Sealed, home: Path) -> None:
 
 
 def _check_free(at: tls.Address) -> None:
-    """FedcalError if another process has a port, or the address is not this machine's."""
+    """FedcalError if another process has a port, or the address is not this machine's.
+
+    Flower's servers would share it without a word, and sites would reach either.
+    """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -22,7 +22,7 @@ from fedcal.evaluation.estimates import at_threshold, evaluate
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.verdicts import enough, groups_of, verdicts_of
-from fedcal.metrics import binning, bootstrap, histogram
+from fedcal.metrics import bootstrap, histogram, score_table
 from fedcal.privacy.making import differences
 from fedcal.results import files
 from fedcal.results.page import read_json, reading
@@ -185,7 +185,7 @@ def present(release: ScoreRelease, sites: Sequence[str]) -> ScoreRelease:
     if asked.by != "site" or not set(sites) <= {*names}:
         raise InputError(f"the release does not count {', '.join(sites)[:200]} apart")
     own = release.counts.reshape(len(names), -1)[[names.index(site) for site in sites]]
-    question = replace(asked, groups=binning.names_text(sites))
+    question = replace(asked, groups=score_table.names_text(sites))
     narrowed = replace(release, question=question, counts=own.ravel())
     narrowed.of_classes(release.class_names)
     return narrowed

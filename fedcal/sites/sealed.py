@@ -21,14 +21,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from fedcal.core.checks import InputError, damaged, different, integer, one_of, same
+from fedcal.core.checks import InputError, damaged, different, integer, like, one_of, same
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.query import QUERIES
 from fedcal.results.page import read_json
 from fedcal.run.engines.tls import plain_key
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.keys import SigningKey
-from fedcal.secure_aggregation.roster import Roster, check_digest, check_key
+from fedcal.secure_aggregation.roster import Roster, check_digest
 from fedcal.sites.study_file import Study
 from fedcal.storage.atomic import must_exist, write_file
 from fedcal.storage.toml_files import check_keys
@@ -67,7 +67,7 @@ class Join:
         """Read the join of a file; InputError if it is not one, or not signed by its key."""
         fields = read_fields(path)
         with damaged(f"{path} is no .join file"):
-            key = check_key("key", fields["key"])
+            key = _key("key", fields["key"])
             check_signed(path, fields, _JOIN, key, cls.__dataclass_fields__)
             for name in ("terms", "classes"):
                 check_digest(name, fields[name])
@@ -171,7 +171,7 @@ class Sealed:
         """
         fields = read_fields(path)
         with damaged(f"{path} is not a sealed study"):
-            coordinator = check_key("coordinator", fields["coordinator"])
+            coordinator = _key("coordinator", fields["coordinator"])
             check_signed(path, fields, _SEALED, coordinator, cls.__dataclass_fields__)
             study = Study.from_text(str(fields["study"]))
             roster = Roster.from_text(str(fields["roster"]))
@@ -247,3 +247,8 @@ def check_signature(folder: Path, coordinator: bytes) -> None:
 def _hashes(folder: Path) -> dict[str, str]:
     files = {path.name: path for path in folder.iterdir() if path.name != SIGNATURE}
     return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+
+
+def _key(what: str, text: Any) -> bytes:
+    """Return the 32 bytes of an Ed25519 public key in hexadecimal digits, or raise InputError."""
+    return bytes.fromhex(like(what, text, "[0-9a-fA-F]{64}", "64 hexadecimal digits"))

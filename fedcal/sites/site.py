@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import signal
@@ -14,13 +15,14 @@ from stat import S_ISREG
 from types import FrameType
 from typing import Any
 
-from fedcal.clients.site.guard import pinned_digest
+from fedcal.clients.site.guard import SITE
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process.limits import CPU_SECONDS
 from fedcal.clients.site.site_log import LOG, LOGGER
 from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import FedcalError, InputError
 from fedcal.run.engines.supernode import FLOWER_LOG, Ended, SuperNode
+from fedcal.secure_aggregation.roster import Roster
 from fedcal.sites.rows import SiteRows
 
 NO_CONNECTION = 305
@@ -34,13 +36,24 @@ _FORGOTTEN_S = CPU_SECONDS + 300.0  # an answer takes less, and then another mes
 log = logging.getLogger(LOGGER)
 
 
+def _pinned_digest(folder: Path) -> str | None:
+    """Return the digest of the roster that a site was started with; None = it had none."""
+    try:
+        text = json.loads((folder / SITE).read_text("utf-8"))["roster"]
+    except FileNotFoundError:
+        return None
+    except (OSError, LookupError, TypeError, ValueError):
+        return "not known"
+    return None if text is None else Roster.from_text(text).digest
+
+
 def check_federation(state: Path, digest: str | None) -> None:
     """InputError if a site with unfinished jobs is started in another federation than theirs.
 
     These jobs have keys, answers and signatures among the sites of a roster. Under another one
     the site would have other partners for them. `digest` is the new one's; None = new keys.
     """
-    old = pinned_digest(state)
+    old = _pinned_digest(state)
     if old in (None, digest) or not (state / RECORDS).exists():
         return
     with records_in(state) as records:

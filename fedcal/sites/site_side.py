@@ -108,8 +108,6 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
     try:
         with site.until_terminated(), site.Echo(state / site_log.LOG) as echo:
             log.info("a site of the federation %s, digest %s", roster.name, roster.digest)
-            for line in rules.described():
-                log.info(line)
             if why:
                 log.warning("the records of this site %s", why)
             log.info("looking for %s, until it listens", fleet)

@@ -34,24 +34,17 @@ from fedcal.core.checks import (
 )
 from fedcal.core.naming import class_names, digest_of
 from fedcal.evaluation.sites.effects import FINE
-from fedcal.metrics import binning
+from fedcal.metrics import score_table
 from fedcal.privacy import AUTO
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.noise_plan import Plan
 from fedcal.results.labels import STUDY
 from fedcal.results.page import render
-from fedcal.run.config import Config
+from fedcal.run.config import EVERYBODY_UP_TO, Config, default_threshold
 from fedcal.run.engines.tls import read_address
 from fedcal.run.jobs import METHOD, is_personal, job_of
 from fedcal.secure_aggregation import keys
-from fedcal.secure_aggregation.roster import (
-    EVERYBODY_UP_TO,
-    Committee,
-    Member,
-    Roster,
-    check_name,
-    default_threshold,
-)
+from fedcal.secure_aggregation.roster import Committee, Member, Roster, check_name
 from fedcal.storage.toml_files import parse_toml, read_toml, record_of
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
@@ -304,7 +297,7 @@ class Study:
     @property
     def score(self) -> str:
         """Score that is binned."""
-        return binning.check_score("", len(self.model.classes))
+        return score_table.check_score("", len(self.model.classes))
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -347,7 +340,7 @@ class Study:
         asked, sites = dict(self.question.settings), list(self.sites)
         own: dict[str, Any] = {}
         if self.evaluates:
-            own = {"by": "site", "cuts": list(self.cuts), "encoding": binning.FLAT}
+            own = {"by": "site", "cuts": list(self.cuts), "encoding": score_table.FLAT}
             own |= {"groups": sites} | ({"within": list(self.groups)} if self.groups else {})
             if self.score == "positive":
                 own["threshold"] = (*self.model.thresholds, 0.5)[0]

@@ -25,8 +25,8 @@ from fedcal.mechanisms import (
     Target,
     Unary,
 )
-from fedcal.metrics import binning
-from fedcal.metrics.binning import FLAT, PREFIX, TREE, arcsine_edges, column_norm, prefix_std
+from fedcal.metrics import score_table
+from fedcal.metrics.score_table import FLAT, PREFIX, TREE, arcsine_edges, column_norm, decoder_of
 from fedcal.privacy import AUTO, SEED, Federation, Plan, Question, Range, Release
 from fedcal.privacy.query import Order
 from fedcal.trust import TRUSTS
@@ -228,7 +228,7 @@ class Levels:
         self._variance = max(self._variance, float(release.std.max(initial=0.0) * more) ** 2)
         if len(self._sums) < self.rounds:
             return score_release.ScoreRelease(q, np.zeros(q.counts), known=False)
-        decoder = binning.decoder_of(q.encoding, q.buckets, q.height)
+        decoder = score_table.decoder_of(q.encoding, q.buckets, q.height)
         nodes = np.concatenate([self._sums[k] for k in sorted(self._sums)], axis=1)
         counts = (nodes @ decoder.T).ravel()
         return score_release.ScoreRelease(q, counts, math.sqrt(self._variance), noise_distribution)
@@ -325,7 +325,7 @@ def best_height(buckets: int) -> int:
 
     def noise(height: int) -> float:
         one = column_norm(TREE, buckets, height, order)
-        levels = len(binning.tree_levels(buckets, height))
+        levels = len(score_table.tree_levels(buckets, height))
         return math.sqrt(levels) * prefix_std(TREE, buckets, height, order) / one
 
     return min(HEIGHTS, key=noise)
@@ -337,7 +337,7 @@ def _least_noise(settings: EvaluationSettings, rounds: int) -> tuple[type[Mechan
     encoding, height = settings.encoding, settings.height
     if encoding not in (AUTO, TREE):
         settings.unused(f"encoding '{encoding}' has no levels", "height")
-    names = (TREE,) if height else tuple(binning.ENCODINGS) if encoding == AUTO else (encoding,)
+    names = (TREE,) if height else tuple(score_table.ENCODINGS) if encoding == AUTO else (encoding,)
     if not federation.private:
         settings.unused("without privacy there is no noise", "encoding", "height")
         return Laplace, question
@@ -368,7 +368,7 @@ def quietest(
     federation: Federation,
     buckets: int,
     rounds: int,
-    names: tuple[str, ...] = tuple(binning.ENCODINGS),
+    names: tuple[str, ...] = tuple(score_table.ENCODINGS),
     heights: tuple[int, ...] = HEIGHTS,
     weight: Callable[[str, int, Order], float] = lambda name, height, order: 1.0,
 ) -> tuple[type[Mechanism], str, int]:
@@ -405,3 +405,13 @@ def quietest(
     if best is None:
         raise InputError(f"mechanism '{federation.mechanism}' needs delta > 0")
     return best[1:]
+
+
+def prefix_std(name: str, buckets: int, height: int, order: Literal[1, 2]) -> float:
+    """Return the root mean square noise of a prefix sum, per unit of noise std at sensitivity 1.
+
+    Encodings are chosen by it: metrics at a threshold, and curves, are computed from prefix sums.
+    """
+    sums = np.cumsum(decoder_of(name, buckets, height), axis=0)
+    norm = column_norm(name, buckets, height, order)
+    return norm * float(np.sqrt(np.square(sums).sum(axis=1).mean()))

@@ -20,7 +20,7 @@ from fedcal.core.numerics import override
 from fedcal.core.options import Positive
 from fedcal.evaluation import findings, score_release
 from fedcal.evaluation.estimators.metrics import edge_index
-from fedcal.metrics import binning, histogram
+from fedcal.metrics import histogram, score_table
 from fedcal.privacy import AUTO, Federation, Plan, Query, Question, Release
 from fedcal.strategies import base
 from fedcal.strategies.base import FederatedStrategy, Names, Settings
@@ -38,12 +38,12 @@ class EvaluationSettings(Settings):
     score: str = ""
     bins: Annotated[int, base.integer(2)] = BUCKETS
     edges: Edges = "fine-tails"
-    encoding: Annotated[str, base.among((AUTO, *binning.ENCODINGS))] = AUTO
+    encoding: Annotated[str, base.among((AUTO, *score_table.ENCODINGS))] = AUTO
     height: Annotated[int, base.integer(0)] = 0
     other: bool = False
     calibrator: str = ""
     groups: Names = ()
-    by: binning.By = "group"
+    by: score_table.By = "group"
     within: Names = ()
     cuts: base.Numbers = ()
     threshold: options.Finite = 0.5
@@ -59,20 +59,21 @@ class EvaluationSettings(Settings):
     def question(self) -> ScoreCounts:
         """The counts, not encoded."""
         f, edges = self.federation, np.array([float(self.bins)])
-        two: binning.Views = "model,other" if self.other else "model,calibrated"
+        two: score_table.Views = "model,other" if self.other else "model,calibrated"
         if self.cuts:
             cuts = (checks.fraction("each number of cuts", at) for at in self.cuts)
             edges = np.array([0.0, *cuts, 1.0])
         elif self.edges == "fine-tails":
-            edges = binning.fine_tails(self.bins, nodes=self.score != "classes" and not encodes(f))
+            nodes = self.score != "classes" and not encodes(f)
+            edges = score_table.fine_tails(self.bins, nodes=nodes)
         return ScoreCounts(
             classes=f.classes,
             edges=edges,
             score=self.score,
             views=two if self.other or self.calibrator else "model",
-            groups=binning.names_text(self.groups),
+            groups=score_table.names_text(self.groups),
             by=self.by,
-            within=binning.names_text(self.within),
+            within=score_table.names_text(self.within),
             calibrator=text_of(self.calibrator, f.classes) if self.calibrator else "",
             subject_rows=findings.subject_rows(f.unit, self.rows_per_subject),
         )
@@ -129,7 +130,7 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
     federation
         public facts and budget
     score
-        see `fedcal.metrics.binning`; "" = positive for two classes, else confidence
+        see `fedcal.metrics.score_table`; "" = positive for two classes, else confidence
     bins
         buckets of the score
     edges
@@ -137,7 +138,7 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
         its end, where the scores of good models crowd; "equal-width"; or "equi-depth": a first
         round finds edges with about as many rows between each two; half of the budget is for it
     encoding, height
-        see `fedcal.metrics.binning`; "auto" and 0 = as above
+        see `fedcal.metrics.score_table`; "auto" and 0 = as above
     other
         count a second model's scores beside the model's, too
     calibrator

@@ -8,7 +8,8 @@ import numpy as np
 from fedcal.calibrators import Calibrator, TemperatureScaling, parametric, scaling
 from fedcal.clients.questions.scaling import ScalingNewton
 from fedcal.clients.questions.temperature import TemperatureNewton
-from fedcal.core.numerics import LOG_A_LIMIT, Floats
+from fedcal.core.fitting import LOG_A_LIMIT
+from fedcal.core.numerics import Floats
 from fedcal.core.options import Positive
 from fedcal.privacy import Plan, Range, Release
 from fedcal.strategies.base import FederatedStrategy, near_identity

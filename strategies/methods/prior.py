@@ -6,14 +6,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedcal.clients.questions import scores
-from fedcal.core import shards
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import override
 from fedcal.core.options import Count
 from fedcal.evaluation.findings import counted_of, subject_rows
 from fedcal.evaluation.sites.effects import edges_of
 from fedcal.mechanisms import MECHANISMS, Laplace
-from fedcal.metrics.binning import FLAT, TREE, check_score, names_text
+from fedcal.metrics.score_table import FLAT, TREE, check_score, names_text
+from fedcal.partition import numbered
 from fedcal.personal.releases import SitesRelease
 from fedcal.privacy import AUTO, Plan, Query, Release, privacy
 from fedcal.strategies.base import FederatedStrategy, Names
@@ -64,7 +64,7 @@ class FedPrior(FederatedStrategy):
         tree = f.private and MECHANISMS.get(asked, Laplace).order != Laplace.order
         self._query = scores.ScoreCounts(
             *(self.classes, edges_of(score), score, *((TREE, HEIGHT) if tree else (FLAT, 1))),
-            groups=names_text(self.groups or shards.numbered(f.clients)),
+            groups=names_text(self.groups or numbered(f.clients)),
             by="site",
             subject_rows=subject_rows(f.unit, self.rows_per_subject),
         )

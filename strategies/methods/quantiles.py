@@ -18,7 +18,7 @@ from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, override
 from fedcal.core.options import Positive, among
 from fedcal.mechanisms import Exponential, Gaussian, Mechanism
-from fedcal.metrics import binning
+from fedcal.metrics import score_table
 from fedcal.privacy import AUTO, Plan, Question, Range, Release
 from fedcal.strategies.base import Names, Number, Settings, Share, integer
 from fedcal.trust import TRUSTS
@@ -55,7 +55,7 @@ class ConformalSettings(Settings):
         """Fields of `SetQuery`: the score, and what has thresholds of its own."""
         score = asdict(self.conformity)
         score["score"] = score.pop("name")
-        return {**score, "by": self.parts_by, "groups": binning.names_text(self.groups)}
+        return {**score, "by": self.parts_by, "groups": score_table.names_text(self.groups)}
 
     @property
     def parts_by(self) -> str:
@@ -432,7 +432,7 @@ class ExponentialQuantile(Drawn):
         f, by_client = settings.federation, settings.by_client
         self._n = max(round(f.clients if by_client else settings.expected), 1)
         bins = settings.bins or levels.best_bins(self._n, f.epsilon, self.alpha)
-        at = levels.thresholds(min(bins, binning.MOST_BUCKETS))
+        at = levels.thresholds(min(bins, score_table.MOST_BUCKETS))
         self.opening = self.ask(SetRanks, at, once=by_client)
         self.bound = self.bound_by(1.0)
 

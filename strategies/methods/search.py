@@ -32,7 +32,7 @@ from fedcal.clients.questions.search import (
     TemperatureQuery,
 )
 from fedcal.clients.questions.temperature import MOST_POINTS, TemperatureScores
-from fedcal.core import checks, numerics
+from fedcal.core import checks, fitting
 from fedcal.core.checks import positive
 from fedcal.core.numerics import Floats, override
 from fedcal.core.options import Positive
@@ -322,7 +322,7 @@ class TemperatureSearch(FederatedStrategy):
         clips = (self.client_clip(self.clip_share, self.least_clip),)
         self._search: Search | None = None
         if self.search == "exponential":
-            self._temperatures = np.exp(numerics.log_grid(self.low, self.high, self.points or 101))
+            self._temperatures = np.exp(fitting.log_grid(self.low, self.high, self.points or 101))
             query = self.question(tuple(self._temperatures.tolist()))
             return self.plan_for(query, clips, 1, 1, prefers=(Exponential,))
         if not self.signed:
@@ -608,7 +608,7 @@ class FedOneShot(FederatedStrategy):
         elif self.federation.private:
             asked = ASKED
         self._query = query = TemperatureScores(self.low, self.high, asked)
-        self._log_t = numerics.log_grid(query.low, query.high, self.points)
+        self._log_t = fitting.log_grid(query.low, query.high, self.points)
         clip = self.gradient_clip()
         return self.plan_for(query, (clip,), 1, prefers=prefers)
 

@@ -12,7 +12,8 @@ from fedcal.calibrators import TemperatureScaling, order_preserving, parametric
 from fedcal.calibrators.scaling import VectorScaling
 from fedcal.clients.questions import scaling, training
 from fedcal.core.checks import InputError, RoundFailed, integer, unused
-from fedcal.core.numerics import LOG_A_LIMIT, Floats, override, softplus
+from fedcal.core.fitting import LOG_A_LIMIT, softplus
+from fedcal.core.numerics import Floats, override
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy import SEED, Federation, Plan, Query, Range, Release, privacy
 from fedcal.strategies import base, method

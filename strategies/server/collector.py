@@ -15,7 +15,7 @@ from fedcal.core.checks import InputError, RoundFailed
 from fedcal.core.numerics import Words
 from fedcal.privacy.query import Request
 from fedcal.secure_aggregation import keys, messages
-from fedcal.secure_aggregation.roster import Roster, opened
+from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.atomic import write_file
 
 
@@ -269,3 +269,33 @@ class SecureRounds:
 
     def _about(self, number: int, **fields: Received) -> Content:
         return {"sum": {"run": self._run, "round": number, **fields}}
+
+
+def opened(hidden_sum: Words, openings: Mapping[int, Mapping[int, Words]], pieces: int) -> Words:
+    """Return the sum of the contributors' vectors.
+
+    Parameters
+    ----------
+    hidden_sum
+        (length,) sum of what contributors sent
+    openings
+        member -> {piece: (length,) sum of its streams}
+    pieces
+        of the committee
+
+    Raises
+    ------
+    RoundFailed
+        If members differ about a piece, or nobody has told one: the sum stays hidden.
+    """
+    total = hidden_sum.copy()
+    known: dict[int, Words] = {}
+    for opening in openings.values():
+        for piece, words in opening.items():
+            if not np.array_equal(known.setdefault(piece, words), words):
+                raise RoundFailed("members of the committee differ about a mask: it is not opened")
+    if len(known) < pieces:
+        raise RoundFailed("too few members of the committee opened the sum: it stays hidden")
+    for words in known.values():
+        total += words
+    return total

@@ -15,20 +15,11 @@ import numpy as np
 
 from fedcal.core.checks import InputError, interval, one_of, read
 from fedcal.core.numerics import Integers, Kind, Purpose, stream
-from fedcal.core.options import (
-    DATA,
-    PRIVACY,
-    SITES,
-    Options,
-    Positive,
-    among,
-    like,
-    option,
-    read_fields,
-)
+from fedcal.core.options import DATA, PRIVACY, SITES, Options, Positive, among, like, option
 from fedcal.privacy import Federation, Ledger, Plan, agreement
 from fedcal.privacy.ledger import CAP_DELTA
 from fedcal.privacy.privacy import check_caps
+from fedcal.privacy.wire import federation_of, read_fields
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.strategies import STRATEGIES, base
 from fedcal.strategies.server import outcome
@@ -164,7 +155,7 @@ class Job(Running):
         one_of("method", known["method"], STRATEGIES, "fedcal simulate --help")
         settings = _settings(read(fields, "settings", str))
         check_settings(known["method"], settings)
-        facts = Federation.from_fields(fields, nodes, classes)
+        facts = federation_of(fields, nodes, classes)
         return cls(federation=facts, settings=settings, **known)
 
     @cached_property

@@ -15,7 +15,8 @@ from fedcal.core.checks import FedcalError, InputError, RoundFailed, same
 from fedcal.core.numerics import Words
 from fedcal.privacy import Plan, wire
 from fedcal.privacy.curator import OpenRound
-from fedcal.privacy.query import Asked, facts_of
+from fedcal.privacy.query import Asked
+from fedcal.privacy.wire import asked_records, facts_of
 from fedcal.secure_aggregation import messages
 from fedcal.secure_aggregation.masking import unmask
 from fedcal.strategies.method import Method
@@ -147,7 +148,7 @@ class FlowerTransport(Method, Strategy):
             "context": ConfigRecord(facts_of(asked.request.query) | {"private": self.plan.private}),
         }
         question = Asked(asked.request.query, asked.round, self.run, self.terms)
-        guarded = {name: ConfigRecord(of) for name, of in question.to_records().items()}
+        guarded = {name: ConfigRecord(of) for name, of in asked_records(question).items()}
         self._check_ready(grid, guarded, asked.round)
         self.took_part.there |= set(self._sites)
         if self.secure is not None:

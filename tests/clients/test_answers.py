@@ -12,10 +12,12 @@ from fedcal.clients import answers
 from fedcal.clients.answers import answer, contribute
 from fedcal.clients.questions.search import AccuracyGap, ClippedNLL
 from fedcal.core.checks import InputError
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation, Plan, make_plan, wire
 from fedcal.privacy.curator import Curator
-from fedcal.privacy.query import QUERIES, Request, facts_of
+from fedcal.privacy.query import QUERIES, Request
+from fedcal.privacy.wire import facts_of
 from fedcal.units import Bound, encode_bounded
 
 CLIENTS = 40
@@ -28,7 +30,7 @@ def some_shards(clients: int = CLIENTS, rows: int = 200, classes: int = 4) -> Sh
     rng = np.random.default_rng(3)
     owner = rng.integers(0, clients - 1, rows)  # the last one has none
     logits, labels = rng.normal(0, 3, (rows, classes)), rng.integers(0, classes, rows)
-    return Shards.from_owner(logits, labels, owner, clients)
+    return rows_by_owner(logits, labels, owner, clients)
 
 
 def plan_of(length: int = 2, **change: Any) -> Plan:
@@ -96,7 +98,7 @@ def test_a_real_client_takes_no_seed_from_a_message(mechanism, trust, seeded):
 def test_coins_are_tossed_afresh_by_each_site_in_each_round():
     plan = plan_of(1, sampling_rate=0.5, trust="distributed")
     request = replace(asked_of(plan), noise=None)
-    shards = Shards.from_owner(
+    shards = rows_by_owner(
         np.tile([0.0, 0.0, 0.0, 5.0], (CLIENTS, 1)), np.zeros(CLIENTS, int), everybody, CLIENTS
     )
 

@@ -10,17 +10,19 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from fedcal.clients.answers import answer, contribute
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.clients.questions.temperature import TemperatureScores
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation, make_plan, wire
 from fedcal.privacy.curator import Curator
-from fedcal.privacy.query import Request, facts_of
+from fedcal.privacy.query import Request
+from fedcal.privacy.wire import facts_of
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.secure_aggregation.masking import mask
 from fedcal.units import Bound
 
 CLIENTS, LENGTH = 4, 40
 LABELS, OWNER = np.array([0, 0, 1, 2, 2, 2, 1]), np.array([0, 0, 1, 1, 2, 2, 3])
-SHARDS = Shards.from_owner(np.zeros((7, 3)), LABELS, OWNER, CLIENTS)
+SHARDS = rows_by_owner(np.zeros((7, 3)), LABELS, OWNER, CLIENTS)
 
 
 def request_of(**change: Any) -> Request:

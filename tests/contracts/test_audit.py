@@ -17,7 +17,7 @@ from experiments import audit as attacks
 from experiments.audit import Finding, audit, epsilon_lower_bound
 from experiments.studies.own import audits as benchmark
 from experiments.studies.own.audits import CANDIDATES, Attacked, attacked
-from fedcal.core.shards import Shards
+from fedcal.core.scores import rows_by_owner
 from fedcal.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.histograms import DPHistogram
@@ -66,7 +66,7 @@ def test_complete_runs_of_a_method_keep_their_claim(trust, unit):
     of_unit = (owner == 0) & ((subjects == 0) | (unit == "user"))
 
     def releases(keep: np.ndarray, present: bool) -> list[float]:
-        own = Shards.from_owner(
+        own = rows_by_owner(
             logits[keep], labels[keep], owner[keep], clients, subjects=subjects[keep]
         )
         found = []

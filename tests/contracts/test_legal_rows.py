@@ -11,8 +11,9 @@ import pytest
 from strategy_checks import BUDGETED
 
 from fedcal.clients.answers import answer
-from fedcal.core.numerics import LARGEST_LOGIT
-from fedcal.core.shards import Shards, numbered
+from fedcal.core.scores import LARGEST_LOGIT, rows_by_owner
+from fedcal.core.shards import Shards
+from fedcal.partition import numbered
 from fedcal.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES
@@ -28,7 +29,7 @@ def extreme_rows() -> Shards:
     """Ties, and differences whose squares overflow, at every client but one."""
     logits = np.array(list(itertools.product(EXTREME, repeat=3)))
     i = np.arange(len(logits))
-    return Shards.from_owner(logits, i % 3, i % 5, 6, names=numbered(6))
+    return rows_by_owner(logits, i % 3, i % 5, 6, names=numbered(6))
 
 
 @pytest.mark.parametrize("method", BUDGETED)

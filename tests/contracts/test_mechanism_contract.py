@@ -22,6 +22,7 @@ from fedcal.clients.questions.search import AccuracyGap
 from fedcal.clients.questions.temperature import TemperatureScores
 from fedcal.core.checks import RoundFailed
 from fedcal.core.numerics import Purpose, stream
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.mechanisms import PRIVATE, Mechanism
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
@@ -146,7 +147,7 @@ def some_rows() -> Shards:
     rng = np.random.default_rng(5)
     owner = rng.integers(1, SITES, 300)  # the first client has no rows
     logits, labels = rng.normal(0, 3, (300, 3)), rng.integers(0, 3, 300)
-    return Shards.from_owner(logits, labels, owner, SITES, subjects=np.arange(300) % 7)
+    return rows_by_owner(logits, labels, owner, SITES, subjects=np.arange(300) % 7)
 
 
 def sums_of(mechanism: str, trust: str, **change: Any) -> Sums:

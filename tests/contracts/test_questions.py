@@ -15,7 +15,8 @@ import pytest
 from refusals import refused
 
 from fedcal.core.checks import InputError
-from fedcal.core.shards import Shards, numbered
+from fedcal.core.shards import Shards
+from fedcal.partition import numbered
 from fedcal.privacy.privacy import Federation
 from fedcal.privacy.query import QUERIES, Query, Question, check_question
 from fedcal.run.engines.inline import run_inline

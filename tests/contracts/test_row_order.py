@@ -25,6 +25,7 @@ from neighbours import (
 
 from fedcal.clients.answers import answer, contribute
 from fedcal.core.checks import InputError
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy.query import QUERIES, Query, Request
 from fedcal.secure_aggregation import Ring
@@ -91,7 +92,7 @@ def shards_of(rows: dict[str, Any], seed: int | None = None) -> Shards:
     if seed is not None:
         rows = kept(rows, np.random.default_rng(seed).permutation(len(rows["labels"])))
     groups, of = np.unique(rows["group"], return_inverse=True)
-    return Shards.from_owner(
+    return rows_by_owner(
         rows["logits"],
         rows["labels"],
         rows["owner"],

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from fedcal.core.checks import InputError, NoEffect
-from fedcal.core.shards import Shards, numbered
+from fedcal.core.scores import rows_by_owner
+from fedcal.core.shards import Shards
+from fedcal.partition import numbered
 from fedcal.privacy.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES
@@ -108,7 +110,7 @@ def shards(classes: int) -> Shards:
     rng = np.random.default_rng(classes)
     labels, owner = rng.integers(0, classes, 240), rng.integers(0, CLIENTS, 240)
     logits = 2 * (rng.normal(size=(240, classes)) + np.eye(classes)[labels])
-    return Shards.from_owner(
+    return rows_by_owner(
         *(logits, labels, owner, CLIENTS),
         groups=labels % 2,
         group_names=("a", "b"),

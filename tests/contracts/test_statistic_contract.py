@@ -23,6 +23,7 @@ from neighbours import (
 )
 
 from fedcal.clients.answers import answer
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy.query import QUERIES, Query
 from fedcal.units import Bound, Per, Rule
@@ -48,7 +49,7 @@ def some_shards(c: int, seed: int = 0, rows: int = 150) -> Shards:
     logits[np.arange(rows), labels] += 5
     owner = rng.choice(np.setdiff1d(np.arange(CLIENTS), EMPTY), rows)
     owner[:12] = 3  # a large client beside those with a handful of rows
-    return Shards.from_owner(logits, labels, owner, CLIENTS)
+    return rows_by_owner(logits, labels, owner, CLIENTS)
 
 
 def alone(shards: Shards, k: int) -> Shards:
@@ -89,7 +90,7 @@ def test_an_empty_shard_is_zero(kind):
         assert query.signed or (x >= 0).all(), (query, c)
         assert not x[list(EMPTY)].any(), (query, c)
         none = np.zeros(0, np.int64)
-        empty = query.sums(Shards.from_owner(np.zeros((0, c)), none, none, 3))
+        empty = query.sums(rows_by_owner(np.zeros((0, c)), none, none, 3))
         assert empty.shape == (3, x.shape[1]), (query, c)
         assert not empty.any(), (query, c)
 
@@ -110,11 +111,11 @@ def test_extreme_logits_stay_finite_and_bounded(kind):
         ]
         logits, labels = np.repeat(np.array(rows), 2, axis=0), np.tile([0, c - 1], len(rows))
         n = len(logits)
-        shards = Shards.from_owner(logits, labels, np.arange(n), n)
+        shards = rows_by_owner(logits, labels, np.arange(n), n)
         x = query.sums(shards)
         assert np.isfinite(x).all(), (query, c)
         assert x.any(), (query, c)
-        pooled = Shards.from_owner(logits, labels, np.zeros(n, np.int64), 1)
+        pooled = rows_by_owner(logits, labels, np.zeros(n, np.int64), 1)
         assert np.isfinite(query.sums(pooled)).all(), (query, c)
         bound = Bound((x.shape[1],), (2.0,))
         words = answer(shards, request(query, bound, clients=n))

@@ -13,6 +13,7 @@ import pytest
 from fedcal.clients.answers import answer
 from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.numerics import Floats
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
 from fedcal.privacy.query import Request
@@ -47,7 +48,7 @@ def shards(rows: dict[str, Any], seed: int | None = None) -> Shards:
     n = len(rows["labels"])
     order = np.arange(n) if seed is None else np.random.default_rng(seed).permutation(n)
     kept = {name: column[order] for name, column in rows.items()}
-    return Shards.from_owner(clients=CLIENTS, group_names=("a", "b"), **kept)
+    return rows_by_owner(clients=CLIENTS, group_names=("a", "b"), **kept)
 
 
 def request(unit: str, settings: dict[str, Any]) -> Request:
@@ -90,7 +91,7 @@ def equal(rows: int, z: float, clients: int = 1) -> Shards:
     """Wrong rows with one and the same score."""
     logits = np.tile([0.0, z], (rows * clients, 1))
     owner = np.repeat(np.arange(clients), rows)
-    return Shards.from_owner(logits, np.ones(len(owner), np.int64), owner, clients)
+    return rows_by_owner(logits, np.ones(len(owner), np.int64), owner, clients)
 
 
 def test_equal_rows_of_a_client_and_of_clients_are_drawn_apart():

@@ -19,7 +19,9 @@ from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Integers
-from fedcal.core.shards import Shards, numbered
+from fedcal.core.scores import rows_by_owner
+from fedcal.core.shards import Shards
+from fedcal.partition import numbered
 from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.run.engines.inline import Unavailable, run_inline
@@ -72,7 +74,7 @@ def some_shards(clients: int = CLIENTS, rows: int = ROWS, empty: tuple[int, ...]
     owner = rng.choice(np.setdiff1d(np.arange(clients), empty), rows)
     about = np.arange(len(owner)) % 5
     names = numbered(clients)
-    return Shards.from_owner(logits, labels, owner, clients, subjects=about, names=names)
+    return rows_by_owner(logits, labels, owner, clients, subjects=about, names=names)
 
 
 @pytest.fixture(scope="module")

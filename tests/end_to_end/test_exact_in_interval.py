@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from fedcal import datasets, evaluate, evaluation
 from fedcal.core.numerics import Floats, Integers
-from fedcal.core.shards import Shards
+from fedcal.core.scores import rows_by_owner
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.metrics import bin_index
 from fedcal.privacy import Federation
@@ -166,7 +166,7 @@ def test_without_privacy_the_exact_value_lies_in_each_interval(name):
 def private(scored: Scored, unit: str, seed: int, epsilon: float = 1.0) -> ScoreRelease:
     p, labels = scored
     owner = np.random.default_rng(0).integers(0, 20, len(p))
-    rows = Shards.from_owner(
+    rows = rows_by_owner(
         np.log(np.maximum(p, FLOOR)), labels, owner, 20, "probs", np.arange(len(p)) // 2
     )
     method = FedEvaluate(Federation(20, p.shape[1], epsilon=epsilon, unit=unit, seed=seed))

@@ -12,6 +12,7 @@ import pytest
 from fedcal import datasets, partition, simulate
 from fedcal.calibrators import TemperatureScaling
 from fedcal.core.checks import TooLittle
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset, catalogue
 from fedcal.privacy.noise_plan import Federation
@@ -32,7 +33,7 @@ def resnet() -> Dataset:
 def shards_of(clients: int, seed: int = 0) -> Shards:
     data = resnet()
     owner = partition.dirichlet(data.labels, clients, 0.1, np.random.default_rng(seed))
-    return Shards.from_owner(data.logits, data.labels, owner, clients)
+    return rows_by_owner(data.logits, data.labels, owner, clients)
 
 
 @pytest.mark.parametrize("clients", [1, 137, 10_000])

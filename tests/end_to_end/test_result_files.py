@@ -17,9 +17,9 @@ from strategy_checks import BUDGETED
 from fedcal import calibrators, datasets, simulate
 from fedcal.cli.main import exit_code_of
 from fedcal.core.checks import FedcalError, InputError
-from fedcal.core.shards import Shards, numbered
+from fedcal.core.shards import Shards
 from fedcal.metrics import Reliability, classwise_ece, ece, nll
-from fedcal.partition import deal
+from fedcal.partition import deal, numbered
 from fedcal.privacy.curator import OpenRound
 from fedcal.run.config import POOLED
 from fedcal.run.jobs import evaluates

@@ -13,7 +13,7 @@ from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.store import records_in
 from fedcal.conformal.sets import load as load_sets
 from fedcal.core.checks import InputError
-from fedcal.core.shards import Shards
+from fedcal.core.scores import rows_by_owner
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.privacy import Ledger
 from fedcal.run.engines.inline import run_inline
@@ -54,7 +54,7 @@ def test_ledger(stored):
 def test_checkpoint_of_two_rounds_goes_on(stored):
     kept = json.loads((stored / "checkpoint/checkpoint.json").read_text("utf-8"))
     job = Job.from_fields(kept["job"])
-    rows = Shards.from_owner(LOGITS[:160], LABELS[:160], np.arange(160) % 8, 8)
+    rows = rows_by_owner(LOGITS[:160], LABELS[:160], np.arange(160) % 8, 8)
     full = job.run(lambda s: run_inline(s, rows))
     rest = job.run(lambda s: run_inline(s, rows), folder=stored / "checkpoint", resume=True)
     assert len(kept["releases"]) == 2

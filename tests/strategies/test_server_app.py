@@ -15,6 +15,7 @@ from fedcal import simulate
 from fedcal.clients.client_app import app as site_app
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.core.checks import BudgetExceeded, FedcalError, InputError, RoundFailed
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
@@ -35,7 +36,7 @@ def shards():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, CLASSES, 110)
     logits = rng.normal(0, 4, (110, CLASSES))
-    return Shards.from_owner(logits, labels, rng.integers(0, CLIENTS, 110), CLIENTS)
+    return rows_by_owner(logits, labels, rng.integers(0, CLIENTS, 110), CLIENTS)
 
 
 class Wire(InProcessGrid):
@@ -198,7 +199,7 @@ class Slow(InProcessGrid):
     """Gives each reply twice, late, and one that nobody asked for."""
 
     def __init__(self, takes: bool = True) -> None:
-        none = Shards.from_owner(*(np.zeros((0, 2)), np.zeros(0, int), np.zeros(0, int)), 1)
+        none = rows_by_owner(*(np.zeros((0, 2)), np.zeros(0, int), np.zeros(0, int)), 1)
         super().__init__(client_app(lambda context: none), ASKED)
         self._takes, self._looks = takes, 0
         self._kept: list[Message] = []

@@ -23,7 +23,7 @@ from unittest import mock
 import numpy as np
 
 from fedcal.results.figures import drawing
-from fedcal.run.sweep import numerics
+from fedcal.run.sweep import fitting
 from fedcal.secure_aggregation import roster
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -342,7 +342,7 @@ def written(case: str) -> dict[str, str]:
         here = {"COLUMNS": COLUMNS, "FEDCAL_HOME": str(Path(name, "fedcal"))}
         with (
             mock.patch.dict(os.environ, here),
-            mock.patch.object(numerics, "usable_cores", return_value=1),
+            mock.patch.object(fitting, "usable_cores", return_value=1),
         ):
             write_rows()
             figures: list[str] = []

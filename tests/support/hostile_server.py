@@ -17,6 +17,7 @@ from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import key_of_job
 from fedcal.privacy.query import Asked
+from fedcal.privacy.wire import asked_records
 from fedcal.strategies.server.job import Job
 
 FEDERATION = Federation(3, 2, epsilon=1.0, trust="local", noise_source="system")
@@ -32,7 +33,7 @@ def asked_by(job: Job, run: str, **change: Any) -> Records:
     """The first question of an honest server's run of that name, with other fields."""
     query = job.strategy().open_round(1).request.query
     asked = Asked(query, 1, run, key_of_job(job.to_fields(), job.plan))
-    return replace(asked, **change).to_records()
+    return asked_records(replace(asked, **change))
 
 
 def hostile(run: str) -> dict[str, Records]:

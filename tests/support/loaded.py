@@ -54,6 +54,7 @@ def loaded(folder: Path) -> tuple[dict[str, str], list[str]]:
     from fedcal.privacy import Federation
     from fedcal.privacy.agreement import key_of_job
     from fedcal.privacy.query import Asked
+    from fedcal.privacy.wire import asked_records
     from fedcal.secure_aggregation.keys import make_key
     from fedcal.secure_aggregation.roster import Committee, Member, Roster
     from fedcal.strategies.server.job import Job
@@ -86,7 +87,7 @@ def loaded(folder: Path) -> tuple[dict[str, str], list[str]]:
     content = {
         "folders": [str(folder / name) for name in names],
         "fields": job.to_fields(),
-        "records": asked.to_records(),
+        "records": asked_records(asked),
     }
     (folder / "asked.json").write_text(json.dumps(content))
     command = [sys.executable, "-c", _ASKED, str(folder / "asked.json")]

@@ -8,6 +8,7 @@ import numpy as np
 from refusals import each_is_refused
 
 from fedcal.core.numerics import Floats
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import exact_only
@@ -34,7 +35,7 @@ def assert_std_is_one(draws: Iterable[Floats], kurtosis: float = 3.0) -> None:
 
 def nobody(clients: int, classes: int = 3, **columns: Any) -> Shards:
     none = np.zeros(0, np.int64)
-    return Shards.from_owner(np.zeros((0, classes)), none, none, clients, **columns)
+    return rows_by_owner(np.zeros((0, classes)), none, none, clients, **columns)
 
 
 def some_shards(
@@ -45,7 +46,7 @@ def some_shards(
     labels, owner = rng.integers(0, c, rows), rng.integers(1, clients - 1, rows)
     logits = rng.normal(0, 1, (rows, c))
     logits[np.arange(rows), labels] += rng.normal(1.5, 1, rows)
-    return Shards.from_owner(logits * scale, labels, owner, clients)
+    return rows_by_owner(logits * scale, labels, owner, clients)
 
 
 def algorithm_1(f: Callable[[float], float], low: float, high: float, k: int) -> list[float]:

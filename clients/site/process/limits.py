@@ -1,4 +1,4 @@
-"""Limits of one message: its size, and the CPU time and memory of its answer."""
+"""Limits of the answer to one message: CPU time and memory; its size: `fedcal.run.engines.node`."""
 
 import math
 import signal
@@ -6,17 +6,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from fedcal.core.checks import FedcalError, InputError
-
-MESSAGE_BYTES = 1 << 26
-"""Limit of a message that carries a question, contributions' headers or a result: a question
-has about as many numbers as its answer, and those of `guard.MOST_NUMBERS` take 32 MiB."""
-
-SHORT_BYTES = 1 << 16
-"""Limit of any other message: it asks who a site is, or for an enrolment in a run."""
-
-_LONG = tuple(f"query.{kind}" for kind in ("answer", "confirm", "open", "ready", "result"))
-_PART_BYTES = 1 << 10  # that each part of a message counts for at least
+from fedcal.core.checks import FedcalError
 
 GRACE_S = 30
 """CPU seconds that are left to say that it was too much."""
@@ -33,29 +23,6 @@ COPIES = 4
 
 class OverLimit(FedcalError):
     """A message takes more of the machine than the site gives it."""
-
-
-class Intake:
-    """Counts the bytes of one message as its parts come in.
-
-    Parameters
-    ----------
-    kind
-        Flower's message type, as the server names it
-    """
-
-    def __init__(self, kind: str) -> None:
-        self._kind, self.most = kind, MESSAGE_BYTES if kind in _LONG else SHORT_BYTES
-        self.left = self.most
-
-    def take(self, part: int) -> None:
-        """InputError once the parts, so many bytes each, are more than a message may have."""
-        self.left -= max(part, _PART_BYTES)
-        if self.left < 0:
-            raise InputError(
-                f"a message {self._kind[:20]!r} of more than {self.most >> 10} KiB came, which "
-                "is not read"
-            )
 
 
 def limit_cpu(seconds: int) -> None:

@@ -47,7 +47,7 @@ from experiments.studies.rows import counted, rng_of, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study, study_file
 from fedcal.core.numerics import Floats, Integers
 from fedcal.evaluation import METRICS, Histogram
-from fedcal.metrics.binning import FLAT
+from fedcal.metrics.score_table import FLAT
 from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Local, SecAgg

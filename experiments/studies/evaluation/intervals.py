@@ -36,11 +36,12 @@ from experiments.studies.rows import counted, grouped, rng_of, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study
 from fedcal import partition
 from fedcal.core.numerics import Floats, Integers
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.evaluation import METRICS, Estimate, Histogram, evaluate
 from fedcal.evaluation.estimators.calibration import ClasswiseEce
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.metrics.binning import fine_tails
+from fedcal.metrics.score_table import fine_tails
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.evaluate import BUCKETS, FedEvaluate
 from fedcal.strategies.server.outcome import Progress
@@ -54,7 +55,7 @@ def of_rows(logits_of: Integers, labels: Integers, owner: Integers, clients: int
     """Rows of clients by the number of the cell of each row's score."""
     score = SCORES[logits_of]
     logits = np.stack([np.zeros(len(score)), np.log(score / (1 - score))], axis=1)
-    return Shards.from_owner(logits, labels, owner, clients)
+    return rows_by_owner(logits, labels, owner, clients)
 
 
 def shards_of(drawn: Integers, clients: int, dealt: str, rng: np.random.Generator) -> Shards:

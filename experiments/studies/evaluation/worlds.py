@@ -23,7 +23,8 @@ from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.numerics import Floats, Integers
 from fedcal.evaluation import METRICS, Histogram
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.metrics.binning import bin_index, bucket_of, equal_width, scored
+from fedcal.metrics.binning import bin_index
+from fedcal.metrics.score_table import bucket_of, equal_width, scored
 from fedcal.privacy.curator import Release
 from fedcal.privacy.privacy import Federation
 from fedcal.strategies.methods.evaluate import FedEvaluate

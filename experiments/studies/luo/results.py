@@ -36,7 +36,7 @@ from experiments.studies.rows import counted, grouped, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study, study_file
 from fedcal import datasets
 from fedcal.core.checks import InputError
-from fedcal.core.numerics import usable_cores
+from fedcal.core.fitting import usable_cores
 from fedcal.run.load import load_any
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Local

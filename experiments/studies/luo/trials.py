@@ -35,16 +35,8 @@ from numpy.typing import NDArray
 from experiments.studies.rows import draw_sum
 from fedcal.calibrators.histogram_binning import least_value, values_of
 from fedcal.core.checks import InputError, PrivacyError
-from fedcal.core.numerics import (
-    Floats,
-    Integers,
-    Purpose,
-    label_entries,
-    log_grid,
-    row_sum,
-    shifted,
-    stream,
-)
+from fedcal.core.fitting import label_entries, log_grid
+from fedcal.core.numerics import Floats, Integers, Purpose, row_sum, shifted, stream
 from fedcal.datasets import Dataset
 from fedcal.mechanisms import Sum
 from fedcal.metrics.binning import bin_index

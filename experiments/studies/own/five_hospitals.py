@@ -29,6 +29,7 @@ from experiments.studies.rows import rng_of, where
 from experiments.studies.spec import Record, Rows, RowsClaim
 from experiments.studies.spec import Study as Measured
 from fedcal.core.numerics import Floats
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.verdicts import SEEN, detectable
@@ -114,7 +115,7 @@ def patients(truths: Sequence[Truth], rng: np.random.Generator) -> Shards:
     offset, slope = np.array([(t.offset, t.slope) for t in truths]).T
     labels = (luck[of] < expit(offset[owner] + slope[owner] * x)).astype(np.int64)
     logits = np.stack([0 * x, x], axis=1)
-    return Shards.from_owner(logits, labels, owner, len(n), subjects=of, names=SITES)
+    return rows_by_owner(logits, labels, owner, len(n), subjects=of, names=SITES)
 
 
 @cache

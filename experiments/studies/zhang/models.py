@@ -22,6 +22,7 @@ from fedcal.calibrators import Calibrator, TemperatureScaling
 from fedcal.clients.answers import contribute
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers, Purpose, Words, stream
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.datasets import feature_sets, read_feature_set
 from fedcal.mechanisms import Gaussian
@@ -190,7 +191,7 @@ EPSILON = 8.0
 
 def one_client(logits: Floats, y: Integers, x: NDArray[Any] | None = None) -> Shards:
     """Put all rows at one client."""
-    return Shards.from_owner(logits, y, np.zeros(len(y), np.int64), 1, inputs=x)
+    return rows_by_owner(logits, y, np.zeros(len(y), np.int64), 1, inputs=x)
 
 
 def federation(task: Task, epsilon: float, seed: int) -> Federation:

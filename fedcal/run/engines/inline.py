@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 
 from fedcal.clients.answers import contribute
-from fedcal.core import checks, numerics
+from fedcal.core import checks, fitting, numerics
 from fedcal.core.shards import Task
 from fedcal.datasets import Population
 from fedcal.privacy.curator import OpenRound
@@ -130,8 +130,8 @@ def local_sums(
         size = block or max(1, BLOCK_NUMBERS // max(length, each))
         # blocks of all clients are kept for the whole run, with what was derived of their rows
         tasks = everybody(size) if len(alive) == shards.clients else shards.tasks(alive, size)
-        many = shards.size * shards.classes >= numerics.MANY
-        cores = threads or (numerics.usable_cores() if many else 1)
+        many = shards.size * shards.classes >= fitting.MANY
+        cores = threads or (fitting.usable_cores() if many else 1)
 
         def work(task: Task) -> numerics.Words:
             own = np.zeros(length, np.uint64)
@@ -140,7 +140,7 @@ def local_sums(
             return own
 
         total = np.zeros(length, np.uint64)
-        for own in numerics.in_threads(work, tasks, min(cores, len(tasks))):
+        for own in fitting.in_threads(work, tasks, min(cores, len(tasks))):
             total += own
         return total
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from fedcal.clients.site.process.limits import MESSAGE_BYTES, Intake
 from fedcal.clients.site.process.runtime import check_size
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.core.checks import InputError
@@ -28,10 +27,44 @@ SITE = "FEDCAL_SITE"
 SOON_S = 0.2
 """Seconds to the first look for a message after an answer, and between looks for its own reply."""
 
+MESSAGE_BYTES = 1 << 26
+"""Limit of a message that carries a question, contributions' headers or a result: a question
+has about as many numbers as its answer, and those of `guard.MOST_NUMBERS` take 32 MiB."""
+
+SHORT_BYTES = 1 << 16
+"""Limit of any other message: it asks who a site is, or for an enrolment in a run."""
+
+_LONG = tuple(f"query.{kind}" for kind in ("answer", "confirm", "open", "ready", "result"))
+
+_PART_BYTES = 1 << 10  # that each part of a message counts for at least
+
 _GROWS = 1.5
 _FRAME_BYTES = 1 << 20  # beside the part of a message that a reply of the SuperLink's carries
 
 log = logging.getLogger(LOGGER)
+
+
+class Intake:
+    """Counts the bytes of one message as its parts come in.
+
+    Parameters
+    ----------
+    kind
+        Flower's message type, as the server names it
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind, self.most = kind, MESSAGE_BYTES if kind in _LONG else SHORT_BYTES
+        self.left = self.most
+
+    def take(self, part: int) -> None:
+        """InputError once the parts, so many bytes each, are more than a message may have."""
+        self.left -= max(part, _PART_BYTES)
+        if self.left < 0:
+            raise InputError(
+                f"a message {self._kind[:20]!r} of more than {self.most >> 10} KiB came, which "
+                "is not read"
+            )
 
 
 class Clock:

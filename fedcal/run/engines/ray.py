@@ -19,7 +19,7 @@ import numpy as np
 from fedcal.clients.site.sources import write_assigned
 from fedcal.core import imports, numerics
 from fedcal.core.checks import FedcalError, InputError
-from fedcal.core.numerics import usable_cores
+from fedcal.core.fitting import usable_cores
 from fedcal.core.shards import Shards
 from fedcal.datasets import Population
 from fedcal.partition import ASSIGNED

@@ -21,7 +21,9 @@ from fedcal.calibrators.parametric import LIMIT, LocalLosses, ParametricScaling,
 from fedcal.clients.questions import temperature
 from fedcal.clients.questions.scaling import MLPUpdate, ScalingNewton, ScalingUpdate
 from fedcal.clients.questions.temperature import TemperatureUpdate
-from fedcal.core.numerics import LOG_A_LIMIT, Floats, softmax
+from fedcal.core.fitting import LOG_A_LIMIT
+from fedcal.core.numerics import Floats, softmax
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 
 Form = type[ParametricScaling]
@@ -67,7 +69,7 @@ def test_shards_without_an_optimum_answer_the_bound(logits, labels, a):
     inverse: dict[str, Any] = {"w": 1.0, "average": "inverse", "count": True}
     owner = np.append(np.zeros(len(labels), np.int64), 1)
     other = [[0.0] * len(logits[0])]
-    beside = Shards.from_owner(np.array(logits + other), np.array([*labels, 0]), owner, 2)
+    beside = rows_by_owner(np.array(logits + other), np.array([*labels, 0]), owner, 2)
     own = beside.block(0, 1)
     for shards in (own, beside):
         assert updates(shards, inverse)[0] == pytest.approx([1 - a, 1.0], rel=1e-12)
@@ -130,7 +132,7 @@ def test_the_pooled_fit_is_the_optimum(form, c):
 def test_clients_of_more_rows_than_a_tile_are_at_their_optimum_whoever_is_beside_them():
     rows, form = [64, 65, 80, 200], MatrixScaling  # 64 rows are a tile
     own = some_shards(40, rows=sum(rows), clients=3).block(1, 2)
-    shards = Shards.from_owner(own.logits, own.labels, np.repeat(np.arange(4), rows), 4)
+    shards = rows_by_owner(own.logits, own.labels, np.repeat(np.arange(4), rows), 4)
     start = form.identity(40) + 0.3 * np.random.default_rng(3).normal(size=form.size(40))
     w = local_fits(form, shards, start, proximal=2.0)
     features, columns = rows_of(form, shards)
@@ -210,7 +212,7 @@ def sgd(own: Shards, query: MLPUpdate) -> Floats:
 def test_an_update_by_sgd_is_that_of_a_plain_loop(batch, epochs):
     own = some_shards(4, rows=sum(SIZES), clients=3, scale=5.0).block(1, 2)
     owner = np.repeat(np.arange(len(SIZES)), SIZES)
-    shards = Shards.from_owner(own.logits, own.labels, owner, len(SIZES)).ordered
+    shards = rows_by_owner(own.logits, own.labels, owner, len(SIZES)).ordered
     w = OrderPreservingMLP.identity(4)
     w += np.random.default_rng(4).normal(0, 0.1, w.shape)
     query = MLPUpdate(w=w, epochs=epochs, batch=batch, lr=0.05, seed=3, count=True)

@@ -16,7 +16,8 @@ from fedcal.clients.questions.histograms import (
 from fedcal.clients.questions.score_cell import ScoreCell
 from fedcal.clients.questions.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.clients.questions.temperature import TemperatureNewton, TemperatureScores
-from fedcal.core.numerics import Floats, log_grid
+from fedcal.core.fitting import log_grid
+from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards
 
 CLIENTS = 5

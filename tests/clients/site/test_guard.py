@@ -15,6 +15,7 @@ from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process.site_app import check_roster
 from fedcal.core.checks import InputError
 from fedcal.core.naming import digest_of
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import PROTOCOL, Terms, key_of_job
@@ -26,7 +27,7 @@ from fedcal.strategies.server.job import Job
 FEDERATION = Federation(5, 2, epsilon=1.0, trust="local", noise_source="system")
 JOB = Job("fedbin", FEDERATION)
 FIELDS: dict[str, Any] = JOB.to_fields()
-ROWS = Shards.from_owner(
+ROWS = rows_by_owner(
     np.linspace(-1, 1, 12).reshape(6, 2), np.array([0, 1] * 3), np.zeros(6, np.int64), 1
 )
 

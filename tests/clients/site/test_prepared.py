@@ -18,6 +18,7 @@ from fedcal.clients.site.store import answer_once, finish
 from fedcal.core.checks import BudgetExceeded, InputError
 from fedcal.core.naming import digest_of
 from fedcal.core.numerics import Words
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy.agreement import job_digest
 from fedcal.privacy.privacy import Federation
@@ -25,7 +26,7 @@ from fedcal.secure_aggregation.keys import SigningKey, make_key
 from fedcal.secure_aggregation.roster import Committee, Member, Roster
 from fedcal.strategies.server.job import Job
 
-ROWS = Shards.from_owner(
+ROWS = rows_by_owner(
     np.linspace(-1, 1, 12).reshape(6, 2),
     np.array([0, 1, 1, 0, 1, 0]),
     np.zeros(6, np.int64),

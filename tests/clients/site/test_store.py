@@ -24,11 +24,11 @@ from refusals import refused
 
 import fedcal
 from fedcal.clients.site.policy import CLAIMED, OWN_NOISE, JobFacts, Policy
+from fedcal.clients.site.restored import RestoredRecords
 from fedcal.clients.site.store import (
     KEPT_JOBS,
     KEPT_ROUNDS,
     RECORDS,
-    SiteRecords,
 )
 from fedcal.core.checks import BudgetExceeded
 
@@ -65,28 +65,28 @@ def file(tmp_path):
 
 @pytest.fixture
 def records(file):
-    return SiteRecords(file, limits=LIMITS)
+    return RestoredRecords(file, limits=LIMITS)
 
 
-def ask(records: SiteRecords, round: int = 1, draw: Any = never, **change: Any) -> Any:
+def ask(records: RestoredRecords, round: int = 1, draw: Any = never, **change: Any) -> Any:
     """The question of this round, in a job with these facts."""
     return records.answer(replace(FACTS, **change), round, "q", draw)
 
 
-def give(records: SiteRecords, round: int = 1, **change: Any) -> bytes:
+def give(records: RestoredRecords, round: int = 1, **change: Any) -> bytes:
     return ask(records, round, lambda: os.urandom(8), **change)[0]
 
 
-def enrol(records: SiteRecords, make: Any = lambda: SECRETS, **change: Any) -> bytes:
+def enrol(records: RestoredRecords, make: Any = lambda: SECRETS, **change: Any) -> bytes:
     return records.enrol(replace(FACTS, **change), make)
 
 
-def sign(records: SiteRecords, round: int = 1, digest: str = "u", **kept: Any) -> bytes:
+def sign(records: RestoredRecords, round: int = 1, digest: str = "u", **kept: Any) -> bytes:
     make = kept.get("make", lambda: (b"signature", b"sums"))
     return records.confirm(kept.get("job", JOB), round, digest, make)
 
 
-def booked(records: SiteRecords) -> list[str]:
+def booked(records: RestoredRecords) -> list[str]:
     return [one.job for one in records.booked()]
 
 
@@ -143,7 +143,7 @@ def test_old_answers_are_not_kept_and_not_drawn_again(records):
 
 
 def test_the_job_that_rested_longest_is_closed_for_ever(file):
-    with SiteRecords(file) as records:
+    with RestoredRecords(file) as records:
         for i in range(KEPT_JOBS):
             give(records, job=job(i))
         give(records, 2, job=job(0))
@@ -154,7 +154,7 @@ def test_the_job_that_rested_longest_is_closed_for_ever(file):
 
 
 def test_enrolments_close_no_job_that_was_booked(file):
-    with SiteRecords(file) as records:
+    with RestoredRecords(file) as records:
         enrol(records)
         sent = give(records)
         for i in range(2 * KEPT_JOBS):
@@ -221,7 +221,7 @@ def test_a_row_pays_for_its_subject_and_its_client(first, second, epsilon, in_a_
     delta = 2e-6 if epsilon == 2 else (1 + math.e) * 1e-6 + 1e-6
     for own in ((epsilon, delta), (0.99 * epsilon, delta), (epsilon, 0.99 * delta)):
         limits = caps(9.0, 0.1, *own, begins=BEGINS) if in_a_year else caps(*own)
-        with SiteRecords(None, limits=limits) as records:
+        with RestoredRecords(None, limits=limits) as records:
             give(records, **first)
             call, error = partial(ask, records, job=job(2), **second), BudgetExceeded
             if own == (epsilon, delta):
@@ -231,7 +231,7 @@ def test_a_row_pays_for_its_subject_and_its_client(first, second, epsilon, in_a_
 
 
 def test_three_units_share_one_total():
-    with SiteRecords(None, limits=caps(1.0, 1e-5)) as records:
+    with RestoredRecords(None, limits=caps(1.0, 1e-5)) as records:
         give(records)
         for new in (SUBJECT, ROW):
             why = "epsilon 2 of 1 is spent"
@@ -255,7 +255,7 @@ def on(monkeypatch):
 
 def test_a_job_is_charged_to_the_year_of_its_first_answer(file, on):
     spent = "year 1 (the next begins on 2028-03-01): epsilon 2 of 2 is spent"
-    with SiteRecords(file, limits=YEARS) as records:
+    with RestoredRecords(file, limits=YEARS) as records:
         on(0)
         enrol(records, job=job("enrolled on 0"))
         for day in (0, 365.99):
@@ -264,7 +264,7 @@ def test_a_job_is_charged_to_the_year_of_its_first_answer(file, on):
         refused(re.escape(f"unit user, {spent}"), ask, records, job=job(3), error=BudgetExceeded)
         refused(re.escape(spent), enrol, records, job=job(3), error=BudgetExceeded)
     on(366)
-    with SiteRecords(file, limits=YEARS) as records:
+    with RestoredRecords(file, limits=YEARS) as records:
         assert [YEARS.year(one.booked) for one in records.booked()] == [1, 1]
         give(records, 2, job=job(0))  # of last year, and paid then
         give(records, job=job("enrolled on 0"))  # of last year, and answered in this one
@@ -278,7 +278,7 @@ def test_a_job_is_charged_to_the_year_of_its_first_answer(file, on):
 
 def test_what_is_carried_over_counts_in_the_year_of_entry_and_in_all(file, on):
     on(0)
-    with SiteRecords(file, limits=YEARS) as records:
+    with RestoredRecords(file, limits=YEARS) as records:
         records.close_all("1.5,1e-6,user")
         refused("year 1 .*epsilon 1.5 of 2", ask, records, error=BudgetExceeded)
         on(366)
@@ -315,7 +315,7 @@ def test_what_cannot_be_written_is_not_answered(file, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    with SiteRecords(file) as records:
+    with RestoredRecords(file) as records:
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", full)
             refused("No space left on device", give, records)
@@ -336,7 +336,7 @@ def test_of_a_job_that_has_ended_no_secret_is_left(file, end, monkeypatch):
     """With other jobs around it, whose pages SQLite moves and splits."""
     secrets = [os.urandom(32) for _ in range(3)] + [os.urandom(20_000)]
     until = {"expires": time.time() + 600}
-    with SiteRecords(file) as records:
+    with RestoredRecords(file) as records:
 
         def others(*numbers: int) -> None:
             for i in numbers:
@@ -360,7 +360,7 @@ def test_of_a_job_that_has_ended_no_secret_is_left(file, end, monkeypatch):
             assert records.close_all("nothing") == 1
     if end == "expire":
         monkeypatch.setattr(time, "time", lambda: until["expires"])
-    with SiteRecords(file) as records:
+    with RestoredRecords(file) as records:
         left = file.read_bytes()
         assert not [secret for secret in secrets if secret[-16:] in left or secret[:16] in left]
         for call in (
@@ -385,29 +385,29 @@ def die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def answer(records: SiteRecords, round: int = 1, **change: Any) -> None:
+def answer(records: RestoredRecords, round: int = 1, **change: Any) -> None:
     ask(records, round, lambda: b"answer", **change)
 
 
-COUNTS = SiteRecords._number
+COUNTS = RestoredRecords._number
 
 
 def dies_in(step: str, round: int = 1, first: Any = lambda *_: None, **change: Any) -> Any:
     """Answer, and die in this step of the count, or after what is done `first`."""
 
-    def run(records: SiteRecords) -> None:
+    def run(records: RestoredRecords) -> None:
         if step == "_number":
-            SiteRecords._number = lambda self: die(first(self))
+            RestoredRecords._number = lambda self: die(first(self))
         else:  # the second time that the count file is written
-            leave = SiteRecords._leave
-            SiteRecords._leave = lambda *given: leave(*given) if len(given) > 2 else die()
+            leave = RestoredRecords._leave
+            RestoredRecords._leave = lambda *given: leave(*given) if len(given) > 2 else die()
         answer(records, round, **change)
 
     return run
 
 
-def amid_the_commit(records: SiteRecords) -> None:
-    def half(records: SiteRecords) -> None:
+def amid_the_commit(records: RestoredRecords) -> None:
+    def half(records: RestoredRecords) -> None:
         COUNTS(records)
         for pragma in ("cache_size = 1", "cache_spill = 1"):
             records.rows(f"PRAGMA {pragma}")
@@ -418,7 +418,7 @@ def amid_the_commit(records: SiteRecords) -> None:
     dies_in("_number", first=half)(records)
 
 
-def race(records: SiteRecords) -> None:
+def race(records: RestoredRecords) -> None:
     os.write(1, b"open\n")
     os.read(0, 1)
     os.write(1, give(records).hex().encode() + b"\n")
@@ -435,7 +435,7 @@ DEATHS = {
     "signing": (lambda records: (enrol(records), answer(records), sign(records, make=die)), 1),
 }
 """And how many answers are kept."""
-STEPS: dict[str, Callable[[SiteRecords], object]] = {
+STEPS: dict[str, Callable[[RestoredRecords], object]] = {
     **{name: step for name, (step, _) in DEATHS.items()},
     "after round 4": dies_in("_leave", 4),
     "after the key's last": dies_in("_leave", 2, epsilon=2.0),
@@ -451,7 +451,7 @@ def children() -> None:
             forks.append(fork)
             continue
         key = Path(path).parents[1] / "signing.pem.records"
-        STEPS[name](SiteRecords(Path(path), count=key if key.exists() else None))
+        STEPS[name](RestoredRecords(Path(path), count=key if key.exists() else None))
         os._exit(0)
     for fork in forks:
         print(os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1]))
@@ -477,7 +477,7 @@ def died(*steps: tuple[str, Path]) -> None:
 
 def kept(file: Path) -> int:
     """Number of answers; none is without a charge, and no charge without an answer."""
-    with SiteRecords(file) as records:
+    with RestoredRecords(file) as records:
         assert not records.refusal
     with closing(sqlite3.connect(file)) as db:
         charged = {row[0] for row in db.execute("SELECT job FROM jobs WHERE booked IS NOT NULL")}
@@ -497,7 +497,7 @@ def test_a_death_at_any_step_leaves_both_or_neither(tmp_path):
     died(*files.items())
     for step, (_, answers) in DEATHS.items():
         assert kept(files[step]) == answers, step
-        with SiteRecords(files[step]) as records:
+        with RestoredRecords(files[step]) as records:
             assert ask(records, draw=lambda: b"answer") == (b"answer", answers == 1), step
             sign(records, 1, "v")
             enrol(records, job=job(2))
@@ -506,7 +506,7 @@ def test_a_death_at_any_step_leaves_both_or_neither(tmp_path):
 def test_two_processes_that_race_for_a_round_send_the_same_bytes(file):
     racers = start(("race", file), ("race", file))  # they race to make the file, too
     assert [racers.stdout.readline() for _ in range(2)] == ["open\n"] * 2
-    with SiteRecords(file) as gate, gate.transaction():
+    with RestoredRecords(file) as gate, gate.transaction():
         racers.stdin.write("go")
         racers.stdin.flush()
         time.sleep(0.2)
@@ -538,16 +538,16 @@ def test_a_file_from_a_backup_answers_nothing_before_the_operator_says_so(
 ):
     file = tmp_path / "site" / RECORDS
     file.parent.mkdir()
-    with SiteRecords(file, limits=LIMITS) as records:
+    with RestoredRecords(file, limits=LIMITS) as records:
         enrol(records)
         give(records)
     shutil.copytree(file.parent, tmp_path / "backup")
-    with SiteRecords(file) as records:
+    with RestoredRecords(file) as records:
         for round in range(2, 2 + behind):
             give(records, round)
     RESTORED[restored](tmp_path / "backup", file.parent)
     for _ in range(2):
-        with SiteRecords(file, limits=caps(9.0, 1e-5)) as records:
+        with RestoredRecords(file, limits=caps(9.0, 1e-5)) as records:
             assert records.refusal
             for call in (
                 lambda: ask(records, 1),
@@ -558,14 +558,14 @@ def test_a_file_from_a_backup_answers_nothing_before_the_operator_says_so(
                 lambda: records.private_key(JOB),
             ):
                 refused("restored from a backup", call)
-    with SiteRecords(file) as records:
+    with RestoredRecords(file) as records:
         spent = records.missing() or "nothing"
         assert spent == ("1,1e-06,user" if restored == "no file" else "nothing")
         assert records.close_all(spent) == (restored != "no file")
         assert not records.refusal
         if restored != "no file":
             refused("closed by the operator", give, records)
-    with SiteRecords(file) as records:
+    with RestoredRecords(file) as records:
         give(records, job=job("new"))
         assert give(records, 2, job=job("new"))
 
@@ -576,14 +576,14 @@ def test_a_death_does_not_hide_a_backup(tmp_path):
     for behind in (1, 2):
         file = tmp_path / str(behind) / RECORDS
         file.parent.mkdir()
-        with SiteRecords(file) as records:
+        with RestoredRecords(file) as records:
             for round in (1, 2, 3):
                 give(records, round)
                 backups[file] = file.read_bytes() if round <= 4 - behind else backups[file]
     died(*(("after round 4", file) for file in backups))
     for file, backup in backups.items():
         file.write_bytes(backup)
-        with SiteRecords(file) as records:
+        with RestoredRecords(file) as records:
             refused("restored from a backup", ask, records, 4)
 
 
@@ -600,9 +600,11 @@ class Key:
     def count(self) -> Path:
         return self.folder / "signing.pem.records"
 
-    def records(self, state: str, count: Path | None = None) -> SiteRecords:
+    def records(self, state: str, count: Path | None = None) -> RestoredRecords:
         (self.folder / state).mkdir(exist_ok=True)
-        return SiteRecords(self.folder / state / RECORDS, limits=LIMITS, count=count or self.count)
+        return RestoredRecords(
+            self.folder / state / RECORDS, limits=LIMITS, count=count or self.count
+        )
 
     def refused(self, output: str, state: str) -> None:
         """Nothing is answered there."""
@@ -683,7 +685,7 @@ def test_a_death_lets_no_other_folder_pass(key):
     died(("after the key's last", key.folder / "a" / RECORDS))
     left = int(key.count.read_text().split()[0])
     (key.folder / "b").mkdir()
-    with SiteRecords(key.folder / "b" / RECORDS) as records:
+    with RestoredRecords(key.folder / "b" / RECORDS) as records:
         for round in range(1, left + 1):
             give(records, round)
         ((number,),) = records.rows("SELECT transactions FROM state")
@@ -698,7 +700,7 @@ def test_another_file_is_refused(tmp_path):
     forgets = "CREATE TRIGGER t AFTER UPDATE ON jobs BEGIN UPDATE jobs SET epsilon = 0; END"
     first = (f"PRAGMA application_id = {0x6663_7372}", "PRAGMA user_version = 1")
     (tmp_path / "a.sqlite").write_text("no database, but long enough to be one" * 99)
-    SiteRecords(tmp_path / "c.sqlite").close()
+    RestoredRecords(tmp_path / "c.sqlite").close()
     for name, statements, output in (
         ("a", (), "not a database"),
         ("b", ("CREATE TABLE jobs (job TEXT)",), "of another application"),
@@ -712,11 +714,11 @@ def test_another_file_is_refused(tmp_path):
         with closing(sqlite3.connect(tmp_path / f"{name}.sqlite")) as db:
             for statement in statements:
                 db.execute(statement)
-        refused(output, SiteRecords, tmp_path / f"{name}.sqlite")
+        refused(output, RestoredRecords, tmp_path / f"{name}.sqlite")
 
 
 @pytest.mark.parametrize("text", ["7 8 9", "a b c d e", "\xff"])
 def test_a_damaged_count_file_is_refused(file, text):
-    SiteRecords(file).close()
+    RestoredRecords(file).close()
     file.with_suffix(".count").write_text(text, "latin-1")
-    refused("count file of records .* is damaged", SiteRecords, file)
+    refused("count file of records .* is damaged", RestoredRecords, file)

@@ -19,7 +19,8 @@ from fedcal.calibrators import (
     WeightedBinning,
 )
 from fedcal.calibrators.histogram_binning import least_value, norm_sub
-from fedcal.core.numerics import label_entries, shifted, softmax, tempered_moments
+from fedcal.core.fitting import label_entries, tempered_moments
+from fedcal.core.numerics import shifted, softmax
 from fedcal.datasets import load
 from fedcal.metrics import classwise_ece, ece
 from fedcal.metrics.binning import cells_of

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from fedcal.calibrators import OrderPreservingMLP, OrderPreservingVector, order_preserving
 from fedcal.calibrators.order_preserving import LOWEST, sorted_log_probs
-from fedcal.core.numerics import LARGEST_LOGIT, label_entries, softmax, softplus
+from fedcal.core.fitting import label_entries, softplus
+from fedcal.core.numerics import softmax
+from fedcal.core.scores import LARGEST_LOGIT
 
 FORMS = [OrderPreservingVector, OrderPreservingMLP]
 

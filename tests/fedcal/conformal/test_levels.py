@@ -24,9 +24,9 @@ from fedcal.conformal.levels import (
 from fedcal.conformal.page import FAILS, SetRelease
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers
-from fedcal.core.shards import Shards
+from fedcal.core.scores import rows_by_owner
 from fedcal.mechanisms import NoiseDistribution
-from fedcal.metrics.binning import decoder_of
+from fedcal.metrics.score_table import decoder_of
 from fedcal.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.conformal import FedConformal
@@ -286,7 +286,7 @@ def test_it_covers(scores_of, n, epsilon):
 
 def test_where_all_labels_are_needed_sets_hold_them():
     """The paper goes on at the level 1, where draws cover .58 to .82 of uniform scores."""
-    rows = Shards.from_owner(np.ones((1000, 2)), np.zeros(1000, int), np.arange(1000) // 50, 20)
+    rows = rows_by_owner(np.ones((1000, 2)), np.zeros(1000, int), np.arange(1000) // 50, 20)
     for epsilon in (0.01, 8.0):
         facts = Federation(20, 2, epsilon=epsilon, unit="example", trust="central")
         method = FedConformal(facts, quantile="exponential", rows_known=True, rows_per_client=50.0)

@@ -13,7 +13,7 @@ from fedcal.calibrators import BBQ, TopLabelBinning
 from fedcal.calibrators.base import text_of
 from fedcal.calibrators.conformity import all_scores, settled, uniform_of
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.core import numerics
+from fedcal.core import fitting
 from fedcal.core.numerics import FLOOR, Floats
 from fedcal.datasets import Dataset
 
@@ -57,9 +57,9 @@ def test_all_ways_give_the_same_bits(conformity, c, monkeypatch):
     """Also in blocks, by several threads."""
     logits = rows(300, c)
     scores = conformity.of_all(logits)
-    monkeypatch.setattr(numerics, "BLOCK", 64)
-    monkeypatch.setattr(numerics, "MANY", 1)
-    monkeypatch.setattr(numerics, "usable_cores", lambda: 3)
+    monkeypatch.setattr(fitting, "BLOCK", 64)
+    monkeypatch.setattr(fitting, "MANY", 1)
+    monkeypatch.setattr(fitting, "usable_cores", lambda: 3)
     assert_array_equal(conformity.of_all(logits), scores)
     assert scores.min() >= 0.0
     assert scores.max() <= 1.0

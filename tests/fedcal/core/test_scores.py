@@ -14,11 +14,10 @@ from refusals import each_is_refused
 
 from fedcal import datasets
 from fedcal.calibrators import BBQ
-from fedcal.core import numerics
+from fedcal.core import fitting, numerics
 from fedcal.core.naming import digest_of, printable
-from fedcal.core.numerics import SURE, softmax
-from fedcal.core.scores import check_scores
-from fedcal.core.shards import Shards
+from fedcal.core.numerics import softmax
+from fedcal.core.scores import SURE, check_scores, rows_by_owner
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.integers(0, 3, 90)
@@ -54,7 +53,7 @@ def test_no_entry_point_takes_probabilities_for_logits():
     entry_points: list[Callable[[], object]] = [
         lambda: datasets.from_arrays(logits=P, labels=LABELS),
         lambda: datasets.from_arrays(logits=Z, labels=LABELS, **test_part),
-        lambda: Shards.from_owner(P, LABELS, LABELS, 3),
+        lambda: rows_by_owner(P, LABELS, LABELS, 3),
         lambda: BBQ().fit(P, LABELS),
         lambda: BBQ().fit(Z, LABELS).predict_proba(P),
     ]
@@ -72,8 +71,8 @@ ROW_FUNCTIONS: list[Callable[[np.ndarray], Any]] = [
     numerics.row_sum,
     numerics.row_max,
     numerics.softmax,
-    lambda z: numerics.tempered_moments(numerics.shifted(z), 0.7)[1],
-    lambda z: numerics.tempered_moments(numerics.shifted(z), np.exp(z[:, :1] / 8))[1],
+    lambda z: fitting.tempered_moments(numerics.shifted(z), 0.7)[1],
+    lambda z: fitting.tempered_moments(numerics.shifted(z), np.exp(z[:, :1] / 8))[1],
 ]
 
 
@@ -94,8 +93,8 @@ def test_a_row_has_the_same_bits_in_any_block(classes):
 def test_moments_against_a_slow_twin(a):
     for classes in (2, 100):
         z = numerics.shifted(logits(classes, rows=5))
-        mean, var = numerics.tempered_moments(z, a)
-        np.testing.assert_array_equal(numerics.tempered_mean(z, a), mean)
+        mean, var = fitting.tempered_moments(z, a)
+        np.testing.assert_array_equal(fitting.tempered_mean(z, a), mean)
         for i, row in enumerate(z.tolist()):
             weight = [math.exp(a * v) for v in row]
             total = math.fsum(weight)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fedcal.core.row_order import uniforms
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 
 CLIENTS = 9
@@ -20,7 +21,7 @@ def columns(empty: tuple[int, ...], rows: int = 60) -> tuple[Shards, np.ndarray,
     logits = np.stack([np.arange(rows), -np.arange(rows)], axis=1).astype(float)
     named = {"groups": 3 - subject, "group_names": ("a", "b", "c", "d"), "other": -logits}
     labels = np.arange(rows) % 2
-    shards = Shards.from_owner(logits, labels, owner, CLIENTS, subjects=subject, **named)
+    shards = rows_by_owner(logits, labels, owner, CLIENTS, subjects=subject, **named)
     return shards, owner, subject
 
 
@@ -66,7 +67,7 @@ def test_columns_are_carried_by_blocks_and_choices(size):
 def test_one_number_at_clients_in_a_row_is_a_subject_of_each():
     owner, about = np.array([0, 0, 1, 2]), np.full(4, 5)
     logits = np.arange(8.0).reshape(4, 2)
-    shards = Shards.from_owner(logits, np.zeros(4, np.int64), owner, 3, subjects=about)
+    shards = rows_by_owner(logits, np.zeros(4, np.int64), owner, 3, subjects=about)
     parts, client = shards.each_subject()
     assert (client.tolist(), parts.rows.tolist()) == ([0, 1, 2], [2, 1, 1])
     assert np.shares_memory(parts.logits, shards.logits)  # in order: no copy
@@ -81,7 +82,7 @@ def test_sums_of_rows_are_exact_in_any_order():
     logits = np.stack([np.arange(300.0), np.zeros(300)], axis=1)
 
     def sums(order: np.ndarray, *each: Any) -> np.ndarray:
-        shards = Shards.from_owner(logits[order], cells[order], owner[order], clients)
+        shards = rows_by_owner(logits[order], cells[order], owner[order], clients)
         at = shards.logits[:, 0].astype(int)
         return shards.sum_rows(values[at], *((cells[at], 3) if each else ()))
 

@@ -11,7 +11,8 @@ from fedcal.clients.questions.scaling import MLPUpdate, ScalingUpdate
 from fedcal.clients.questions.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.mechanisms import Laplace
 from fedcal.privacy import Federation, Plan, make_plan, wire
-from fedcal.privacy.query import Request, facts_of
+from fedcal.privacy.query import Request
+from fedcal.privacy.wire import facts_of
 from fedcal.secure_aggregation import Ring
 from fedcal.units import Bound
 

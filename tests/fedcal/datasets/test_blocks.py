@@ -61,7 +61,7 @@ ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 
 def test_the_bits_are_those_of_rows_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(inline.numerics, "MANY", 1)  # and those of several threads
+    monkeypatch.setattr(inline.fitting, "MANY", 1)  # and those of several threads
     given = rows()
     data = datasets.from_arrays(**given)
     assert data.client is not None

@@ -14,7 +14,7 @@ from fedcal.calibrators.score_map import (
     probability,
 )
 from fedcal.evaluation import Histogram
-from fedcal.metrics.binning import bucket_of, equal_width, scored
+from fedcal.metrics.score_table import bucket_of, equal_width, scored
 
 B = 240
 HOWS = ("platt", "beta")

@@ -25,8 +25,8 @@ from fedcal.evaluation.sites.site_tests import (
 )
 from fedcal.evaluation.sites.verdicts import ALL, detectable, verdicts_of
 from fedcal.mechanisms import NoiseDistribution
-from fedcal.metrics.binning import names_text
 from fedcal.metrics.bootstrap import holm
+from fedcal.metrics.score_table import names_text
 
 EDGES, STD = edges_of("positive"), 1.8
 RNG = np.random.default_rng(0)

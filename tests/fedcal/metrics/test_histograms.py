@@ -10,7 +10,8 @@ from made_up import scored
 from refusals import each_is_refused
 
 from fedcal.core.numerics import softmax
-from fedcal.metrics import Reliability, bin_index, binning, summary
+from fedcal.metrics import Reliability, bin_index, score_table, summary
+from fedcal.strategies.methods import counting
 
 
 @pytest.mark.parametrize("bins", [1, 2, 15, 49, 128, 2**20 - 1])
@@ -70,18 +71,18 @@ def test_hostile_records():
     each_is_refused([*table, (without, ""), ([1, 2], "reliability record")], Reliability.from_json)
 
 
-@pytest.mark.parametrize("name", binning.ENCODINGS)
+@pytest.mark.parametrize("name", score_table.ENCODINGS)
 def test_counts_come_back(name):
     for buckets, height in ((1, 1), (2, 3), (9, 2), (64, 3)):
-        matrix = binning.matrix_of(name, buckets, height)
+        matrix = score_table.matrix_of(name, buckets, height)
         assert (matrix == np.rint(matrix)).all()
-        decoded = binning.decoder_of(name, buckets, height) @ matrix
+        decoded = score_table.decoder_of(name, buckets, height) @ matrix
         np.testing.assert_allclose(decoded, np.eye(buckets), atol=1e-8)
 
 
 def largest(name: str, buckets: int, height: int, order: int) -> float:
-    sums = np.cumsum(binning.decoder_of(name, buckets, height), axis=0)
-    norm = binning.column_norm(name, buckets, height, order)
+    sums = np.cumsum(score_table.decoder_of(name, buckets, height), axis=0)
+    norm = score_table.column_norm(name, buckets, height, order)
     return norm * float(np.sqrt(np.square(sums).sum(axis=1)).max())
 
 
@@ -91,4 +92,4 @@ def test_largest_noise_of_a_prefix_sum():
     assert largest("prefix", 1024, 1, 2) == pytest.approx(3.279, abs=1e-3)
     # under pure epsilon few levels are best: a row counts once on each
     assert largest("tree", 1024, 3, 1) < 0.35 * largest("flat", 1024, 1, 1)
-    assert binning.prefix_std("tree", 1024, 3, 1) < binning.prefix_std("tree", 1024, 10, 1)
+    assert counting.prefix_std("tree", 1024, 3, 1) < counting.prefix_std("tree", 1024, 10, 1)

@@ -8,10 +8,11 @@ from scipy.special import expit
 
 from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.numerics import Floats, softmax
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import edges_of, predicted, site_metrics
-from fedcal.metrics.binning import names_text
+from fedcal.metrics.score_table import names_text
 from fedcal.personal import posterior, releases
 from fedcal.personal.posterior import HARM, SitePrior, identity_prior, site_priors
 from fedcal.personal.releases import applied, calibrator_of, cross_validated, recalibrated
@@ -30,7 +31,7 @@ def drawn(
     y = rng.random(x.shape) < expit(true[:, :1] + np.exp(true[:, 1:]) * x)
     logits = np.stack([np.zeros(x.size), x.ravel()], axis=1)
     owner = np.repeat(np.arange(sites), rows)
-    return Shards.from_owner(logits, y.ravel().astype(np.int64), owner, sites), true
+    return rows_by_owner(logits, y.ravel().astype(np.int64), owner, sites), true
 
 
 def counted(shards: Shards) -> Floats:
@@ -140,7 +141,7 @@ def test_the_fit_is_the_largest_posterior_density(monkeypatch: pytest.MonkeyPatc
     priors = [SitePrior(COMMON, np.array([[0.3, 0.05], [0.05, 0.1]])), *[identity_prior(2)] * 2]
     logits = rng.normal(size=(60, 4)) * 3
     labels = np.array([rng.choice(4, p=p) for p in softmax(logits / 2)])
-    more = Shards.from_owner(logits, labels, np.repeat([0, 1, 2], 20), 3)
+    more = rows_by_owner(logits, labels, np.repeat([0, 1, 2], 20), 3)
     for shards, known in ((two, priors), (more, [identity_prior(4)] * 3)):
         found = recalibrated(shards, known)
         for k in range(3):
@@ -160,7 +161,7 @@ def test_the_fit_settles_where_scores_tell_nothing(classes: int) -> None:
     rng = np.random.default_rng(12)
     logits = rng.normal(0, 3, (4000, classes))
     for labels in (rng.integers(0, classes, 4000), logits.argmin(axis=1)):
-        rows = Shards.from_owner(logits, labels, np.repeat(np.arange(20), 200), 20)
+        rows = rows_by_owner(logits, labels, np.repeat(np.arange(20), 200), 20)
         at, cov, mean, sure = posterior.posterior(rows, [identity_prior(classes)] * 20)
         pull = (
             posterior.OwnRows(rows, None).derivatives(at)[0]
@@ -211,7 +212,7 @@ def test_a_model_that_is_right_is_kept_and_one_that_is_far_off_is_not() -> None:
         assert (off > 0.55).mean() < 0.05, rows  # .18 x .55^2 / 2 = more than .02
     far, _ = drawn(rng, 200, 30, 0 * TAU, np.array([2.0, 0.0]))
     assert recalibrated(far, [identity_prior(2)] * 200).taken.mean() > 0.95
-    empty = Shards.from_owner(np.zeros((0, 2)), np.zeros(0, np.int64), np.zeros(0, np.int64), 2)
+    empty = rows_by_owner(np.zeros((0, 2)), np.zeros(0, np.int64), np.zeros(0, np.int64), 2)
     nothing = recalibrated(empty, [identity_prior(2)] * 2)
     assert not nothing.taken.any()
     assert (nothing.chosen == 0).all()
@@ -221,7 +222,7 @@ def test_people_count_once_and_are_in_one_fold() -> None:
     """Rows that are repeated change neither fit nor risk, and no fold is judged by its own rows."""
     rng = np.random.default_rng(7)
     once, _ = drawn(rng, 4, 20)
-    thrice = Shards.from_owner(
+    thrice = rows_by_owner(
         np.repeat(once.logits, 3, axis=0),
         np.repeat(once.labels, 3),
         np.repeat(once.owner, 3),
@@ -248,7 +249,7 @@ def test_the_calibrator_gives_the_same_probabilities(classes: int) -> None:
     rng = np.random.default_rng(8)
     logits = rng.normal(size=(30, classes))
     labels = rng.integers(classes, size=30)
-    rows = Shards.from_owner(logits, labels, np.zeros(30, np.int64), 1)
+    rows = rows_by_owner(logits, labels, np.zeros(30, np.int64), 1)
     at = np.array([0.4, -0.3])[2 - (1 + (classes == 2)) :]
     for own in (at, 0 * at):
         made = calibrator_of(own, classes, "logits")

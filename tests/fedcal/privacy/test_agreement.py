@@ -18,6 +18,7 @@ from fedcal.privacy import Federation
 from fedcal.privacy.agreement import AGREED, PROTOCOL, Terms, job_digest, key_of_job
 from fedcal.privacy.making import check_terms
 from fedcal.privacy.query import QUERIES, Asked, Request
+from fedcal.privacy.wire import asked_records
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import settings_of
@@ -119,7 +120,7 @@ def asked_of(job: Job, **change: Any) -> Asked:
     request = opened(job)
     key = key_of_job(job.to_fields(), job.plan)
     asked = replace(Asked(request.query, 1, "run-1", key), **change)
-    return Asked.from_records(asked.to_records())
+    return Asked.from_records(asked_records(asked))
 
 
 def refuses(job: Job, what: str = ".", **change: Any) -> None:
@@ -146,7 +147,7 @@ STATED = {"noise": "laplace", "rate": 0.5, "seed": 7, "norms": [1e9], "clients":
 
 def test_a_question_that_states_more_than_itself_is_refused():
     for (name, value), record in product(STATED.items(), ("query", "context")):
-        records = asked_of(JOB).to_records()
+        records = asked_records(asked_of(JOB))
         records[record][name] = value
         refused(f"a question to a site states no '{name}'", Asked.from_records, records)
 
@@ -157,7 +158,7 @@ def test_a_question_is_of_the_terms_and_of_a_round():
     for change in ({"run": "a b"}, {"terms": "x"}, {"round": 0}, {"round": 1.5}, {"round": True}):
         refused(".", lambda change=change: asked_of(JOB, **change))
     for gone in ("kind", "round", "run", "terms", "version", "query-version"):
-        records = asked_of(JOB).to_records()
+        records = asked_records(asked_of(JOB))
         short = {k: {n: v for n, v in of.items() if n != gone} for k, of in records.items()}
         refused("a question cannot be read|version|round", Asked.from_records, short)
     refused("a question cannot be read", Asked.from_records, {"query": {}})

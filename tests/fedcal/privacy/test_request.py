@@ -10,7 +10,8 @@ from refusals import each_is_refused
 from fedcal.clients.questions.score_cell import ScoreCell
 from fedcal.clients.questions.search import ClippedNLL
 from fedcal.privacy import wire
-from fedcal.privacy.query import QUERIES, Request, facts_of
+from fedcal.privacy.query import QUERIES, Request
+from fedcal.privacy.wire import facts_of
 from fedcal.secure_aggregation import Ring
 from fedcal.units import Bound
 

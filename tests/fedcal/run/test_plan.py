@@ -9,7 +9,7 @@ from laws import prefer
 from refusals import refused
 
 from fedcal import __version__
-from fedcal.core.shards import Shards
+from fedcal.core.scores import rows_by_owner
 from fedcal.metrics import ece, nll
 from fedcal.partition import dirichlet
 from fedcal.privacy.making import make_plan
@@ -62,7 +62,7 @@ def test_what_is_to_help_helps_and_the_rest_does_not():
             better = 0
             for seed in range(3):
                 owner = dirichlet(labels, clients, 0.5, np.random.default_rng(seed))
-                shards = Shards.from_owner(logits, labels, owner, clients)
+                shards = rows_by_owner(logits, labels, owner, clients)
                 federation = Federation(clients, 4, epsilon=epsilon, seed=seed)
                 name, _, search = method.rstrip("]").partition("[search=")
                 settings = {"rows_per_client": 50.0} if name not in ("fedtemp", "fedbin") else {}
@@ -100,7 +100,7 @@ def test_a_config_is_of_one_version(tmp_path):
 def test_the_number_of_rows_is_given_only_where_it_is_needed():
     rows, clients = 30, 10
     owner = np.arange(rows) % clients
-    shards = Shards.from_owner(np.zeros((rows, 3)), np.zeros(rows, np.int64), owner, clients)
+    shards = rows_by_owner(np.zeros((rows, 3)), np.zeros(rows, np.int64), owner, clients)
     table: tuple[tuple[str, dict[str, Any], dict[str, Any], bool], ...] = (
         ("acct", {}, {}, True),
         ("acct", {}, {"clip": 5.0}, False),

@@ -32,7 +32,8 @@ from fedcal.secure_aggregation.messages import (
     unpacked,
     vector_digest,
 )
-from fedcal.secure_aggregation.roster import Committee, Member, Roster, opened
+from fedcal.secure_aggregation.roster import Committee, Member, Roster
+from fedcal.strategies.server.collector import opened
 
 JOB, QUESTION = bytes(range(32)), bytes(range(32, 64))
 ABOUT = JobFacts(

@@ -10,7 +10,7 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal.core.checks import InputError
-from fedcal.core.shards import Shards
+from fedcal.core.scores import rows_by_owner
 from fedcal.datasets.site_csv import Reading
 from fedcal.sites import rows as site_rows
 from fedcal.sites.rows import FILE, SiteRows, compared, read_rows, shards_of
@@ -97,7 +97,7 @@ def messages(tmp_path, monkeypatch):
     def messages(given, day, answered=(), named=True):
         monkeypatch.setattr(site_rows.time, "time", lambda: MAY + day * DAY)
         logits, labels, ids = given
-        shards = Shards.from_owner(logits, labels, np.zeros(len(labels), np.int64), 1)
+        shards = rows_by_owner(logits, labels, np.zeros(len(labels), np.int64), 1)
         when = [MAY + day * DAY for day in answered]
         return compared(tmp_path, shards, ids if named else (), when)
 

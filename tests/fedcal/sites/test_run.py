@@ -18,7 +18,7 @@ from fedcal.cli.simulate import shown
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process.site_app import site_app
 from fedcal.core.checks import FedcalError, InputError, Interrupted
-from fedcal.core.shards import Shards
+from fedcal.core.scores import rows_by_owner
 from fedcal.results import terminal
 from fedcal.results.labels import STUDY
 from fedcal.run.config import Config
@@ -49,7 +49,7 @@ class Sites(InProcessGrid):
             labels = rng.integers(0, 3, 60)
             logits = 3 * (rng.normal(size=(60, 3)) + np.eye(3)[labels])
             site = folder / f"site-{node}"
-            rows = Shards.from_owner(logits, labels, np.zeros(60, np.int64), 1)
+            rows = rows_by_owner(logits, labels, np.zeros(60, np.int64), 1)
             prepare(site, rows, terms=terms)
             self._apps[node] = site_app(site)
             context.run_config = fields

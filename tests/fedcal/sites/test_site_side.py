@@ -11,6 +11,7 @@ from refusals import refused
 from fedcal.cli.main import exit_code_of
 from fedcal.clients.site.guard import alone, prepared
 from fedcal.clients.site.policy import OWN_NOISE, JobFacts
+from fedcal.clients.site.restored import restore
 from fedcal.clients.site.results import keep_result
 from fedcal.clients.site.store import records_in
 from fedcal.core.checks import FedcalError
@@ -142,8 +143,8 @@ def test_a_year_whose_budget_is_spent_says_when_the_next_one_begins(tmp_path, mo
     there.offer().accept()
     kit = there.kit()
     (kit / "state").mkdir()
-    with records_in(kit / "state") as records:
-        records.close_all("4,0,subject")
+    records_in(kit / "state").close()
+    assert restore(kit / "state", lambda _: "4,0,subject") == 0
     found, study = status(kit), Kit.read(kit).study
     spent = {"spent this year": 4.0, "left this year": 0.0, "spent in all": 4.0, "left in all": 4.0}
     assert found["epsilon"] == spent | {"a release": 1.0}

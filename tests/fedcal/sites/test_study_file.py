@@ -8,7 +8,7 @@ import pytest
 from refusals import refused
 from studies import TODAY, study
 
-from fedcal.metrics.binning import BELOW_HALF, bucket_of
+from fedcal.metrics.score_table import BELOW_HALF, bucket_of
 from fedcal.run.jobs import job_of
 from fedcal.sites.study_file import Study, StudyQuestion
 

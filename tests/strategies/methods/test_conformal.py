@@ -17,6 +17,7 @@ from fedcal.clients.questions.conformal import SetGaps
 from fedcal.conformal import load
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.datasets import from_arrays
 from fedcal.privacy.noise_plan import Federation
@@ -31,7 +32,7 @@ def shards_of(scores: Floats, owner: Integers, clients: int = CLIENTS) -> Shards
     """Rows of class 0 with these scores (`lac`), each of a subject of its own."""
     probs = np.clip(np.stack([1 - scores, scores], axis=1), 1e-15, None)
     labels, subjects = np.zeros(len(scores), np.int64), np.arange(len(scores))
-    return Shards.from_owner(np.log(probs), labels, owner, clients, subjects=subjects)
+    return rows_by_owner(np.log(probs), labels, owner, clients, subjects=subjects)
 
 
 def crossing(unit: str) -> tuple[FedConformal, SetGaps]:

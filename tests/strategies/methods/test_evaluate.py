@@ -10,9 +10,11 @@ from strategy_checks import assert_std_is_one, nobody
 
 from fedcal import simulate
 from fedcal.clients.questions.scores import ScoreCounts
-from fedcal.core.shards import Shards, numbered
+from fedcal.core.scores import rows_by_owner
+from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.metrics.binning import names_text
+from fedcal.metrics.score_table import names_text
+from fedcal.partition import numbered
 from fedcal.personal.posterior import site_priors
 from fedcal.privacy import Federation
 from fedcal.privacy.noise_plan import Plan
@@ -28,7 +30,7 @@ def shards(classes: int = 3, rows: int = 900, clients: int = CLIENTS) -> Shards:
     rng = np.random.default_rng(classes)
     labels, owner = rng.integers(0, classes, rows), rng.integers(0, clients, rows)
     logits = 2 * rng.normal(size=(rows, classes)) + 2 * np.eye(classes)[labels]
-    return Shards.from_owner(
+    return rows_by_owner(
         logits, labels, owner, clients, groups=labels % 2, group_names=("a", "b"), other=-logits
     )
 
@@ -140,7 +142,7 @@ NAMES = ("d", "b", "c", "a")
 def rows_of_sites(groups: np.ndarray | None = None) -> Shards:
     rng = np.random.default_rng(3)
     labels, owner = rng.integers(0, 2, 90), rng.integers(1, 4, 90)  # the first has no rows
-    return Shards.from_owner(
+    return rows_by_owner(
         *(rng.normal(0, 3, (90, 2)), labels, owner, 4),
         subjects=np.arange(90) % 5,
         groups=owner if groups is None else groups,

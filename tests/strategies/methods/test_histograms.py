@@ -10,6 +10,7 @@ from strategy_checks import some_shards
 
 from fedcal.calibrators import TopLabelBinning
 from fedcal.core.numerics import Floats
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
@@ -38,7 +39,7 @@ def rows_of_two_classes(clients: int = 20, rows: int = 300) -> Shards:
     """Rows of all classes but the last."""
     rng = np.random.default_rng(2)
     labels, owner = rng.integers(0, CLASSES - 1, rows), rng.integers(0, clients, rows)
-    return Shards.from_owner(rng.normal(0, 3, (rows, CLASSES)), labels, owner, clients)
+    return rows_by_owner(rng.normal(0, 3, (rows, CLASSES)), labels, owner, clients)
 
 
 @pytest.mark.parametrize("weighting", ["all", "changed"])

@@ -10,7 +10,7 @@ from strategy_checks import assert_refused
 
 from fedcal.clients.questions.temperature import TemperatureNewton
 from fedcal.core.numerics import softmax
-from fedcal.core.shards import Shards
+from fedcal.core.scores import rows_by_owner
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines.inline import run_inline
@@ -51,7 +51,7 @@ def test_no_rows_curvature_passes_half_of_its_bound(classes):
     """Variance of log-probabilities: largest with one class ahead of equal others."""
     ahead = np.linspace(0, 40, 401)[:, None]
     logits = np.concatenate([ahead, np.zeros((401, classes - 1))], axis=1)
-    shards = Shards.from_owner(logits, np.zeros(401, int), np.arange(401), 401)
+    shards = rows_by_owner(logits, np.zeros(401, int), np.arange(401), 401)
     largest = TemperatureNewton(0.0, classes).sums(shards)[:, 1].max()
     bound = FedNewton(federation(epsilon=1.0, unit="example", classes=classes)).plan.bound
     assert bound.per == "row"
@@ -79,7 +79,7 @@ def test_any_partition_reaches_the_pooled_optimum(method):
     assert pooled < loss(softmax(logits), labels) - 0.01
     for owner in (np.arange(len(labels)) % CLIENTS, labels, 0 * labels):
         strategy = method(federation())
-        run_inline(strategy, Shards.from_owner(logits, labels, owner, CLIENTS))
+        run_inline(strategy, rows_by_owner(logits, labels, owner, CLIENTS))
         assert loss(strategy.result().predict_proba(logits), labels) <= pooled + 1e-6
 
 

@@ -18,8 +18,10 @@ from fedcal.clients.answers import answer
 from fedcal.conformal import PredictionSets
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers, softmax
-from fedcal.core.shards import Shards, numbered
+from fedcal.core.scores import rows_by_owner
+from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.partition import numbered
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.privacy.query import Request
@@ -100,7 +102,7 @@ def some_rows(owner: Integers, scale: float, seed: int, subjects: int = 4) -> Sh
     right = rng.random(len(owner)) < 0.6
     labels[right] = logits[right].argmax(axis=1)
     about = np.arange(len(owner)) % subjects
-    return Shards.from_owner(logits, labels, owner, CLIENTS, subjects=about, names=NAMES)
+    return rows_by_owner(logits, labels, owner, CLIENTS, subjects=about, names=NAMES)
 
 
 def other_row(shards: Shards, row: Any) -> Shards:
@@ -193,7 +195,7 @@ def test_one_row_may_move_an_averaged_update_by_twice_the_bound():
     """A right row alone wants T = 0; with a wrong one of the same logits the client wants T > 1."""
     strategy = method("fedtemp", federation(unit="example"))
     logits = np.array([[9.0, 0.0, 0.0], [9.0, 0.0, 0.0]])
-    both = Shards.from_owner(logits, np.array([0, 1]), np.array([2, 2]), CLIENTS)
+    both = rows_by_owner(logits, np.array([0, 1]), np.array([2, 2]), CLIENTS)
     assert 1.9 < change(request_of(strategy), both, without(both, 1)) <= strategy.plan.diameter == 2
 
 

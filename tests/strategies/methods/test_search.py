@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from strategy_checks import algorithm_1, assert_refused, some_shards
 
-from fedcal.core.numerics import Floats, Integers, log_grid, softmax
+from fedcal.core.fitting import log_grid
+from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.core.shards import Shards
 from fedcal.metrics import accuracy
 from fedcal.privacy.curator import Release

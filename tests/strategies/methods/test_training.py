@@ -13,6 +13,7 @@ from fedcal.clients.answers import answer, contribute
 from fedcal.clients.questions.training import LocalUpdate
 from fedcal.core.checks import ContributionRefused
 from fedcal.core.numerics import Floats, Purpose, softmax, stream
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
 from fedcal.privacy.curator import OpenRound, Release
@@ -34,7 +35,7 @@ def rows(clients: int, n: int = ROWS) -> Shards:
     x = rng.normal(0, 0.5, (n, WIDTH))
     y = (x[:, :CLASSES] + rng.gumbel(0, 0.2, (n, CLASSES))).argmax(axis=1)
     owner = rng.integers(0, max(1, clients - 1), n)
-    return Shards.from_owner(np.zeros((n, CLASSES)), y, owner, clients, inputs=x)
+    return rows_by_owner(np.zeros((n, CLASSES)), y, owner, clients, inputs=x)
 
 
 def federation(clients: int = 1, **change: Any) -> Federation:
@@ -152,7 +153,7 @@ def overconfident(seed: int = 0) -> Shards:
     rng = np.random.default_rng(seed)
     z = rng.normal(0, 1.5, (3000, 4))
     y = (softmax(z).cumsum(axis=1) < rng.random((3000, 1))).sum(axis=1).clip(0, 3)
-    return Shards.from_owner(2.5 * z, y, np.arange(3000) % 6, 6)
+    return rows_by_owner(2.5 * z, y, np.arange(3000) % 6, 6)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.process import site_app
 from fedcal.clients.site.store import RECORDS, SiteRecords, records_of
 from fedcal.core.checks import FedcalError, InputError, RoundFailed
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
@@ -42,7 +43,7 @@ def rows(k: int, columns: bool = True) -> Shards:
     labels = rng.integers(0, 3, ROWS)
     logits = 3 * (rng.normal(size=(ROWS, 3)) + np.eye(3)[labels])
     subjects = np.sort(rng.integers(0, 40, ROWS)) if columns else None
-    return Shards.from_owner(logits, labels, np.zeros(ROWS, np.int64), 1, subjects=subjects)
+    return rows_by_owner(logits, labels, np.zeros(ROWS, np.int64), 1, subjects=subjects)
 
 
 class Sites(InProcessGrid):

@@ -22,6 +22,7 @@ from fedcal.clients.site.results import RESULTS
 from fedcal.clients.site.store import RECORDS, SiteRecords
 from fedcal.core.checks import FedcalError, InputError, RoundFailed
 from fedcal.core.naming import digest_of
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
@@ -56,7 +57,7 @@ def rows() -> Shards:
     rng = np.random.default_rng(0)
     labels = rng.integers(0, CLASSES, 160)
     logits = rng.normal(0, 4, (160, CLASSES)) + 3 * np.eye(CLASSES)[labels]
-    return Shards.from_owner(logits, labels, rng.integers(0, CLIENTS, 160), CLIENTS)
+    return rows_by_owner(logits, labels, rng.integers(0, CLIENTS, 160), CLIENTS)
 
 
 def features(clients: int = CLIENTS) -> Shards:
@@ -65,7 +66,7 @@ def features(clients: int = CLIENTS) -> Shards:
     x = rng.normal(0, 0.5, (320, WIDTH)).astype(np.float32)
     y = (x[:, :CLASSES] + rng.gumbel(0, 0.2, (320, CLASSES))).argmax(axis=1)
     owner = rng.integers(0, clients, 320)
-    return Shards.from_owner(np.zeros((320, CLASSES)), y, owner, CLIENTS, inputs=x)
+    return rows_by_owner(np.zeros((320, CLASSES)), y, owner, CLIENTS, inputs=x)
 
 
 class Sites(InProcessGrid):

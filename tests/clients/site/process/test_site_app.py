@@ -22,10 +22,12 @@ from fedcal.clients.site.results import RESULTS
 from fedcal.clients.site.store import RECORDS
 from fedcal.core.checks import ContributionRefused
 from fedcal.core.naming import digest_of
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import key_of_job
 from fedcal.privacy.query import Asked, Request
+from fedcal.privacy.wire import asked_records
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.sites import release
 from fedcal.strategies.server.job import Job
@@ -40,7 +42,7 @@ OWN_NOISE = Federation(3, 2, epsilon=1.0, trust="local", noise_source="system")
 def rows(seed: int = 0, n: int = ROWS) -> Shards:
     rng = np.random.Generator(np.random.Philox(key=seed))
     logits, labels = 3 * rng.normal(size=(n, 2)), rng.integers(2, size=n)
-    return Shards.from_owner(logits, labels, np.zeros(n, np.int64), 1)
+    return rows_by_owner(logits, labels, np.zeros(n, np.int64), 1)
 
 
 class Site:
@@ -76,7 +78,7 @@ class Site:
     def asked(self, request: Request) -> dict[str, ConfigRecord]:
         key = key_of_job(self.job.to_fields(), self.job.plan)
         asked = Asked(request.query, 1, self.run, key)
-        return {name: ConfigRecord(of) for name, of in asked.to_records().items()}
+        return {name: ConfigRecord(of) for name, of in asked_records(asked).items()}
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from fedcal.clients.client_app import client_app, site_of
 from fedcal.clients.questions.histograms import ClassHistograms
 from fedcal.core.checks import RoundFailed
 from fedcal.core.numerics import Words
+from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
@@ -39,7 +40,7 @@ def shards():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, CLASSES, 200)
     logits = rng.normal(0, 4, (200, CLASSES))
-    return Shards.from_owner(logits, labels, rng.integers(0, CLIENTS, 200), CLIENTS)
+    return rows_by_owner(logits, labels, rng.integers(0, CLIENTS, 200), CLIENTS)
 
 
 class Wire(InProcessGrid):

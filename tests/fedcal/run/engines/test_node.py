@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.supercore.fab import Fab
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
@@ -23,7 +24,9 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode import start_client_internal as flower
 from flwr.supernode.nodestate import NodeStateFactory
 
-from fedcal.clients.site.process import limits, runtime
+from fedcal.clients.site.process import runtime
+from fedcal.clients.site.process.site_app import site_app
+from fedcal.core.checks import InputError
 from fedcal.run.engines import node, supernode
 
 
@@ -83,7 +86,7 @@ RUN_CONFIG = {"pyproject.toml": runtime._APP, ".info/CONTENT": ""}
 
 
 def test_a_giant_message_is_refused_before_it_is_complete(monkeypatch, caplog):
-    monkeypatch.setattr(limits, "MESSAGE_BYTES", 1 << 20)  # its real size: test_limits.py
+    monkeypatch.setattr(node, "MESSAGE_BYTES", 1 << 20)
     for kind, size, full in (
         ("query.who", 1 << 10, True),
         ("query.who", 1 << 17, False),
@@ -96,6 +99,22 @@ def test_a_giant_message_is_refused_before_it_is_complete(monkeypatch, caplog):
     assert caplog.messages[-1] == (
         "refused to answer: a message 'query.answer' of more than 1024 KiB came, which is not read"
     )
+
+
+def test_a_message_has_a_size_by_its_kind():
+    app = site_app(Path("nowhere"))
+    long = {f"query.{kind}" for kind in ("answer", "confirm", "open", "result")}
+    kinds = set(app._registered_funcs)
+    assert set(node._LONG) <= kinds  # no kind is left out
+    assert kinds - set(node._LONG) == {"query.who", "query.enrol"}
+    for kind in (*long, "query.who", "query.enrol", "query.rows", "train", ""):
+        most = node.MESSAGE_BYTES if kind in long else node.SHORT_BYTES
+        intake = node.Intake(kind)
+        assert intake.most == most, kind
+        intake.take(most - node._PART_BYTES)
+        intake.take(1)  # as much as the smallest part
+        with pytest.raises(InputError, match=f"more than {most >> 10} KiB"):
+            intake.take(0)
 
 
 def test_parts_that_are_too_large_or_too_many_are_refused(monkeypatch):
@@ -139,7 +158,7 @@ def test_what_flower_calls_is_what_is_replaced(monkeypatch, tmp_path):
     monkeypatch.setattr(node, "log_to", lambda path: None)
     node.main()
     ((most, pull),) = seen
-    assert limits.MESSAGE_BYTES < most < 2 * limits.MESSAGE_BYTES
+    assert node.MESSAGE_BYTES < most < 2 * node.MESSAGE_BYTES
     assert pull.__qualname__.startswith("limited.")
     source = inspect.getsource(flower.start_client_internal)
     assert "run_id = _pull_and_store_message(" in source
