@@ -113,6 +113,16 @@ def test_coins_are_tossed_afresh_by_each_site_in_each_round():
     assert all(0.2 < np.mean(h) < 0.8 for h in several)
 
 
+@pytest.mark.parametrize("simulated", [True, False])
+def test_each_row_takes_part_by_a_coin_of_its_own(simulated):
+    """At a real site the operating system tosses it."""
+    request = replace(asked_of(plan_of(1)), row_rate=0.25, seed=7)
+    shards = some_shards(rows=4000)
+    taken = [answers._taken(shards, request, everybody, simulated) for _ in range(2)]
+    assert all(np.unique(t).size == t.size and 850 < t.size < 1150 for t in taken)  # 5 std
+    assert np.array_equal(*taken) == simulated
+
+
 def test_a_tail_sends_what_a_client_without_rows_sends():
     """To the bit: so neither an answer nor its sender reveals a coin, or whether there are rows."""
     clients, length = 400, 20
