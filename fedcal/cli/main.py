@@ -32,7 +32,7 @@ COMMANDS = {
     "report": "files:report",
     "export": "files:export",
     "apply": "apply",
-    "site": "study:overview",
+    "site": "site:overview",
     "site restored": "site:restored",
     "site recalibrate": "site:recalibrate",
     "site join": "site:join",

@@ -130,7 +130,7 @@ def test_a_draw_has_slack():
 
 
 def test_where_all_labels_are_needed_sets_hold_them():
-    rows = Shards.from_owner(np.ones((1000, 2)), np.zeros(1000, int), np.arange(1000) // 50, 20)
+    rows = rows_by_owner(np.ones((1000, 2)), np.zeros(1000, int), np.arange(1000) // 50, 20)
     for epsilon in (0.01, 8.0):
         facts = Federation(20, 2, epsilon=epsilon, unit="example", trust="central")
         sets: Any = run_inline(FedConformal(facts, rows_per_client=50.0), rows)
