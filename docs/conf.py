@@ -72,8 +72,9 @@ nitpick_ignore_regex = [
     (r"py:class", r"fedcal\.privacy\.ledger\.Entry"),
     (r"py:class", r"fedcal\.(storage\.artifact|core\.checks)\.(T|Name|Given)"),
     (r"py:class", r"fedcal\.core\.numerics\.(Item|Result)"),
-    (r"py:class", r"fedcal\.core\.options\.(Call|Table)"),
-    (r"py:class", r"fedcal\.metrics\.gap_change\.Name"),
+    (r"py:class", r"fedcal\.(core\.options|run\.config)\.(Call|Table)"),
+    (r"py:class", r"fedcal\.metrics\.bootstrap\.Name"),
+    (r"py:class", r"fedcal\.evaluation\.intervals\.(Metric|Span)"),
     (r"py:class", r"fedcal\.clients\.site\.party\.Party"),
     (r"py:class", r"fedcal\.run\.engines\.ray\.NamedData"),
 ]
