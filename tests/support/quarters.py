@@ -49,13 +49,13 @@ def release_of_rows(of, rows, rng, took_part=()):
         np.add.at(own, (rng.integers(0, len(own), len(x)), y.astype(int), at), 1)
     std = float(job.plan.std_of_sum(len(took_part))[0])
     counts = np.round(cells.ravel() + rng.laplace(0.0, std / np.sqrt(2), cells.size))
-    messages = {
+    facts = {
         "distribution": job.plan.noise_distribution(std),
         "known": True,
         "unit": job.plan.unit,
         "data": "",
     }
-    found = replace(empty, counts=counts, std=std, **messages)
+    found = replace(empty, counts=counts, std=std, **facts)
     found.of_classes(of.classes)
     return found
 

@@ -210,12 +210,12 @@ class World:
         party.new_seeds = noted
         try:
             asked = (about, number, question, enrolments, draw)
-            output = self._asked(site, lambda one: one.answer(*asked))
+            reply = self._asked(site, lambda one: one.answer(*asked))
         finally:
             party.new_seeds = own_seeds
-        if output is None:
+        if reply is None:
             return None
-        text, again = output
+        text, again = reply
         if again is bool(drawn) or len(drawn) > 1:
             self.wrong.append(f"site {site} drew {len(drawn)} times for one answer")
         known = self.answers[job, number, site]
@@ -271,20 +271,20 @@ class World:
         headers = [header for header, _ in given]
         of = messages.sum_digest(bytes.fromhex(job), number, headers).hex()
         self.sums[of] = (job, number, headers)
-        output = self._asked(member, lambda one: one.confirm(job, number, self.least, given))
-        if output is not None:
+        reply = self._asked(member, lambda one: one.confirm(job, number, self.least, given))
+        if reply is not None:
             self.signed[of].add(member)
-        return output
+        return reply
 
     def open(
         self, member: int, job: str, number: int, of: str, confirmations: Sequence[bytes]
     ) -> bytes | None:
         """An honest member's pieces of a sum."""
-        output = self._asked(member, lambda one: one.open(job, number, of, confirmations))
-        if output is not None:
+        reply = self._asked(member, lambda one: one.open(job, number, of, confirmations))
+        if reply is not None:
             signers = self.signed[of] | (self.crooked & set(self.committee.members))
-            self.openings.append(Seen(member, job, number, of, output, len(signers)))
-        return output
+            self.openings.append(Seen(member, job, number, of, reply, len(signers)))
+        return reply
 
     # --- what the server has got -----------------------------------------------------------
 
@@ -326,10 +326,10 @@ class World:
             self.wrong.append("a sum of another round was opened")
         if len(sites) < self.least or len(sites - self.crooked) < self.least - len(self.crooked):
             self.wrong.append(f"a sum of {len(sites)} was opened, at least {self.least} must be")
-        output = messages.Opening.from_bytes(one.text)
+        reply = messages.Opening.from_bytes(one.text)
         held = self.committee.held_by(one.member)
         want = [stream_sum([c.seeds[k] for c in contributors], self.length) for k in held]
-        if output.of.hex() != one.of or np.array(want).tobytes() != output.pieces:
+        if reply.of.hex() != one.of or np.array(want).tobytes() != reply.pieces:
             self.wrong.append("a member opened other streams than those of its sum")
 
     def _check_knowledge(self, job: str, number: int) -> None:

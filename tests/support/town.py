@@ -126,7 +126,7 @@ class Town:
         self.serve()
         self.start_all()
 
-    def messages(self, name: str, file: str = "study.json") -> dict:
+    def record(self, name: str, file: str = "study.json") -> dict:
         return json.loads((self.folder / name / file).read_text())
 
     def spent(self, site: str) -> list[dict]:

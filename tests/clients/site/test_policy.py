@@ -141,7 +141,7 @@ MORE: list[tuple[Policy, Asked, str]] = [
 
 
 def test_what_else_is_refused():
-    table = (((policy, asked), re.escape(output)) for policy, asked, output in MORE)
+    table = (((policy, asked), re.escape(message)) for policy, asked, message in MORE)
     each_is_refused(table, lambda given: given[1].of(given[0]), most=400)
 
 
@@ -159,7 +159,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 def test_what_a_policy_may_not_say():
-    table = ((changed, re.escape(output)) for changed, output in WRONG)
+    table = ((changed, re.escape(message)) for changed, message in WRONG)
     each_is_refused(table, lambda changed: replace(POLICY, **changed), most=500)
 
 

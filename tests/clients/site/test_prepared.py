@@ -199,11 +199,11 @@ def test_a_run_that_has_its_result_is_not_answered_again(make):
 
 def test_a_second_folder_and_a_second_key_answer_nothing(make):
     Run(epsilon=0.5).answer(make("first"))
-    for site, output in (
+    for site, message in (
         (make("second"), r"signing\.pem\.records, the file of this site's key"),
         (make("first", "new.pem"), "restored from a backup"),
     ):
         more = Run()
-        refused(output, more.answer, site)
+        refused(message, more.answer, site)
         assert more.drawn == 0
     assert not Run(epsilon=0.5).answer(make("first"))[1]

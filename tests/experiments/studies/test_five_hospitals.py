@@ -50,16 +50,16 @@ def test_names_are_those_of_verdicts():
         made = [ScoreRelease(asked, c.ravel(), std, NoiseDistribution(True)) for c in quarters]
         for q, one in enumerate(made):
             ends = sorted({0, q - 1} & {*range(q)})
-            messages = verdicts_of(one, {str(k): made[k] for k in ends}, level=study.LEVEL)
-            named = [messages["sites"][s]["named"] for s in study.SITES]
+            verdicts = verdicts_of(one, {str(k): made[k] for k in ends}, level=study.LEVEL)
+            named = [verdicts["sites"][s]["named"] for s in study.SITES]
             assert [bool(n) for n in named] == joint[q, year].tolist()
             assert ["gap" in n for n in named] == gap[q, year].tolist()
             assert ["slope" in n for n in named] == slope[q, year].tolist()
             for k in ends:
-                since = messages["changes"][str(k)]
+                since = verdicts["changes"][str(k)]
                 off = [bool(since[s]["named"]) for s in (*study.SITES, ALL)]
                 assert off == changes[k, q][year].tolist()
-        assert messages["tests"] == study.TESTS
+        assert verdicts["tests"] == study.TESTS
     assert joint[:, :, 4].all()
     assert slope[:, :, 4].all()
     assert not joint[0, :, 0].any()

@@ -123,9 +123,9 @@ def test_check_says_what_deviates(small, network, tmp_path, monkeypatch, capsys)
     assert studies(*given, "--check") == 2
     assert "no expected results of small" in capsys.readouterr().err
     assert studies(*given, "--json") == 0
-    messages = json.loads(capsys.readouterr().out)
-    assert messages["name"] == small
-    assert {c["title"] for c in messages["cells"]} >= {"Base", "FedBBQ", "FedNewton"}
+    record = json.loads(capsys.readouterr().out)
+    assert record["name"] == small
+    assert {c["title"] for c in record["cells"]} >= {"Base", "FedBBQ", "FedNewton"}
 
     write(small, content(reproduce(small, data=[network], seeds=1, jobs=1)), "abc1234")
     assert studies(*given, "--check") == 0

@@ -44,7 +44,7 @@ def home(tmp_path_factory) -> Path:
     return folder
 
 
-def messages(home: Path, rows: str, release: str = "private", **options: Any) -> Any:
+def recalibrated(home: Path, rows: str, release: str = "private", **options: Any) -> Any:
     return recalibrate(home / release / "release.npz", str(home / rows), **options)
 
 
@@ -76,7 +76,7 @@ def test_a_site_gets_verdict_calibrator_and_report_and_nobody_else(home, tmp_pat
 def test_own_numbers_are_exact_and_a_subject_counts_once(home, tmp_path):
     with np.load(home / "hungary.npz") as file:
         rows = dict(file)
-    own = messages(home, "hungary.npz").content["own"]
+    own = recalibrated(home, "hungary.npz").content["own"]
     x, y = np.diff(rows["logits"])[:, 0], rows["labels"]
     p = 1 / (1 + np.exp(-x))
     fit = LogisticRegression(C=np.inf, tol=1e-10).fit(x[:, None], y)
@@ -86,7 +86,7 @@ def test_own_numbers_are_exact_and_a_subject_counts_once(home, tmp_path):
     expected |= {"calibration slope": fit.coef_[0, 0], "rate of the outcome": y.mean()}
     assert {k: own[k] for k in expected} == pytest.approx(expected, rel=1e-5)
     np.savez(tmp_path / "twice.npz", **{k: np.repeat(v, 2, axis=0) for k, v in rows.items()})
-    once, twice = (messages(home, f) for f in ("hungary.npz", str(tmp_path / "twice.npz")))
+    once, twice = (recalibrated(home, f) for f in ("hungary.npz", str(tmp_path / "twice.npz")))
     assert (twice.content["own"]["rows"], twice.content["own"]["subjects"]) == (2 * len(y), len(y))
     same = {k: own[k] for k in own if k != "rows"}
     assert {k: twice.content["own"][k] for k in same} == pytest.approx(same)
@@ -110,7 +110,7 @@ def test_swapped_labels_are_refused_and_a_slope_below_0_by_chance_is_not(home, t
         rng = np.random.default_rng(seed)
         made = {"logits": rng.normal(size=(60, 2)), "labels": rng.integers(0, 2, 60)}
         np.savez(tmp_path / "rows.npz", **made)
-        found = messages(home, str(tmp_path / "rows.npz")).content
+        found = recalibrated(home, str(tmp_path / "rows.npz")).content
         below.append(found["own"]["calibration slope"] < 0)
         output.append(any("0 or above" in line for line in found["statement"]))
     assert below == output
@@ -118,7 +118,9 @@ def test_swapped_labels_are_refused_and_a_slope_below_0_by_chance_is_not(home, t
 
 
 def test_a_prior_leaves_the_site_out_and_a_name_that_is_off_is_reported(home):
-    each = [messages(home, "hungary.npz", "exact", site=s).content for s in ("hungary", "Hungry")]
+    each = [
+        recalibrated(home, "hungary.npz", "exact", site=s).content for s in ("hungary", "Hungry")
+    ]
     assert [list(one["priors"])[1] for one in each] == ["from 3 sites", "from 4 sites"]
     assert "no site 'Hungry': this one is taken as new." in each[1]["statement"][1]
     assert len(each[0]["statement"]) == 1  # a site that was in it is not new
@@ -126,7 +128,7 @@ def test_a_prior_leaves_the_site_out_and_a_name_that_is_off_is_reported(home):
 
 def test_a_gate_that_refuses_keeps_the_model(home, monkeypatch):
     monkeypatch.setattr(releases, "MOST_RISK", -1.0)
-    kept = messages(home, "switzerland.npz")
+    kept = recalibrated(home, "switzerland.npz")
     assert kept.content["verdict"].startswith(
         "Keep the model as it is: with 61 subjects and this prior"
     )
@@ -141,7 +143,7 @@ def test_few_rows_and_sure_rows_have_an_answer(home, tmp_path):
         "sure": {"probs": np.eye(2)[[1, 0, 0]], "labels": [0, 1, 1]},
     }.items():
         np.savez(tmp_path / "rows.npz", **rows)  # type: ignore[arg-type]
-        found = messages(home, str(tmp_path / "rows.npz"), "exact")
+        found = recalibrated(home, str(tmp_path / "rows.npz"), "exact")
         assert all(np.isfinite(t["log loss"]) for t in found.content["priors"].values()), name
         found.save(tmp_path / name)
         assert np.isfinite(found.calibrator.predict_proba(rows.get("probs", np.eye(2) * 9))).all()

@@ -46,8 +46,8 @@ def after_round(town: Town, number: int, name: str) -> None:
 
 def test_a_release_is_booked_once_and_gives_a_calibrator(town):
     town.call(RUN.format("first"))
-    messages = town.messages("first", "result.json")
-    assert (messages["privacy"]["trust"], messages["privacy"]["noise_source"]) == (
+    record = town.record("first", "result.json")
+    assert (record["privacy"]["trust"], record["privacy"]["noise_source"]) == (
         "distributed",
         "system",
     )
@@ -107,7 +107,7 @@ def test_a_site_that_has_spent_its_budget_is_named_and_may_be_left_out(town):
     assert "no question was sent and nothing is booked" in output
     assert len(town.charged()) == 3
     town.call(RUN.format("fourth") + " --without-unready")
-    assert town.messages("fourth", "release.json")["absent"] == ["cedar"]
+    assert town.record("fourth", "release.json")["absent"] == ["cedar"]
     assert len(town.charged()) == 4
     status = json.loads(town.call("fedcal study status sepsis.toml --json"))
     assert [*status["releases"]] == ["first", "fourth", "killed", "long"]

@@ -23,27 +23,27 @@ FAULTS = {"shift": {"cedar": 1.2}, "slope": {"elm": 0.35}}
 
 
 @pytest.fixture(scope="module")
-def messages():
+def summary():
     return quarter_summary(STUDY, release_of(STUDY, 2, **FAULTS), facts_of(STUDY), {})
 
 
-def test_faults_are_named_and_what_to_do_is_reported(messages):
-    assert {s: one["named"] for s, one in messages["sites"].items() if one["named"]} == {
+def test_faults_are_named_and_what_to_do_is_reported(summary):
+    assert {s: one["named"] for s, one in summary["sites"].items() if one["named"]} == {
         "cedar": ["gap"],
         "elm": ["gap", "slope"],
     }
-    first, *rest = messages["next"]
+    first, *rest = summary["next"]
     assert "`fedcal site recalibrate --release 2026Q4/release.npz rows.csv --site cedar`" in first
-    assert f"{messages['enough']} patients there" in rest[-1]
-    assert 300 < messages["enough"] <= 600  # birch, with 600, sees it
-    assert json.loads(json.dumps(messages, allow_nan=False)) == messages
+    assert f"{summary['enough']} patients there" in rest[-1]
+    assert 300 < summary["enough"] <= 600  # birch, with 600, sees it
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
 
 
 def test_each_number_stands_under_its_name():
     of = hospitals(groups=("women", "men"))
     release = release_of(of, 2, **FAULTS)
-    messages = quarter_summary(of, release, facts_of(of), {})
-    tables = {t.title: t for t in (quarter_page(messages).sections[0].parts[0], *parts(messages))}
+    summary = quarter_summary(of, release, facts_of(of), {})
+    tables = {t.title: t for t in (quarter_page(summary).sections[0].parts[0], *parts(summary))}
 
     def cell(title, column, *row):
         table = tables[title]
@@ -75,9 +75,9 @@ def test_each_number_stands_under_its_name():
 
 def test_a_site_of_too_few_patients_has_no_metrics():
     of = hospitals(sites="alder=4,birch=600,cedar=1000,dog=2000,elm=3000")
-    messages = quarter_summary(of, release_of(of, 2), facts_of(of), {})
-    assert messages["metrics"]["alder"]["of"] == messages["thresholds"]["0.2"]["alder"]["of"] == {}
-    (row,) = (r for r in quarter_page(messages).sections[0].parts[0].rows if r[0] == "alder")
+    summary = quarter_summary(of, release_of(of, 2), facts_of(of), {})
+    assert summary["metrics"]["alder"]["of"] == summary["thresholds"]["0.2"]["alder"]["of"] == {}
+    (row,) = (r for r in quarter_page(summary).sections[0].parts[0].rows if r[0] == "alder")
     assert row[2:6] == ("0 ± 9", "too few", "unknown", "unknown")
 
 
@@ -87,12 +87,12 @@ def test_counts_of_an_absent_site_are_noise_and_say_nothing():
     facts = facts_of(STUDY, took_part=took, absent=("birch",))
     cells = release.counts.copy().reshape(5, -1)
     cells[1] += 1000
-    messages, moved = (
+    summary, moved = (
         quarter_summary(STUDY, r, facts, {})
         for r in (release, replace(release, counts=cells.ravel()))
     )
-    assert messages == moved
-    assert "birch" not in messages["sites"]
+    assert summary == moved
+    assert "birch" not in summary["sites"]
     with pytest.raises(InputError, match="does not count zoo apart"):
         present(release, ["zoo"])
 
@@ -110,18 +110,18 @@ def test_an_earlier_quarter_is_compared_or_refused_with_the_reason(other, facts,
     then, release = hospitals(**other), release_of(STUDY, 4)
     before = release_of(then, 5)
     earlier = before, quarter_summary(then, before, facts_of(then, **facts), {})
-    messages = quarter_summary(STUDY, release, facts_of(STUDY), {"2026Q3": earlier})
-    assert re.match(why, messages["since"]["2026Q3"]["why"])
-    assert len(messages["changes"].get("2026Q3", ())) == (0 if why else 6)
-    assert messages["tests"] == (10 if why else 16)
+    summary = quarter_summary(STUDY, release, facts_of(STUDY), {"2026Q3": earlier})
+    assert re.match(why, summary["since"]["2026Q3"]["why"])
+    assert len(summary["changes"].get("2026Q3", ())) == (0 if why else 6)
+    assert summary["tests"] == (10 if why else 16)
 
 
 def test_a_fault_that_is_gone_is_reported_to_be_gone():
     before, release = release_of(STUDY, 5, **FAULTS), release_of(STUDY, 4)
     earlier = before, quarter_summary(STUDY, before, facts_of(STUDY), {})
-    messages = quarter_summary(STUDY, release, facts_of(STUDY), {"2026Q3": earlier})
-    assert "the fault at cedar and elm is no longer found" in messages["headline"]
-    assert "All sites together: predicts " in messages["headline"]
+    summary = quarter_summary(STUDY, release, facts_of(STUDY), {"2026Q3": earlier})
+    assert "the fault at cedar and elm is no longer found" in summary["headline"]
+    assert "All sites together: predicts " in summary["headline"]
 
 
 # -- what a hospital would do wrong if it were wrong ------------------------------------------
@@ -153,24 +153,24 @@ def test_one_class_is_a_verdict_of_its_own():
     """The truth: nobody at cedar has sepsis, where 32 % are expected to; at alder 2 % are."""
     x, y = rows_of(1000)
     few = RNG.normal(-4.0, 0.8, 300)
-    messages = summary_of_rows(each(cedar=(x, False & y), alder=(few, few > 99)))
-    cedar, alder = messages["sites"]["cedar"], messages["sites"]["alder"]
+    summary = summary_of_rows(each(cedar=(x, False & y), alder=(few, few > 99)))
+    cedar, alder = summary["sites"]["cedar"], summary["sites"]["alder"]
     assert (cedar["named"], alder["named"]) == (["one class"], [])
-    assert "At alder all outcomes, or nearly, are of one class." in messages["headline"]
-    assert any(step.startswith("At alder and cedar find out whether") for step in messages["next"])
-    assert messages["left_out"] == ["cedar"]
+    assert "At alder all outcomes, or nearly, are of one class." in summary["headline"]
+    assert any(step.startswith("At alder and cedar find out whether") for step in summary["next"])
+    assert summary["left_out"] == ["cedar"]
 
 
 def test_a_site_that_ranks_inversely_stays_out_of_sentences_about_all():
     rows = each(dog=rows_of(2000, slope=-1.0))
-    messages, kept = summary_of_rows(rows), [pair for site, pair in rows.items() if site != "dog"]
+    summary, kept = summary_of_rows(rows), [pair for site, pair in rows.items() if site != "dog"]
     x, y = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-    auc = messages["all"]["auc"]
-    assert messages["left_out"] == ["dog"]
+    auc = summary["all"]["auc"]
+    assert summary["left_out"] == ["dog"]
     assert auc["value"] == pytest.approx(exact_auc(x, y), abs=0.015)
-    assert messages["metrics"]["all sites"]["rows"] == pytest.approx(len(x), abs=60)
-    assert messages["next_site"]["sites"] == 4
-    assert messages["next"][0].startswith("At dog find out whether labels")
+    assert summary["metrics"]["all sites"]["rows"] == pytest.approx(len(x), abs=60)
+    assert summary["next_site"]["sites"] == 4
+    assert summary["next"][0].startswith("At dog find out whether labels")
 
 
 @pytest.mark.parametrize("when", ["since then", "then, too"])
@@ -190,11 +190,11 @@ def test_a_model_that_does_not_discriminate_is_not_reported_to_have_no_fault(spr
     for site, n in STUDY.sites.items():
         x = RNG.normal(-1.0, spread, n)
         rows[site] = x, RNG.random(n) < expit(x).mean()
-    messages = summary_of_rows(rows)
+    summary = summary_of_rows(rows)
     x, y = (np.concatenate(parts) for parts in zip(*rows.values(), strict=True))
-    assert messages["all"]["auc"]["low"] < exact_auc(x, y) < messages["all"]["auc"]["high"] < 0.66
-    assert messages["headline"].startswith(f"The model {word} discriminate: AUC ")
-    assert not any("Keep the model" in step for step in messages["next"])
+    assert summary["all"]["auc"]["low"] < exact_auc(x, y) < summary["all"]["auc"]["high"] < 0.66
+    assert summary["headline"].startswith(f"The model {word} discriminate: AUC ")
+    assert not any("Keep the model" in step for step in summary["next"])
 
 
 def test_what_buckets_hide_is_not_blamed_on_noise():
@@ -202,8 +202,8 @@ def test_what_buckets_hide_is_not_blamed_on_noise():
     study = hospitals(sites="alder=5000,birch=600,cedar=1000")
     x = np.clip(RNG.normal(-1.7, 0.08, 5000), -1.9, -1.5)
     rows = {"alder": (x, RNG.random(5000) < expit(x)), "birch": rows_of(600)}
-    messages = summary_of_rows(rows | {"cedar": rows_of(1000)}, study)
-    one = messages["sites"]["alder"]
+    summary = summary_of_rows(rows | {"cedar": rows_of(1000)}, study)
+    one = summary["sites"]["alder"]
     assert one["hides"] == "range"
     assert "% of scores lie between 0.12 and 0.2, which hides any fault below" in one["words"]
 

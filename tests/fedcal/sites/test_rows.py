@@ -91,17 +91,17 @@ def made(n=1000, seed=0, values=None):
 
 
 @pytest.fixture
-def messages(tmp_path, monkeypatch):
+def warnings_of(tmp_path, monkeypatch):
     (tmp_path / FILE).write_text(json.dumps({"key": "2c" * 32, "rows": []}))
 
-    def messages(given, day, answered=(), named=True):
+    def warnings_of(given, day, answered=(), named=True):
         monkeypatch.setattr(site_rows.time, "time", lambda: MAY + day * DAY)
         logits, labels, ids = given
         shards = rows_by_owner(logits, labels, np.zeros(len(labels), np.int64), 1)
         when = [MAY + day * DAY for day in answered]
         return compared(tmp_path, shards, ids if named else (), when)
 
-    return messages
+    return warnings_of
 
 
 def mixed(first, second, share):
@@ -111,44 +111,44 @@ def mixed(first, second, share):
     return tuple(np.concatenate([a[:n], b[n:]])[order] for a, b in zip(first, second, strict=True))
 
 
-def test_the_same_rows_are_named_by_the_quarter_that_was_answered_from_them(messages):
+def test_the_same_rows_are_named_by_the_quarter_that_was_answered_from_them(warnings_of):
     first, second = made(), made(seed=1)
-    assert messages(first, 0) == []  # nobody has asked yet
-    assert messages(mixed(first, first, 1), 1) == []
-    assert messages(second, 2) == []
+    assert warnings_of(first, 0) == []  # nobody has asked yet
+    assert warnings_of(mixed(first, first, 1), 1) == []
+    assert warnings_of(second, 2) == []
     same = "warning: the same rows as in 2027Q2, answered on 2027-05-06"
-    assert messages(mixed(second, second, 1), 5, answered=[3]) == [same]
-    assert messages(first, 100, answered=[3]) == []  # these were never answered from
-    assert messages(second, 101, answered=[3]) == [same]
+    assert warnings_of(mixed(second, second, 1), 5, answered=[3]) == [same]
+    assert warnings_of(first, 100, answered=[3]) == []  # these were never answered from
+    assert warnings_of(second, 101, answered=[3]) == [same]
     later = "warning: the same rows as in 2027Q3, answered on 2027-08-13"
-    assert messages(second, 103, answered=[3, 102]) == [later]
+    assert warnings_of(second, 103, answered=[3, 102]) == [later]
 
 
 @pytest.mark.parametrize(
     ("share", "words"),
     [(0.9, "nine tenths"), (0.5, "half"), (0.3, "")],
 )
-def test_rows_that_are_mostly_those_of_an_earlier_quarter_are_noticed(messages, share, words):
+def test_rows_that_are_mostly_those_of_an_earlier_quarter_are_noticed(warnings_of, share, words):
     first = made()
-    messages(first, 0)
-    output = messages(mixed(first, made(seed=1), share), 90, answered=[1])
+    warnings_of(first, 0)
+    output = warnings_of(mixed(first, made(seed=1), share), 90, answered=[1])
     expected = f"warning: {words} of the rows are the same as in 2027Q2, answered on 2027-05-04"
     assert output == ([expected] if words else [])
 
 
-def test_points_that_other_patients_have_too_are_no_earlier_rows(messages):
+def test_points_that_other_patients_have_too_are_no_earlier_rows(warnings_of):
     points = [0.05, 0.1, 0.2, 0.3, 0.5, 0.8]
     first, second = (made(1200, seed, points) for seed in (0, 1))
-    messages(first, 0, named=False)
-    assert messages(second, 90, answered=[1], named=False) == []
-    assert "the same rows" in messages(first, 91, answered=[1], named=False)[0]
+    warnings_of(first, 0, named=False)
+    assert warnings_of(second, 90, answered=[1], named=False) == []
+    assert "the same rows" in warnings_of(first, 91, answered=[1], named=False)[0]
 
 
-def test_what_is_kept_says_nothing_without_the_key(messages, tmp_path):
+def test_what_is_kept_says_nothing_without_the_key(warnings_of, tmp_path):
     found = []
     for _ in range(2):
         (tmp_path / FILE).unlink()
-        messages(made(), 0)
+        warnings_of(made(), 0)
         assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
         found.append(json.loads((tmp_path / FILE).read_text("utf-8")))
     (first,), (second,) = (one["rows"] for one in found)

@@ -142,14 +142,12 @@ def test_a_site_that_took_no_part_is_named_wherever_a_result_is(
     more: dict[str, Any] = {"given": config(**asked), "test": None, "data": None}
     result = result_of(outcome, known, privacy, **more)
     result.save(out)
-    messages = json.loads((out / "result.json").read_text())
-    assert messages["sites"]["absent"] == ["Celle"]
+    record = json.loads((out / "result.json").read_text())
+    assert record["sites"]["absent"] == ["Celle"]
     output = "2 of the 3 enrolled sites answered: Celle took no part."
-    assert any(output in sentence for sentence in messages["privacy"]["more"])
+    assert any(output in sentence for sentence in record["privacy"]["more"])
     assert output in (out / "report.html").read_text().split("</h1>")[0]
-    promised = (
-        messages["sets"]["guarantee"] if method == "conformal" else messages["intervals_exclude"]
-    )
+    promised = record["sets"]["guarantee"] if method == "conformal" else record["intervals_exclude"]
     assert "rows of Celle, which took no part" in promised[-1]
     terminal.show(shown(result, out))
     printed = " ".join(capsys.readouterr().out.split())

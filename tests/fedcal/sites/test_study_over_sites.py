@@ -37,9 +37,9 @@ def test_from_an_empty_folder_to_the_first_table_as_the_guide_says(town):
     for line in [*lines_of("Before any site is contacted"), *lines_of("Three files")]:
         town.follow(line)
     assert town.typed <= 12
-    messages = town.messages("2026Q4")
-    assert messages["absent"] == []
-    words = {site: one["words"] for site, one in messages["sites"].items()}
+    record = town.record("2026Q4")
+    assert record["absent"] == []
+    words = {site: one["words"] for site, one in record["sites"].items()}
     assert "too low" in words["cedar"]
     assert "too extreme" in words["elm"]
     for site in ("alder", "birch", "dogwood"):
@@ -70,8 +70,8 @@ def test_a_quarter_with_a_site_away_and_a_server_that_dies_is_charged_once(town)
     assert not (town.folder / "2027Q1").exists()
     town.serve()
     town.call(line)
-    messages = town.messages("2027Q1")
-    assert messages["absent"] == ["elm"]
+    record = town.record("2027Q1")
+    assert record["absent"] == ["elm"]
     with Ledger(town.folder / "sepsis-server" / "ledger-1.sqlite") as book:
         assert [entry.epsilon for entry in book.entries()] == [1.0, 1.0]
     assert [job["epsilon"] for job in town.spent("alder")] == [1.0, 1.0]
@@ -107,9 +107,9 @@ def test_a_new_file_is_taken_while_the_site_runs_and_a_wrong_one_is_not(town):
     file.write_text("\n".join(rows[: len(rows) // 2]) + "\n")
     town.until("birch", "connected to", len(town.log("birch")))
     town.call("fedcal study run sepsis.toml 2027Q2")
-    messages = town.messages("2027Q2")
-    assert messages["absent"] == []
-    assert set(messages["changes"]) == {"2026Q4", "2027Q1"}
+    record = town.record("2027Q2")
+    assert record["absent"] == []
+    assert set(record["changes"]) == {"2026Q4", "2027Q1"}
 
 
 def test_half_a_reply_is_waited_for_half_a_minute(town):
@@ -125,7 +125,7 @@ def test_half_a_reply_is_waited_for_half_a_minute(town):
     assert time.monotonic() - began < 120  # Flower alone waits for more than 180 s
     log = (town.folder / "sepsis-kits/birch/state/flower.log").read_text("utf-8", "replace")
     assert "made up: cut off" in log
-    assert town.messages("2027Q3")["absent"] == []
+    assert town.record("2027Q3")["absent"] == []
 
 
 def test_no_release_is_made_above_the_years_budget(town):

