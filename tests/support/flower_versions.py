@@ -9,16 +9,24 @@ import time
 from importlib.metadata import version
 
 ENGINES = "tests/fedcal/run/engines"
-DEPLOY = "tests/fedcal/sites"
+SITES = "tests/fedcal/sites"
 CELLS = {
     "inline": [f"{ENGINES}/test_engines.py", "-k", "inline"],
     "Flower's loop in process": [f"{ENGINES}/test_flower_grid.py"],
-    "Ray": [f"{ENGINES}/test_ray.py::test_same_bits_as_inline_and_nothing_stays"],
-    "`flwr run`": [f"{DEPLOY}/test_flower_app.py::test_flwr_run_without_a_clone"],
-    "gRPC engine": [f"{ENGINES}/test_grpc.py", "-k", "same_bits"],
-    "guard": ["tests/fedcal/core/test_flower_internals.py", "tests/clients/site/process"],
-    "hostile server": [f"{DEPLOY}/test_hostile_server.py", f"{DEPLOY}/test_node.py"],
-    "deployment": [f"{DEPLOY}/test_faults.py", "-k", "killed_in_mid_round"],
+    "Ray": [f"{ENGINES}/test_ray.py::test_the_bits_are_inline_s"],
+    "`flwr run`": [f"{ENGINES}/test_flower_app.py::test_flwr_run"],
+    "gRPC engine": [f"{ENGINES}/test_real_engines.py", "-k", "same_bits and grpc"],
+    "guard": [
+        "tests/fedcal/core/test_removed.py::test_a_flower_that_was_not_tried_is_refused",
+        "tests/fedcal/core/test_removed.py::test_a_reply_that_stays_in_pieces_is_given_up",
+        "tests/clients/site/process",
+    ],
+    "hostile server": [f"{SITES}/test_hostile_server.py", f"{ENGINES}/test_node.py"],
+    "deployment": [
+        f"{SITES}/test_faults_over_sites.py",
+        "-k",
+        "booked_once or killed_in_mid_round",
+    ],
 }
 OF_SITES = ("gRPC engine", "guard", "hostile server", "deployment")
 CHECK = "from fedcal.core.flower_internals_site import check_flower; check_flower()"
