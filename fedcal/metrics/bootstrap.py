@@ -1,13 +1,15 @@
-"""Change of each site's calibration in the large between two models of the same rows.
+"""Differences between two models of the same test rows, with chance counted in.
+
+First the change of each site's calibration in the large.
 
 A site's gap is its mean score less its mean outcome. A calibrator that mends the gap of all rows
 together may widen it at a site: `|after| > |before|` is `(after - before) (before + after) > 0`, so
 it is tested by the sign of the move, after - before, and that of the middle, (before + after) / 2.
 Both are means over rows, hence asymptotically normal where `|after| - |before|` is not.
 
-Multiple tests: p-values corrected for their number (Holm 1979).
+Of several such tests p-values are corrected for their number (Holm 1979).
 
-Intervals of test metrics from resampled test rows: before, after and the difference.
+Then intervals of test metrics from resampled test rows: before, after and the difference.
 
 Rows are put into a few hundred random groups, each group's sums are taken once, and a bootstrap
 replicate is a weighted sum of groups (multinomial weights): one matrix product instead of a pass
@@ -17,18 +19,16 @@ groups a standard error is itself uncertain by 5 %.
 Accuracy, NLL and Brier score are means: their intervals are percentiles of the replicates.
 
 Calibration errors are sums of absolute gaps, so noise alone makes them positive:
-their intervals invert a test instead (`fedcal.metrics.bootstrap`).
+their intervals invert a test instead, see below.
 
 So an interval is for what infinitely many test rows would show. It reaches to the plug-in where it
 would lie below it: a number lies in its own interval.
-`tests/fedcal/metrics/test_bootstrap.py` measures the coverage.
+`tests/fedcal/metrics/test_intervals.py` measures the coverage.
 
-Intervals of calibration errors: inverting a test of gaps that noise alone makes positive.
-
-The error is a sum of absolute gaps, so noise alone makes it positive:
-the plug-in is biased upwards, a replicate, which adds noise to noise, still more, and percentile
-intervals then miss the truth nearly always (measured: they never cover a calibrated truth, and
-never the classwise ECE of a mildly miscalibrated one; basic intervals cover that in 0 to 65 %).
+Of a calibration error the plug-in is biased upwards, a replicate, which adds noise to noise, still
+more, and percentile intervals then miss the truth nearly always (measured: they never cover a
+calibrated truth, and never the classwise ECE of a mildly miscalibrated one; basic intervals cover
+that in 0 to 65 %).
 
 So a test is inverted. Let g be the observed gaps, d a replicate's deviations from g, and u the
 gaps again, but none smaller than half its own standard error. The values sum |k u + d| are what

@@ -404,12 +404,12 @@ class Reliability:
 
     @property
     def ece(self) -> float:
-        """ECE of all rows as in `scores.ece`; raises InputError without rows."""
+        """ECE of all rows as in `ece`; raises InputError without rows."""
         return mean_gap(self.sum_confidence - self.sum_correct, self.rows)
 
     @property
     def classwise_ece(self) -> float:
-        """Classwise ECE of all rows as in `scores.classwise_ece`."""
+        """Classwise ECE of all rows as in `classwise_ece`."""
         gap = self.class_sum_confidence - self.class_sum_correct
         return mean_gap(gap, self.rows * self.classes)
 

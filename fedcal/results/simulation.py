@@ -127,8 +127,7 @@ def calibrator_sections(
         fewest=diagrams.FEWEST,
     )
     text = {name: Text("", lines, "plain") for name, lines in texts.items()}
-    there = [metric for metric in names.TEST_ROWS if metric in result["after"]]
-    overall = meanings(there, *names.about(result))
+    overall = meanings(labels.metrics_in(result), *names.about(result))
     reliability = diagrams.reliability_sheet(of, f"{title}: test rows")
     sections = [
         page.Section(

@@ -39,7 +39,7 @@ README = ROOT / "README.md"
 ALONE = [*sorted(ROOT.glob("*.md")), ROOT / "fedcal" / "datasets" / "README.md"]
 
 MARKS = ("not run", "slow", "needs", "fails")
-GENERATED = "generated"  # tests/experiments/studies/test_documents.py
+GENERATED = "generated"  # tests/experiments/studies/test_texts.py
 
 
 @dataclass

@@ -15,7 +15,6 @@ from fedcal.core import checks
 from fedcal.datasets import Dataset
 from fedcal.metrics.names import METRICS
 from fedcal.results import comparison, files, page, terminal
-from fedcal.results import comparison as table
 from fedcal.results.labels import family_of
 from fedcal.results.page import Page
 from fedcal.results.statement import sentences, sets_noise
@@ -233,7 +232,7 @@ class Comparison(page.Displayable):
     """
 
     grid: Grid
-    cells: list[table.Line]
+    cells: list[comparison.Line]
     rows: list[Row]
     statement: list[str]
     more: list[str]
@@ -278,8 +277,8 @@ class Comparison(page.Displayable):
             There is no such form.
         """
         if checks.one_of("table", form, FORMS) == "csv":
-            return terminal.csv_text(table.as_rows(self.cells))
-        rows = replace(table.as_table(self.cells, self.metrics), title="")
+            return terminal.csv_text(comparison.as_rows(self.cells))
+        rows = replace(comparison.as_table(self.cells, self.metrics), title="")
         return terminal.latex(rows) if form == "latex" else terminal.markdown(rows)
 
     def save(self, out: str | Path) -> None:
@@ -306,7 +305,7 @@ class Comparison(page.Displayable):
         return "\n".join([self.verdict, *lines[:_LINES], *([f"and {more} more"] * (more > 0))])
 
     def _lines(self) -> list[dict[str, Any]]:
-        return table.as_rows(self.cells)
+        return comparison.as_rows(self.cells)
 
     @property
     def title(self) -> str:
@@ -316,13 +315,13 @@ class Comparison(page.Displayable):
     @property
     def verdict(self) -> str:
         """The sentence that names the best method."""
-        return table.headline(self.cells)
+        return comparison.headline(self.cells)
 
     @property
     def parts(self) -> list[Any]:
         """The table, then quality against epsilon and bytes."""
         cells = comparison.finished(self.cells)
-        return [table.as_table(cells), *comparison.comparison_sheets(cells)]
+        return [comparison.as_table(cells), *comparison.comparison_sheets(cells)]
 
     def _card(self) -> Page:
         return replace(comparison.card_of(self.cells), verdict=self.verdict)
@@ -445,7 +444,7 @@ def compare(
     with place as pool, kept as rows:
         ordered = sweep.run_all(runs, sources, run_row, pool, rows, progress)
         following = iter(ordered)  # one for each cell and seed, in this order
-        lines = [table.summarise(c, list(islice(following, len(c.seeds)))) for c in cells]
+        lines = [comparison.summarise(c, list(islice(following, len(c.seeds)))) for c in cells]
         held_out = [name for name, source in sources.items() if source.test_scores is None]
         about = statement(cells, held_out, left_out)
         found = Comparison(grid, lines, ordered, **about, report=report, metrics=tuple(metrics))

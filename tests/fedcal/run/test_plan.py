@@ -21,6 +21,7 @@ from fedcal.run.engines.inline import run_inline
 from fedcal.run.jobs import job_of
 from fedcal.run.plan import EPSILONS, plan
 from fedcal.strategies.server.job import Job
+from fedcal.strategies.warnings import LIMITS
 from fedcal.units import UNITS, Bound
 
 FACTS: dict[str, Any] = {"clients": 100, "rows_per_client": 50.0, "classes": 10, "epsilon": 1.0}
@@ -37,6 +38,13 @@ def rows(temperature: float, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]
     logits = rng.gumbel(size=(n, 4)) + 3.5 * np.eye(4)[rng.integers(0, 4, n)]
     labels = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
     return temperature * logits, labels
+
+
+def test_a_method_whose_limit_nobody_measured_is_not_recommended(monkeypatch):
+    facts = {**FACTS, "clients": 10_000, "methods": ["fednewton"]}
+    assert plan(**facts).recommended == "fednewton"
+    monkeypatch.delitem(LIMITS, "fednewton")  # as a method of another package
+    assert (plan(**facts).methods[0]["helps"], plan(**facts).recommended) == ("unsure", None)
 
 
 SETTINGS = [  # method, clients, epsilon: both sides of what is bearable, and away from it
