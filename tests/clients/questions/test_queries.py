@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from neighbours import query_of
 from refusals import each_is_refused, refused
 
 from fedcal.clients.questions.histograms import (
@@ -30,10 +31,6 @@ EXAMPLES = [(kind, i) for kind, query in QUERIES.items() for i in range(len(quer
 every_example = pytest.mark.parametrize(("kind", "number"), EXAMPLES)
 
 
-def example(kind: str, number: int = 0) -> Query:
-    return QUERIES[kind](**QUERIES[kind].examples[number])
-
-
 def read(query: Query, **changes: Any) -> Query:
     """Return the question as a client reads its parameters, some changed; None = left out."""
     facts = {name: getattr(query, name) for name in query.facts}
@@ -43,7 +40,7 @@ def read(query: Query, **changes: Any) -> Query:
 
 @every_example
 def test_a_query_is_read_as_it_was_written_and_from_nothing_else(kind, number):
-    query = example(kind, number)
+    query = query_of(kind, number)
     assert read(query) == query
     assert hash(read(query)) == hash(query)
     assert set(query.params()) <= {f.name for f in fields(query)} - set(query.facts)
@@ -69,7 +66,7 @@ def test_hostile_parameters_are_refused_in_one_line(kind, number):
         *(float("nan"), float("inf"), -float("inf"), -1.0, 10**400, "x", b"x", "", [], ["x"]),
         *(np.array([np.nan]), np.zeros(0), np.zeros((2, 2)), -np.ones(500), object(), {}),
     ]
-    query = example(kind, number)
+    query = query_of(kind, number)
     table = [({name: value}, "") for name in query.params() for value in hostile]
     each_is_refused(
         [row for row in table if not may_be(kind, *row[0].items())],
@@ -100,7 +97,7 @@ def clips_fit(query: Query, clips: int) -> bool:
 
 @every_example
 def test_bounds_fit_the_answer(kind, number):
-    query = example(kind, number)
+    query = query_of(kind, number)
     takes = next(n for n in range(4) if clips_fit(query, n))
     refused(f"clips .* {takes}, got {takes + 1}", query.bound, "client", (1.0,) * (takes + 1))
     refused("unknown part 'site'", query.bound, "site", (1.0,) * takes)

@@ -127,9 +127,6 @@ def test_pld_is_not_below_the_closed_form_where_it_has_one():
             assert exact <= pld <= exact * 1.01
 
 
-PLAN = (1.0, 1e-5, 4, 0.5)
-
-
 @pytest.mark.parametrize(
     ("epsilon", "delta", "rounds", "rate"), [(0.01, 1e-12, 1000, 1e-3), (1000.0, 1e-5, 12, 0.1)]
 )
