@@ -31,8 +31,8 @@ calibrated truth, and never the classwise ECE of a mildly miscalibrated one; bas
 that in 0 to 65 %).
 
 So a test is inverted. Let g be the observed gaps, d a replicate's deviations from g, and u the
-gaps again, but none smaller than half its own standard error. The values sum |k u + d| are what
-one could observe if the true gaps were k u; the interval holds all totals k sum |u| under which
+gaps again, but none smaller than half its own standard error. The values ``sum |k u + d|`` are what
+one could observe if the true gaps were k u; the interval holds all totals ``k sum |u|`` under which
 the observed error lies within the central 95 % of them. Calibrated truth is k = 0, where this is
 exact; far from it, it is the basic bootstrap interval.
 """
