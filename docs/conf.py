@@ -21,12 +21,7 @@ author = "the fedcal authors"
 release = version = fedcal.__version__
 copyright = "2026, the fedcal authors; Apache-2.0"
 
-extensions = [
-    "myst_nb",
-    "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
-    "sphinx.ext.viewcode",
-]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build", "extensions", "jupyter_execute", "_templates"]
 templates_path = ["_templates"]
 

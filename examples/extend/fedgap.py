@@ -9,10 +9,10 @@ import numpy as np
 from fedcal.calibrators import TemperatureScaling
 from fedcal.clients.questions.search import AccuracyGap
 from fedcal.core.checks import unused
+from fedcal.core.options import Positive
 from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release
 from fedcal.strategies.base import FederatedStrategy, integer
-from fedcal.core.options import Positive
 
 
 class FedGap(FederatedStrategy):

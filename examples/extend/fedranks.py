@@ -10,16 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.clients.questions.label_ranks import LabelRanks
-from fedcal.core.checks import unused
-from fedcal.core.checks import InputError
-from fedcal.core.pages import Curve, Table
+from fedcal.core.checks import InputError, unused
 from fedcal.core.numerics import Floats
+from fedcal.core.options import Positive
+from fedcal.core.pages import Curve, Table
 from fedcal.mechanisms import Laplace
 from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release
 from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.strategies.base import FederatedStrategy
-from fedcal.core.options import Positive
 
 
 @dataclass(frozen=True, eq=False)

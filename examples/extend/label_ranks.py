@@ -8,9 +8,9 @@ from typing import Annotated
 
 import numpy as np
 
+from fedcal.core.numerics import Floats, Integers
 from fedcal.core.options import within
 from fedcal.core.shards import Shards
-from fedcal.core.numerics import Floats, Integers
 from fedcal.privacy.query import Order, Part, Query
 from fedcal.units import Bound
 

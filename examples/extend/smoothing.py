@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.core.checks import integer
-from fedcal.core.checks import InputError
-from fedcal.core.numerics import softmax
-from fedcal.core.numerics import Kind
-from fedcal.core.numerics import Floats, Integers
+from fedcal.core.checks import InputError, integer
+from fedcal.core.numerics import Floats, Integers, Kind, softmax
 
 
 class Smoothing(Calibrator):

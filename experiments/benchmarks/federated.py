@@ -14,14 +14,7 @@ from numpy.typing import NDArray
 
 from experiments.benchmarks.in_process import run_in_process
 from experiments.benchmarks.pooled import DATA, synthetic
-from experiments.benchmarks.timing import (
-    Case,
-    Contestant,
-    Inside,
-    checksum,
-    named,
-    peer,
-)
+from experiments.benchmarks.timing import Case, Contestant, Inside, checksum, named, peer
 from fedcal import datasets, partition
 from fedcal.calibrators import BBQ, HistogramBinning
 from fedcal.core.numerics import Integers

@@ -248,12 +248,7 @@ def mapie_sets(
 
 
 def torchcp_sets(
-    fit_logits: Array,
-    labels: Array,
-    logits: Array,
-    score: str,
-    alpha: float,
-    **options: Any,
+    fit_logits: Array, labels: Array, logits: Array, score: str, alpha: float, **options: Any
 ) -> Run:
     """Make sets by TorchCP from logits that are tensors already; the result is `packed`.
 

@@ -80,10 +80,7 @@ def rows(quick: bool = False) -> Iterator[Row]:
     """Measure everything; each run over rows in blocks in a process of its own."""
     sizes = (500, 1_000) if quick else SIZES
     alone = get_context("spawn")
-    with (
-        TemporaryDirectory() as root,
-        ProcessPoolExecutor(1, alone, max_tasks_per_child=1) as pool,
-    ):
+    with TemporaryDirectory() as root, ProcessPoolExecutor(1, alone, max_tasks_per_child=1) as pool:
         folders = [Path(root, str(clients)) for clients in sizes]
         for folder, clients in zip(folders, sizes, strict=True):
             write_rows(folder, clients)

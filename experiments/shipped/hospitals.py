@@ -99,10 +99,7 @@ def shipped(folder: Path) -> Arrays:
     train, fit, test = halves(hospital)
     x = design(values, train)
     z = x @ logistic(x[train], y[train])
-    arrays: Arrays = {
-        "subject": fit.astype(np.uint16),
-        "client_names": np.array(list(HOSPITALS)),
-    }
+    arrays: Arrays = {"subject": fit.astype(np.uint16), "client_names": np.array(list(HOSPITALS))}
     for prefix, rows in (("", fit), ("test_", test)):
         logits = np.stack([np.zeros(len(rows)), z[rows]], axis=1)
         arrays[f"{prefix}logits"] = logits.astype(np.float16)

@@ -93,12 +93,7 @@ def assigned(
 
 
 def release_of(
-    plan: Plan,
-    number: int,
-    query: Query,
-    total: Floats,
-    clients: int,
-    rng: np.random.Generator,
+    plan: Plan, number: int, query: Query, total: Floats, clients: int, rng: np.random.Generator
 ) -> Release:
     """Release the sum of all answers of a private round; the noise of all is drawn together.
 

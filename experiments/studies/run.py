@@ -289,11 +289,7 @@ def reproduce(
 
 
 def _grid(
-    found: Experiment,
-    data: Sequence[str],
-    seeds: int,
-    jobs: int | None,
-    progress: Progress | None,
+    found: Experiment, data: Sequence[str], seeds: int, jobs: int | None, progress: Progress | None
 ) -> Reproduction:
     """Run all parts, each a comparison of its own."""
     names = [n if is_shipped(n) else str(path_of(n).resolve()) for n in data]

@@ -46,14 +46,7 @@ from fedcal.calibrators.base import Calibrator
 from fedcal.core.checks import InputError, integer, one_of
 from fedcal.core.numerics import Floats, Integers, Kind, override, probs_of, row_max, row_sum
 from fedcal.core.options import array
-from fedcal.metrics.binning import (
-    Counts,
-    bin_index,
-    cells_of,
-    one_vs_rest,
-    outcome_cells,
-    tables,
-)
+from fedcal.metrics.binning import Counts, bin_index, cells_of, one_vs_rest, outcome_cells, tables
 
 
 def norm_sub(counts: Floats) -> Floats:
@@ -102,11 +95,7 @@ class _Binning(Calibrator):
 
     @classmethod
     def from_histograms(
-        cls,
-        positive: Floats,
-        negative: Floats,
-        classes: int,
-        estimate: Estimate = "posterior",
+        cls, positive: Floats, negative: Floats, classes: int, estimate: Estimate = "posterior"
     ) -> Self:
         """Return the calibrator for (tables, bins) counts, which may be noisy or negative.
 

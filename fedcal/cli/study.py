@@ -113,9 +113,7 @@ def init(
         study_file.sites_of(sites),
         server,
         study_file.StudyQuestion(
-            question or f"Can {model} be believed at each site?",
-            method,
-            settings=settings,
+            question or f"Can {model} be believed at each site?", method, settings=settings
         ),
         protect=protect,
         per_year=per_year,

@@ -16,14 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.conformal.coverage import (
-    ALL,
-    FEW_CLASSES,
-    Covered,
-    SetEvaluation,
-    interval,
-    percent,
-)
+from fedcal.conformal.coverage import ALL, FEW_CLASSES, Covered, SetEvaluation, interval, percent
 from fedcal.conformal.levels import (
     CountNoise,
     NoiseFree,

@@ -11,12 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.numerics import (
-    FEW_COLUMNS,
-    Floats,
-    Integers,
-    row_sum,
-)
+from fedcal.core.numerics import FEW_COLUMNS, Floats, Integers, row_sum
 
 LOG_A_LIMIT = math.log(20.0)
 """The largest absolute log T of a fitted temperature: rows without errors have their optimum at

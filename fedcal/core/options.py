@@ -240,10 +240,7 @@ def check_of(name: str, hint: Any) -> Callable[[Any], Any] | None:
         return partial(kinds[1], name)
     if get_origin(hint) is Literal:
         return partial(among(kinds), name)
-    plain: dict[Any, Callable[[Any], Any]] = {
-        bool: partial(flag, name),
-        str: partial(text, name),
-    }
+    plain: dict[Any, Callable[[Any], Any]] = {bool: partial(flag, name), str: partial(text, name)}
     return plain.get(hint)
 
 

@@ -20,15 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import InputError, near
-from fedcal.core.naming import (
-    class_names,
-    key_of,
-    listed,
-    one_form,
-    plain_name,
-    quoted,
-    value_of,
-)
+from fedcal.core.naming import class_names, key_of, listed, one_form, plain_name, quoted, value_of
 from fedcal.core.numerics import Floats, Integers, Kind, refuse_masked
 from fedcal.core.shards import Shards
 

@@ -15,14 +15,7 @@ from fedcal.core.checks import InputError, needed, one_of, same, unused
 from fedcal.core.naming import class_names as checked_names
 from fedcal.core.naming import plain_name, quoted
 from fedcal.core.numerics import Integers, Kind
-from fedcal.core.scores import (
-    check_scores,
-    ids_of,
-    own_names,
-    per_row,
-    places_of,
-    words_among,
-)
+from fedcal.core.scores import check_scores, ids_of, own_names, per_row, places_of, words_among
 from fedcal.datasets._dataset import Dataset
 
 

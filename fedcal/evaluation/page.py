@@ -242,11 +242,7 @@ def _summary(
 
 
 def _first_and_more(
-    title: str,
-    whose: str,
-    columns: tuple[str, ...],
-    rows: Mapping[str, tuple[str, ...]],
-    note: str,
+    title: str, whose: str, columns: tuple[str, ...], rows: Mapping[str, tuple[str, ...]], note: str
 ) -> list[Table]:
     """Return a table of the metrics that are told first, and one of the others if there are any."""
     first = tuple(row for metric, row in rows.items() if metric not in ON_DEMAND)
@@ -293,10 +289,7 @@ def _tests(findings: Findings, views: Sequence[str]) -> Table:
     )
 
 
-_TESTS = {
-    "cox": "slope 1 and intercept 0",
-    "groups_cox": "all groups at once",
-}
+_TESTS = {"cox": "slope 1 and intercept 0", "groups_cox": "all groups at once"}
 
 
 _OF_GROUPS = ("accuracy", "gap", "roc_auc", "confidence_auc", "calibration_slope")

@@ -217,10 +217,7 @@ class Config(Running, RunOptions):
         "dirichlet:0.1", DATA, " | ".join(partition.forms()), axis=True
     )
     ray_address: str | None = option(
-        None,
-        RUNNING,
-        "HOST:PORT of a Ray cluster for the engine ray",
-        unset="a new one",
+        None, RUNNING, "HOST:PORT of a Ray cluster for the engine ray", unset="a new one"
     )
 
     def __post_init__(self) -> None:

@@ -22,10 +22,7 @@ from fedcal.strategies.server.outcome import Progress
 
 
 def load_any(
-    data: Any,
-    class_names: str | None = None,
-    positive: str | None = None,
-    model: Any = None,
+    data: Any, class_names: str | None = None, positive: str | None = None, model: Any = None
 ) -> Dataset:
     """Return a `Dataset` from anything that `simulate` takes as `data`; InputError otherwise.
 

@@ -31,14 +31,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 
-from fedcal.core.checks import (
-    InputError,
-    damaged,
-    different,
-    integer,
-    like,
-    same,
-)
+from fedcal.core.checks import InputError, damaged, different, integer, like, same
 from fedcal.core.naming import one_form
 from fedcal.core.numerics import Words
 from fedcal.secure_aggregation import keys

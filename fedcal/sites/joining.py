@@ -212,11 +212,7 @@ def _point_masses(shards: Shards, named: Sequence[float]) -> str:
 
 
 def join(
-    folder: Path,
-    data: str,
-    reading: Reading | None = None,
-    *,
-    new_keys: bool = False,
+    folder: Path, data: str, reading: Reading | None = None, *, new_keys: bool = False
 ) -> tuple[SiteRows, list[str], Path]:
     """Check a site's kit and rows, make its keys and its `.join` file in the working folder.
 

@@ -43,10 +43,7 @@ Before = Mapping[str, Earlier]
 """Earlier quarters by name."""
 
 KEPT = ("terms", "digest", "rehearsal", "took_part", "date")
-_METRICS = {
-    "positive": ("prevalence", "brier"),
-    "confidence": ("accuracy", "confidence_brier"),
-}
+_METRICS = {"positive": ("prevalence", "brier"), "confidence": ("accuracy", "confidence_brier")}
 _AGREED = ("contributors", "plural", "epsilon_release", "quorum", "score", "classes")
 
 

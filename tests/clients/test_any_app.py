@@ -8,14 +8,7 @@ import torch
 from flwr.app import Array, ArrayRecord, Context
 from flwr.clientapp import ClientApp
 
-from fedcal import (
-    AfterTraining,
-    InProcessGrid,
-    InputError,
-    RoundFailed,
-    add_answers,
-    datasets,
-)
+from fedcal import AfterTraining, InProcessGrid, InputError, RoundFailed, add_answers, datasets
 from fedcal.clients.any_app import logits_of
 from fedcal.partition import deal
 

@@ -261,10 +261,7 @@ GOLDEN = {
     "local laplace": (lambda: shares("local", "laplace"), "d91c404e0f7da61f"),
     "local gaussian": (lambda: shares("local", "gaussian"), "2d1799d87c0066b5"),
     "distributed laplace": (lambda: shares("distributed", "laplace"), "4758c4fae281a79d"),
-    "distributed gaussian": (
-        lambda: shares("distributed", "gaussian"),
-        "8fc655f2bb5aa1f4",
-    ),
+    "distributed gaussian": (lambda: shares("distributed", "gaussian"), "8fc655f2bb5aa1f4"),
     "masks": (
         lambda: mask(2, range(9), run_seed=11, round=1, length=7).view(np.int64),
         "f03d88d6851e144f",

@@ -20,11 +20,7 @@ from fedcal.privacy.query import Request
 from fedcal.strategies.methods.evaluate import FedEvaluate
 
 CLIENTS, ROWS = 5, 600
-SETTINGS: list[dict[str, Any]] = [
-    {},
-    {"other": True},
-    {"groups": '["a", "b"]', "bins": 30},
-]
+SETTINGS: list[dict[str, Any]] = [{}, {"other": True}, {"groups": '["a", "b"]', "bins": 30}]
 UNITS = {"example": {}, "subject": {"rows_per_subject": 2}, "user": {"rows_per_client": 120.0}}
 
 

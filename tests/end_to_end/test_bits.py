@@ -202,8 +202,7 @@ def under_the_protocol(strategy: FederatedStrategy, shards: Shards, **lost: Any)
 
 
 @pytest.mark.parametrize(
-    "method",
-    [pytest.param(m, marks=[] if m in FEW else [pytest.mark.slow]) for m in METHODS],
+    "method", [pytest.param(m, marks=[] if m in FEW else [pytest.mark.slow]) for m in METHODS]
 )
 def test_the_protocol_gives_the_bits_of_the_plain_sum(method, shards):
     """Of all, and of those who are left where a member of the committee is away, too."""

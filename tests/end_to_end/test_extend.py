@@ -160,8 +160,7 @@ def own_package(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray
 @pytest.mark.parametrize(
-    "engine",
-    ["inline", *(pytest.param(e, marks=pytest.mark.slow) for e in ("ray", "flower"))],
+    "engine", ["inline", *(pytest.param(e, marks=pytest.mark.slow) for e in ("ray", "flower"))]
 )
 def test_a_method_and_its_query_of_another_package_need_no_file_of_fedcal(own_package, engine):
     facts: dict[str, Any] = {"epsilon": 8.0, "clients": 6}

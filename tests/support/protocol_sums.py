@@ -76,8 +76,7 @@ class SecureSums:
         words = contribute(self._shards.take(alive), request, alive)
         for site, own in zip(alive.tolist(), words, strict=True):
             sent, _ = self._parties[site].answer(
-                *(self._about, request.round, request.digest, self._enrolled),
-                partial(np.copy, own),
+                *(self._about, request.round, request.digest, self._enrolled), partial(np.copy, own)
             )
             collector.add(site, sent)
         away = set(asked.clients.tolist()) - set(alive.tolist())

@@ -129,10 +129,7 @@ CELLS_RUN = (
 
 
 def _populations(
-    progress: Progress | None = None,
-    *,
-    federations: int = 1000,
-    cells: Sequence[Cell] = CELLS_RUN,
+    progress: Progress | None = None, *, federations: int = 1000, cells: Sequence[Cell] = CELLS_RUN
 ) -> Rows:
     """Coverage and width of each metric's intervals.
 

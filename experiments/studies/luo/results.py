@@ -241,10 +241,7 @@ def _aggregation_claims(rows: Rows) -> Iterator[RowsClaim]:
 
 
 table1 = table(
-    5,
-    "table1",
-    "No private method leaves the model worse than no recalibration, in the median",
-    (),
+    5, "table1", "No private method leaves the model worse than no recalibration, in the median", ()
 )
 table7 = table(
     1,

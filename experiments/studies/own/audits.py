@@ -14,15 +14,7 @@ from itertools import product
 from experiments.audit import Finding, audit
 from experiments.studies.rows import counted, span
 from experiments.studies.spec import Record, Rows, RowsClaim, Study
-from fedcal.mechanisms import (
-    MECHANISMS,
-    PRIVATE,
-    Exponential,
-    Gaussian,
-    Laplace,
-    Mechanism,
-    Unary,
-)
+from fedcal.mechanisms import MECHANISMS, PRIVATE, Exponential, Gaussian, Laplace, Mechanism, Unary
 from fedcal.privacy.making import make_plan
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.privacy import Federation

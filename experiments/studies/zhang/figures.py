@@ -15,22 +15,8 @@ import numpy as np
 from experiments.studies.claims import all_of, larger, listed, ordered
 from experiments.studies.rows import of_each, one, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study
-from experiments.studies.zhang.models import (
-    CLIP,
-    EPSILON,
-    LR,
-    PLAIN,
-    Task,
-    Training,
-    multiplier,
-)
-from experiments.studies.zhang.tables import (
-    DP,
-    MATTERS,
-    NON_PRIVATE,
-    above,
-    study,
-)
+from experiments.studies.zhang.models import CLIP, EPSILON, LR, PLAIN, Task, Training, multiplier
+from experiments.studies.zhang.tables import DP, MATTERS, NON_PRIVATE, above, study
 from fedcal.core.numerics import Floats
 
 # -- Figure 4 (a): the clip norm at a fixed epsilon ----------------------------------------------

@@ -164,9 +164,7 @@ Seen = Callable[[Task, Record, Sequence[Floats]], Record]
 
 
 def study(
-    trainings: Trainings,
-    seeds: int,
-    seen: Seen = lambda of, facts, probs_by_seed: {},
+    trainings: Trainings, seeds: int, seen: Seen = lambda of, facts, probs_by_seed: {}
 ) -> Callable[..., Rows]:
     """Return the function `rows` of an experiment: a row for each training, with `over_seeds`.
 
@@ -428,8 +426,7 @@ def _shifted_claims(found: Rows) -> Iterator[RowsClaim]:
         *(others, ours, "ece", "method"),
         least=MATTERS,
         printed=in_paper(
-            "table3",
-            lambda p: max(p[PS][1], p[TS][1]) < min(p[t][1] for t in (GLOBAL, DP, SGLD)),
+            "table3", lambda p: max(p[PS][1], p[TS][1]) < min(p[t][1] for t in (GLOBAL, DP, SGLD))
         ),
     )
     taken = [1 - float(of[TS]["ece"]) / float(of[DP]["ece"]) for of in (away, home)]
@@ -473,9 +470,6 @@ def _regular_claims(found: Rows) -> Iterator[RowsClaim]:
 
 
 table5 = Study(
-    study(
-        lambda of: (({"what": "method", "method": t}, how) for t, how in TRAININGS.items()),
-        3,
-    ),
+    study(lambda of: (({"what": "method", "method": t}, how) for t, how in TRAININGS.items()), 3),
     _regular_claims,
 )

@@ -99,10 +99,7 @@ def _check_members(method: Method, asked: OpenRound, alive: numerics.Integers) -
 
 
 def local_sums(
-    shards: Population,
-    block: int | None = None,
-    first: int = 0,
-    threads: int | None = None,
+    shards: Population, block: int | None = None, first: int = 0, threads: int | None = None
 ) -> Callable[[Request, numerics.Integers], numerics.Words]:
     """Return the function that adds up contributions in this process, on all its cores.
 

@@ -10,11 +10,7 @@ import pytest
 from neighbours import query_of
 from refusals import each_is_refused, refused
 
-from fedcal.clients.questions.histograms import (
-    BinOutcomes,
-    ClassHistograms,
-    PooledHistograms,
-)
+from fedcal.clients.questions.histograms import BinOutcomes, ClassHistograms, PooledHistograms
 from fedcal.clients.questions.scaling import ScalingNewton
 from fedcal.clients.questions.score_cell import ScoreCell
 from fedcal.clients.questions.search import AccuracyGap, CalibrationGaps, ClippedNLL

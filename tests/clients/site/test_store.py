@@ -25,11 +25,7 @@ from refusals import refused
 import fedcal
 from fedcal.clients.site.policy import CLAIMED, OWN_NOISE, JobFacts, Policy
 from fedcal.clients.site.restored import RestoredRecords
-from fedcal.clients.site.store import (
-    KEPT_JOBS,
-    KEPT_ROUNDS,
-    RECORDS,
-)
+from fedcal.clients.site.store import KEPT_JOBS, KEPT_ROUNDS, RECORDS
 from fedcal.core.checks import BudgetExceeded
 
 

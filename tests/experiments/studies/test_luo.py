@@ -8,13 +8,7 @@ from scipy import stats
 
 from experiments.studies.luo import trials as methods
 from experiments.studies.luo.results import table1
-from experiments.studies.luo.trials import (
-    SweepPoint,
-    Tables,
-    Trials,
-    divisions,
-    run_point,
-)
+from experiments.studies.luo.trials import SweepPoint, Tables, Trials, divisions, run_point
 from fedcal import datasets, simulate
 from fedcal.datasets import Dataset
 

@@ -46,8 +46,7 @@ def log_loss(logits: np.ndarray, labels: np.ndarray, log_t: float) -> float:
 
 
 @pytest.mark.parametrize(
-    ("classes", "n", "hardness"),
-    [(2, 300, 2.0), (10, 50, 1.0), (10, 5000, 6.0), (3, 4001, 7.0)],
+    ("classes", "n", "hardness"), [(2, 300, 2.0), (10, 50, 1.0), (10, 5000, 6.0), (3, 4001, 7.0)]
 )
 def test_the_fit_is_the_optimum(classes, n, hardness):
     logits, labels = rows(classes, n, hardness)

@@ -92,11 +92,7 @@ def test_probabilities_that_differ_in_their_last_bits_are_equal():
 
 # -- exported sets --------------------------------------------------------------------------------
 
-CONFORMITIES = [
-    Conformity("lac"),
-    Conformity("aps"),
-    Conformity("raps", penalty=0.02, free=3),
-]
+CONFORMITIES = [Conformity("lac"), Conformity("aps"), Conformity("raps", penalty=0.02, free=3)]
 
 
 @cache

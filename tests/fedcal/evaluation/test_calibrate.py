@@ -8,11 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcal import datasets
-from fedcal.calibrators.score_map import (
-    calibrator_from,
-    logistic,
-    probability,
-)
+from fedcal.calibrators.score_map import calibrator_from, logistic, probability
 from fedcal.evaluation import Histogram
 from fedcal.metrics.score_table import bucket_of, equal_width, scored
 

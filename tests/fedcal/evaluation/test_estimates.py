@@ -23,13 +23,7 @@ from fedcal.evaluation import (
 from fedcal.evaluation.estimators.calibration import ECES, Ece, reliability
 from fedcal.evaluation.estimators.metrics import SmoothMetric
 from fedcal.evaluation.findings import findings
-from fedcal.evaluation.intervals import (
-    IntervalOptions,
-    Span,
-    estimate,
-    fieller,
-    normal_quantile,
-)
+from fedcal.evaluation.intervals import IntervalOptions, Span, estimate, fieller, normal_quantile
 from fedcal.mechanisms import NoiseDistribution
 
 BUCKETS = 240

@@ -27,10 +27,7 @@ def histogram(scores: Floats, outcomes: Integers, buckets: int = BUCKETS) -> eva
 
 
 def check_probabilities(
-    found: dict[str, evaluation.Estimate],
-    scores: Floats,
-    outcomes: Integers,
-    of: str = "",
+    found: dict[str, evaluation.Estimate], scores: Floats, outcomes: Integers, of: str = ""
 ) -> None:
     cut = np.clip(scores, 1e-4, 1 - 1e-4)
     gaps = np.abs(np.bincount(bin_index(scores, 15), outcomes - scores, 15)).sum() / len(scores)

@@ -14,14 +14,7 @@ from fedcal.partition import held_out
 from fedcal.run.load import load_any
 from fedcal.run.load import test_part as part_for_tests
 from fedcal.run.training_config import TrainConfig
-from fedcal.run.training_data import (
-    IN_MEMORY,
-    PARTS,
-    ClientData,
-    load,
-    read_labelled,
-    split,
-)
+from fedcal.run.training_data import IN_MEMORY, PARTS, ClientData, load, read_labelled, split
 from fedcal.sites.rows import read_rows
 from fedcal.training.networks import register_network
 

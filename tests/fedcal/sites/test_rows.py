@@ -124,10 +124,7 @@ def test_the_same_rows_are_named_by_the_quarter_that_was_answered_from_them(warn
     assert warnings_of(second, 103, answered=[3, 102]) == [later]
 
 
-@pytest.mark.parametrize(
-    ("share", "words"),
-    [(0.9, "nine tenths"), (0.5, "half"), (0.3, "")],
-)
+@pytest.mark.parametrize(("share", "words"), [(0.9, "nine tenths"), (0.5, "half"), (0.3, "")])
 def test_rows_that_are_mostly_those_of_an_earlier_quarter_are_noticed(warnings_of, share, words):
     first = made()
     warnings_of(first, 0)

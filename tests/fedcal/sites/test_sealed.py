@@ -24,14 +24,7 @@ COORDINATOR = SigningKey.generate()
 
 
 def join(name, of=ONE, **changes):
-    made = Join(
-        of.study,
-        of.digest,
-        name,
-        KEYS[name].public,
-        CONNECTIONS[name],
-        of.class_digest,
-    )
+    made = Join(of.study, of.digest, name, KEYS[name].public, CONNECTIONS[name], of.class_digest)
     return replace(made, **changes)
 
 
@@ -203,7 +196,7 @@ def test_twelve_words_are_132_bits():
             "fednewton",
             {"rows_per_client": 500},
             "Gradient and curvature .* (length 2, rounds 1 to 4)",
-        ),
+        )
     ],
 )
 def test_what_is_asked_is_shown_in_words_at_accept(method, settings, words):

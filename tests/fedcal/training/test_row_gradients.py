@@ -223,10 +223,7 @@ X = np.random.default_rng(0).normal(size=(12, 5)).astype(np.float32)
 
 def test_what_mixes_rows_or_has_no_gradients_of_them_is_refused():
     table: list[tuple[Any, str]] = [
-        (
-            nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3)),
-            r"0\.running_mean .* changes wit",
-        ),
+        (nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3)), r"0\.running_mean .* changes wit"),
         (nn.Sequential(nn.BatchNorm1d(5, 1e-5, 0.1, True, False), nn.Linear(5, 3)), "BatchNorm"),
         (Doing(lambda x: x - x.mean(dim=0)), "depends on other rows"),
         (Doing(lambda x: x + 1e-6 * x.mean(dim=0)), "depends on other rows"),
@@ -236,10 +233,7 @@ def test_what_mixes_rows_or_has_no_gradients_of_them_is_refused():
         (Elsewhere(nn.Identity()), "a weight is used outside of its layer"),
         (frozen, "bias is frozen"),
         (nn.Linear(4, 3), "on rows of shape 5, fails: RuntimeError: mat1 and mat2"),
-        (
-            nn.Linear(5, 2),
-            r"shape of logits of two rows .* must be \(2, 3\), got \(2, 2\)",
-        ),
+        (nn.Linear(5, 2), r"shape of logits of two rows .* must be \(2, 3\), got \(2, 2\)"),
         (dict, "AttributeError: 'dict' object has no attribute 'to'"),
         (5, "5 is not a model"),
         ("os:nothing", "--model os:nothing failed: AttributeError"),

@@ -14,12 +14,7 @@ from fedcal.core.scores import rows_by_owner
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines.inline import run_inline
-from fedcal.strategies.methods.newton import (
-    FedNewton,
-    FedNewtonEntropy,
-    FedNewtonVector,
-    symmetric,
-)
+from fedcal.strategies.methods.newton import FedNewton, FedNewtonEntropy, FedNewtonVector, symmetric
 from fedcal.units import UNITS
 
 CLIENTS, CLASSES = 12, 3

@@ -53,11 +53,7 @@ class Sites(InProcessGrid):
     """
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        lacks: Iterable[str] = (),
-        rules: dict[str, Any] | None = None,
+        self, folder: Path, *, lacks: Iterable[str] = (), rules: dict[str, Any] | None = None
     ) -> None:
         self.folder, self.asked = folder, list[tuple[str, str]]()
         self.before: Callable[[str, str], object] = lambda name, kind: None
@@ -72,11 +68,7 @@ class Sites(InProcessGrid):
                 delta_total=1e-2,
                 **{"answers": 2, **(rules or {}).get(name, {})},
             )
-            files = {
-                "roster": self.roster,
-                "sign_key": folder / f"{name}.pem",
-                "policy": own,
-            }
+            files = {"roster": self.roster, "sign_key": folder / f"{name}.pem", "policy": own}
             prepare(folder / name, rows(k, name not in lacks), **files)
         super().__init__(site_app.site_app(folder), NODES)
         self._apps = [site_app.site_app(folder / name) for name in NAMES]
@@ -91,12 +83,7 @@ class Sites(InProcessGrid):
             return Message(content, reply_to=message)
         return super()._deliver(message)
 
-    def run(
-        self,
-        method: str = "fedoneshot",
-        quorum: float = 1.0,
-        **change: Any,
-    ) -> list[str]:
+    def run(self, method: str = "fedoneshot", quorum: float = 1.0, **change: Any) -> list[str]:
         """Serve the job; the server's notices."""
         facts: dict[str, Any] = {"epsilon": 1.0, "unit": "subject", "noise_source": "system"}
         facts |= {"trust": "distributed", "committee": 3, "threshold": 2, "colluding": 0}

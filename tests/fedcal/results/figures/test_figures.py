@@ -14,14 +14,7 @@ from scipy import stats
 from fedcal.metrics import Reliability
 from fedcal.results.comparison import cells_of
 from fedcal.results.figures import curves, diagrams
-from fedcal.results.figures.drawing import (
-    Panel,
-    Sheet,
-    curve,
-    draw,
-    save_sheets,
-    svgs,
-)
+from fedcal.results.figures.drawing import Panel, Sheet, curve, draw, save_sheets, svgs
 
 
 def overconfident(rows: int = 400, seed: int = 0, classes: int = 3) -> Reliability:

@@ -16,12 +16,7 @@ import pytest
 import fedcal
 from fedcal import simulate
 from fedcal.clients.site.sources import site_rows
-from fedcal.run.engines.flower_app import (
-    FILE,
-    app_toml,
-    run_config,
-    write_app,
-)
+from fedcal.run.engines.flower_app import FILE, app_toml, run_config, write_app
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server_app import FRESH
 from tests.support.superlink import shell

@@ -15,15 +15,7 @@ from fedcal.results.labels import FAMILIES
 from fedcal.run.comparison.grid import read_grid
 from fedcal.run.comparison.run import DONE, check_row
 from fedcal.run.result import versions
-from fedcal.run.sweep import (
-    CONFIG,
-    INPUTS,
-    ROWS,
-    Journal,
-    Row,
-    digest_of,
-    key_of,
-)
+from fedcal.run.sweep import CONFIG, INPUTS, ROWS, Journal, Row, digest_of, key_of
 
 GRID = read_grid({"data": "d", "method": "fedbin", "seeds": 3})
 DATA = Dataset("d", "logits", np.eye(3), np.arange(3))
