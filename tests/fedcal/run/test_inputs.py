@@ -43,7 +43,6 @@ def test_frames_pairs_and_tensors_are_read():
     torch = pytest.importorskip("torch")
     assert same(load_any((Z, Y)))
     assert same(load_any((torch.tensor(Z, requires_grad=True), torch.tensor(Y))))
-    assert same(load_any(frame()[["label"]].assign(logits=Z.tolist())))
     assert same(load_any(frame().astype({"label": "Int64"})))
     refused("unknown column 'age'", load_any, frame(age=1))
     both: Any = {"method": "fedtemp", "clients": 3, "seeds": 1, "epsilon": "inf", "jobs": 1}
