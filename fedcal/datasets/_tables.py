@@ -341,11 +341,13 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
             hint = "; a decimal comma?" if len(row) > len(names) and mark == "," else ""
             raise InputError(f"line {line}: {len(row)} cells for {len(names)} columns{hint}")
         lines.append(line)
-        try:
-            numbers.extend([value(row[place]) for place in places.values()])
-        except ValueError:  # find the column
-            for name, place in places.items():
-                _number(row[place], name, line, value)
+        for name, place in places.items():
+            try:
+                numbers.append(value(row[place]))
+            except ValueError:
+                what = f"no number with a decimal {'comma' if mark == ';' else 'point'}"
+                problem = f"column {name!r} has {what}: {row[place][:40]!r}"
+                raise InputError(f"line {line}: {problem}") from None
         for place, cells in texts:
             cells.append(row[place].strip())
         check_room(8 * len(numbers) + _TEXT_BYTES * len(lines) * len(texts), most)
@@ -355,44 +357,10 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
     if "other" in models:
         values["other"] = table[:, scored:]
     for name, (_, cells) in zip(columns.single, texts, strict=True):
-        values[name] = _column(name, cells, lines, value)
+        if name == "label" and "" in cells:
+            raise InputError(f"line {lines[cells.index('')]}: column 'label' is empty")
+        values[name] = numbers_or_names(cells) if name in IDS else np.array(cells, np.str_)
     return arguments(columns, values, labels_required, lambda row: f"line {lines[row]}")
-
-
-def _column(
-    name: str, cells: list[str], lines: Sequence[int], value: Callable[[str], float]
-) -> Any:
-    """Return numbers or names from the cells of a column without scores."""
-    empty = cells.index("") if "" in cells else None
-    if name == "label":
-        if not (cells and cells[0]) or _is_number(cells[0], value) or _is_number(cells[0]):
-            numbered = zip(cells, lines, strict=True)
-            numbers = np.array([_number(cell, name, line, value) for cell, line in numbered])
-            if not (np.abs(numbers) > 2**53).any():  # codes of 18 digits stay as they are written
-                return numbers
-        elif empty is not None:
-            _number("", name, lines[empty], value)
-    elif name in IDS:
-        return numbers_or_names(cells)
-    return np.array(cells, np.str_)
-
-
-def _is_number(cell: str, value: Callable[[str], float] = number_in) -> bool:
-    try:
-        value(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _number(cell: str, column: str, line: int, value: Callable[[str], float]) -> float:
-    try:
-        return value(cell)
-    except ValueError:
-        mark = "point" if value is number_in else "comma"
-        hint = f"; decimals need a {mark}" if _is_number(cell.translate(_SWAPPED), value) else ""
-        problem = f"column {column!r} is not a number: {cell[:40]!r}{hint}"
-        raise InputError(f"line {line}: {problem}") from None
 
 
 def numbers_or_names(names: list[str]) -> Any:

@@ -101,14 +101,11 @@ def test_labels_match_names_that_are_numbers_by_value(reader, kept, tmp_path):
 def test_what_labels_cannot_mean_is_refused(reader, tmp_path):
     words = ["well", "ill", "dead"]
     table: list[tuple[Any, str]] = [
-        ((["1", "2", "3"], Y), r"0(\.0)? at row 0; .*allowed: 1, 2, 3"),
+        ((["1", "2", "3"], Y), "0'? at row 0; .*allowed: 1, 2, 3"),
         ((["1", "2", "more"], Y + 1), "some are numbers and some are not"),
         ((["1", "1.0", "2"], Y + 1), "class names must differ"),
-        ((words, Y + 1), r"3(\.0)? at row 2; must be a class in \[0, 2\]"),
-        (
-            (words, np.array(["well", "0", "1"])[Y]),
-            "'0' at row 1; .*: well, ill, dead|not a number",
-        ),
+        ((words, Y + 1), r"3'? at row 2; must be a class in \[0, 2\]"),
+        ((words, np.array(["well", "0", "1"])[Y]), "'0' at row 1; .*: well, ill, dead"),
     ]
     each_is_refused(
         table, lambda case: reader(tmp_path, {"probs": P, "labels": case[1]}, classes=case[0])
