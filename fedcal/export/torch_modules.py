@@ -300,20 +300,18 @@ class SetModule(CalibrationModule):
         settled = scaled - (scaled - probs)  # as `scores.settled`
         score = 1.0 - settled
         if self.conformity.ranked:
-            score = _by_rank(settled, *self.conformity.regularisation)
+            score = _by_rank(settled)
         inside: Tensor = (_rounded(score) <= self._number("thresholds")) & ~bad
         return inside
 
 
-def _by_rank(probs: Tensor, penalty: float, free: int) -> Tensor:
-    """Return the mass of the classes up to each one, with the penalties of RAPS."""
+def _by_rank(probs: Tensor) -> Tensor:
+    """Return the mass of the classes up to each one."""
     c = probs.shape[-1]
     falling, order = _falling(probs)
     place = _places(c, probs)
     mass = torch.where(place == c - 1, 1.0, falling.cumsum(dim=-1))
-    excess = penalty * (place + (1 - free)).clamp_min(0).double()
-    score = (mass + excess) / (1.0 + penalty * max(0.0, float(c - free)))
-    return _unsorted(score.clamp_max(1.0), order)
+    return _unsorted(mass.clamp_max(1.0), order)
 
 
 def _total(x: Tensor) -> Tensor:
