@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from fedcal import trust, units
 from fedcal.core import checks
+from fedcal.core.fitting import usable_cores
 from fedcal.datasets import Dataset
 from fedcal.metrics.names import METRICS
 from fedcal.results import comparison, files, page, terminal
@@ -21,6 +22,7 @@ from fedcal.results.statement import sentences, sets_noise
 from fedcal.run import folders, load, simulation, sweep
 from fedcal.run.comparison.grid import Cell, Grid, LeftOut, read_grid, resolve
 from fedcal.run.config import merge, read_options, takes_options
+from fedcal.run.engines.ray import cluster
 from fedcal.run.result import versions
 from fedcal.run.sweep import CONFIG, ROWS, Row, Run
 from fedcal.storage.atomic import path_of
@@ -150,7 +152,7 @@ def runs_of(cell: Cell) -> list[Run]:
     return [plain | {"seed": seed} for seed in cell.seeds]
 
 
-def run_row(run: Run, data: Dataset) -> Row:
+def run_row(run: Run, data: Dataset, **engine: str | None) -> Row:
     """Run one cell with one seed.
 
     Parameters
@@ -159,6 +161,8 @@ def run_row(run: Run, data: Dataset) -> Row:
         from `runs_of`
     data
         what `run["data"]` names
+    **engine
+        `engine` and `ray_address` of `simulate`
 
     Returns
     -------
@@ -166,7 +170,7 @@ def run_row(run: Run, data: Dataset) -> Row:
         A run that fails in operation (nobody answered) is a row, too: it holds `error`.
     """
     row: Row = {"run": run, "versions": versions()}
-    config = merge({**run, "epsilon": float(run["epsilon"])})
+    config = merge({**run, "epsilon": float(run["epsilon"])}, engine)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # said once for all runs, before they begin
         try:
@@ -369,12 +373,13 @@ def compare(
     report
         False writes neither report nor figures; `fedcal report` makes them later
     jobs
-        processes; None = the cores that may be used. 1 = this process
+        processes; None = the cores that may be used, or with another engine than "inline" 1 =
+        this process
     engine
-        "inline" = processes here (None); "ray" = tasks on Ray. Each run is computed inline: all
-        engines of `simulate` give the same bits
+        of each run (None = "inline"); all give the same bits. With "ray" runs follow each other,
+        and the clients of each are spread over the cluster
     ray_address
-        of a Ray cluster, or "local"; implies "ray"
+        of a Ray cluster, for the engine "ray"
     progress
         called after each run with runs finished, runs kept earlier among them, and all
     uncalibrated
@@ -407,7 +412,10 @@ def compare(
     Interrupted
         Ctrl-C; finished runs are kept in `out`.
     """
-    place = sweep.pool_of(jobs, ray_address, engine)
+    where = {"engine": engine, "ray_address": ray_address}
+    runs_by = merge(where).engine
+    many = jobs or (usable_cores() if runs_by == "inline" else 1)
+    checks.integer("jobs", many, 1)
     for metric in metrics:
         checks.one_of("metric", metric, METRICS)
     journal, read = None, dict[str, Any]()
@@ -439,10 +447,12 @@ def compare(
 
     runs = [run for cell in cells for run in runs_of(cell)]
     kept: AbstractContextManager[dict[str, Row]] = nullcontext({})
+    connected = cluster(ray_address) if runs_by == "ray" else nullcontext()
     if journal is not None:
         kept = journal.opened(grid.to_toml(), sources, runs)
-    with place as pool, kept as rows:
-        ordered = sweep.run_all(runs, sources, run_row, pool, rows, progress)
+    with connected, kept as rows:
+        work = partial(run_row, **where)
+        ordered = sweep.run_all(runs, sources, work, rows, progress, jobs=many)
         following = iter(ordered)  # one for each cell and seed, in this order
         lines = [comparison.summarise(c, list(islice(following, len(c.seeds)))) for c in cells]
         held_out = [name for name, source in sources.items() if source.test_scores is None]

@@ -81,7 +81,7 @@ def run_ray(
         If there is no cluster, or a worker died too often.
     """
     job.plan  # noqa: B018  # refuses settings before Ray starts
-    with cluster(None, ray_address) as ray:
+    with cluster(ray_address) as ray:
         spread = Workers(ray, shards)
         if processes is not None:
             processes += spread.processes
@@ -175,15 +175,13 @@ class _Holder:
 
 
 @contextmanager
-def cluster(cores: int | None, address: str | None) -> Iterator[Any]:
+def cluster(address: str | None) -> Iterator[Any]:
     """Connect to a Ray cluster, or start a Ray on this machine; end what was started.
 
     Parameters
     ----------
-    cores
-        of a Ray that is started here; None = all
     address
-        HOST:PORT of a cluster that runs already; None or "local" = start one here. A Ray that this
+        HOST:PORT of a cluster that runs already; None = start one here. A Ray that this
         process is connected to already is used as it is, and stays
 
     Yields
@@ -202,15 +200,13 @@ def cluster(cores: int | None, address: str | None) -> Iterator[Any]:
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its warning of a change
-    address = "local" if address is None else address
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    if address == "local":
-        options |= {"num_cpus": cores, "include_dashboard": False}
-        options["_node_ip_address"] = "127.0.0.1"
+    if address is None:
+        options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     else:
         check_cluster(address)
     try:
-        ray.init(address=address, **options)
+        ray.init(address=address or "local", **options)
     except (ConnectionError, RuntimeError, ValueError) as e:
         why = " ".join(str(e).split())[:300]
         raise InputError(f"no Ray cluster at {address!r}: {why}") from None

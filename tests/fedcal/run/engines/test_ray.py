@@ -28,7 +28,7 @@ def _connected():
     with pytest.MonkeyPatch.context() as patched, ray_cluster(4) as address:
         # what RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 does, if Ray is not imported yet
         patched.setattr("ray._private.ray_constants.ENABLE_RAY_CLUSTER", False)
-        with cluster(None, address):
+        with cluster(address):
             yield
 
 
