@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcal import trust, units
-from fedcal.core import checks
-from fedcal.core.fitting import usable_cores
+from fedcal.core import checks, fitting
 from fedcal.datasets import Dataset
 from fedcal.metrics.names import METRICS
 from fedcal.results import comparison, files, page, terminal
@@ -414,7 +413,7 @@ def compare(
     """
     where = {"engine": engine, "ray_address": ray_address}
     runs_by = merge(where).engine
-    many = jobs or (usable_cores() if runs_by == "inline" else 1)
+    many = jobs or (fitting.usable_cores() if runs_by == "inline" else 1)
     checks.integer("jobs", many, 1)
     for metric in metrics:
         checks.one_of("metric", metric, METRICS)
