@@ -206,9 +206,6 @@ def check_row(row: Any) -> None:
 DONE = "compare.json"
 """The summary, which is there when all runs are finished."""
 
-_LINES = 8
-"""Number of lines of the table that `print` shows."""
-
 FORMS = ("latex", "markdown", "csv")
 """Forms of a table as a text."""
 
@@ -303,9 +300,7 @@ class Comparison(page.Displayable):
         return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() shows them>"
 
     def __str__(self) -> str:
-        lines = self.to_table().splitlines()
-        more = len(lines) - _LINES
-        return "\n".join([self.verdict, *lines[:_LINES], *([f"and {more} more"] * (more > 0))])
+        return f"{self.verdict}\n{self.to_table()}"
 
     def _lines(self) -> list[dict[str, Any]]:
         return comparison.as_rows(self.cells)
