@@ -22,8 +22,8 @@ from unittest import mock
 
 import numpy as np
 
+from fedcal.core import fitting
 from fedcal.results.figures import drawing
-from fedcal.run.sweep import fitting
 from fedcal.secure_aggregation import roster
 
 GOLDEN = Path(__file__).parents[1] / "golden"
