@@ -103,6 +103,12 @@ def test_files_of_a_private_comparison_hold_nothing_exact(tmp_path, monkeypatch)
     assert exact_in(out, digests, numbers) >= {digest_of(data), 1103.0, exact[0]}
 
 
+def test_data_that_differ_in_subjects_alone_are_others():
+    rows = {"logits": np.zeros((8, 2)), "labels": np.arange(8) % 2}
+    plain, named = (datasets.from_arrays(**rows, subject=s) for s in (None, np.arange(8) // 4))
+    assert digest_of(plain) != digest_of(named)
+
+
 LONG = (
     *("compare", "--data", "data.npz", "--method", "none,fedtemp,fednewton"),
     *("--clients", "60", "--epsilon", "inf,1", "--seeds", "4", "--jobs", "2"),
