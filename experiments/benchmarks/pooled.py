@@ -241,15 +241,6 @@ _SETS: dict[str, tuple[Conformity, dict[str, dict[str, Any]]]] = {
         Conformity("aps"),
         {"TorchCP APS": {"function": "torchcp_sets", "score": "APS", "randomized": False}},
     ),
-    "raps": (
-        Conformity("raps", penalty=0.01, free=5),
-        {
-            "TorchCP RAPS": {
-                **{"function": "torchcp_sets", "score": "RAPS", "randomized": False},
-                **{"penalty": 0.01, "kreg": 5},
-            }
-        },
-    ),
 }
 """Name of the case -> our score, and the same of peers: function of `peers`, and its options."""
 
