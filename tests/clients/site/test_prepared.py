@@ -11,17 +11,15 @@ import pytest
 from policies import FACTS, policy
 from refusals import refused
 
-from fedcal.clients.site.guard import SITE, Prepared, alone, own_terms, prepared
+from fedcal.clients.site.guard import SITE, Prepared, alone, prepared
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import records_of
 from fedcal.core.checks import BudgetExceeded, InputError
 from fedcal.core.naming import digest_of
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
-from fedcal.privacy.privacy import Federation
 from fedcal.secure_aggregation.keys import SigningKey, make_key
 from fedcal.secure_aggregation.roster import Committee, Member, Roster
-from fedcal.strategies.server.job import Job
 
 ROWS = rows_by_owner(
     np.linspace(-1, 1, 12).reshape(6, 2),
@@ -115,20 +113,6 @@ def test_what_does_not_go_together_is_refused_at_the_start(files, tmp_path):
     with pytest.raises(InputError, match="policy refuses the federation"):
         prepare(tmp_path / "a", ROWS, names=["x", "y"], **files)
     assert not (tmp_path / "a").exists()
-
-
-def test_under_the_protocol_a_site_needs_a_policy(tmp_path):
-    facts = {"clients": 3, "classes": 2, "epsilon": 1.0, "trust": "local"}
-    facts["noise_source"] = "system"
-    for committee in ({}, {"committee": 3, "threshold": 3, "quorum": 1.0}):
-        how = "protocol" if committee else "none"
-        job = Job("fedbin", Federation(**facts, **committee), secure_aggregation=how)
-        prepare(tmp_path / how, replace(ROWS, input="logits"), terms=job.terms())
-        asked = job.to_fields(), "r", prepared(tmp_path / how)
-        if committee:
-            refused("needs a roster, a signing key and a policy", own_terms, *asked)
-        else:
-            assert own_terms(*asked).key == job.terms().key
 
 
 @pytest.fixture
