@@ -325,7 +325,6 @@ def _trained(
         progress=after_round,
         folder=folder,
         resume=resume,
-        every=config.checkpoint_every,
         about=about,
     )
     ended = resume and folder is not None and (folder / OUTCOME).is_file()
