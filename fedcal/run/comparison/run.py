@@ -404,7 +404,7 @@ def compare(
     Interrupted
         Ctrl-C; finished runs are kept in `out`.
     """
-    where = {"engine": engine, "ray_address": ray_address}
+    where: dict[str, Any] = {"engine": engine, "ray_address": ray_address}
     runs_by = merge(where).engine
     many = jobs or (fitting.usable_cores() if runs_by == "inline" else 1)
     checks.integer("jobs", many, 1)
