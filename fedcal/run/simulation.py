@@ -115,7 +115,7 @@ def simulate(
         raise InputError("resume needs the folder of the run: give out")
     folder = None if out is None else path_of(out)
     if folder is not None:
-        folders.claim(folder, folders.RUN, overwrite=overwrite, resume=resume, report=report)
+        folders.claim(folder, folders.RUN, overwrite=overwrite, resume=resume)
     asked, rows = load.read_rows(asked, asked.data if data is None else data, progress)
     if asked.ledger is not None:  # found again from another folder
         asked = replace(asked, ledger=str(path_of(asked.ledger).resolve()))

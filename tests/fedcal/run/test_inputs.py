@@ -131,13 +131,13 @@ def test_names_are_kept_from_the_columns_to_what_is_applied(tmp_path, capsys):
     apply = ["apply", "--calibrator", str(run / "calibrator.npz"), "--data", str(other), "--out"]
     assert exit_code_of([*apply, str(out)]) == 0
     head, *lines = csv.reader(out.read_text().splitlines())
-    assert head == ["label", "prob_bird", "prob_cat", "prob_dog"]
+    assert head == ["label", "prob_cat", "prob_dog", "prob_bird"]
     assert [line[0] for line in lines] == [NAMES[label] for label in Y]
     applied = np.array([line[1:] for line in lines], np.float64)
-    np.testing.assert_array_equal(applied, calibrator.predict_proba(P)[:, [2, 0, 1]])
+    np.testing.assert_array_equal(applied, calibrator.predict_proba(P))
     assert exit_code_of([*apply, str(tmp_path / "out.npz")]) == 0
     with np.load(tmp_path / "out.npz") as arrays:
-        assert arrays["class_names"].tolist() == ["bird", "cat", "dog"]
+        assert arrays["class_names"].tolist() == [*NAMES]
     other.write_text("prob_cat,prob_cow,prob_bird\n.2,.3,.5\n.1,.1,.8\n.7,.1,.2\n")
     assert exit_code_of([*apply, str(tmp_path / "none.csv")]) == 2
     assert "for the classes cat, cow, bird, not cat, dog, bird" in capsys.readouterr().err
