@@ -15,9 +15,7 @@ aps     probability of the label and of all classes ranked above it, minus the p
 ======  ==========================================================================================
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -31,11 +29,6 @@ from fedcal.metrics.score_table import DIGITS, arcsine_edges
 Parts = Floats | None
 """u, (n,) uniform in [0, 1), the fraction of the label's own probability to leave out; None = leave
 out nothing."""
-
-
-def rounded(scores: Floats) -> Floats:
-    """Round scores to `DIGITS` decimals, so that both sides of a file agree; the shape is kept."""
-    return np.round(scores, DIGITS)
 
 
 SPLIT = 2.0**13 + 1.0
@@ -151,19 +144,11 @@ class Conformity:
 
     def of_all(self, logits: Floats, input: Kind = "logits") -> Floats:
         """Return the score of every label, (n, c) -> (n, c), in [0, 1], rounded to 12 decimals."""
-        scores = np.empty(logits.shape)
-        self._fill(scores, logits, input, lambda _, *seen: rounded(all_scores(self.ranked, *seen)))
-        return scores
+        return self._scores(logits, input)
 
     def of_labels(self, logits: Floats, labels: Integers, input: Kind = "logits") -> Floats:
         """Return the score of each row's label, (n, c), (n,) -> (n,), rounded to 12 decimals."""
-        scores = np.empty(len(logits))
-
-        def score(part: slice, probs: Floats, u: Parts) -> Floats:
-            return rounded(label_scores(self.ranked, probs, labels[part], u))
-
-        self._fill(scores, logits, input, score)
-        return scores
+        return self._scores(logits, input, labels)
 
     def thresholds(self, number: int, *, arcs: bool = False) -> Floats:
         """Return public thresholds, (number,), increasing, the last one 1.
@@ -180,18 +165,21 @@ class Conformity:
             return _log_odds(number, CROWDED)
         return arcsine_edges(number)[1:] if arcs else _log_odds(number, SPREAD)
 
-    def _fill(self, out: Any, logits: Floats, input: Kind, score: Callable[..., Any]) -> None:
-        """Fill an array in blocks.
-
-        `score` gets the slice of a block, its `settled` probabilities, and `Parts`.
-        """
+    def _scores(self, logits: Floats, input: Kind, labels: Integers | None = None) -> Floats:
+        """Return scores of all labels, or of each row's, by blocks, so that both sides agree."""
+        out = np.empty(logits.shape if labels is None else len(logits))
 
         def fill(part: slice) -> None:
             u = uniform_of(logits[part], self.seed) if self.randomised else None
             probs = settled(self.probs(logits[part], input))
-            out[part] = score(part, probs, u)
+            if labels is None:
+                scores = all_scores(self.ranked, probs, u)
+            else:
+                scores = label_scores(self.ranked, probs, labels[part], u)
+            out[part] = np.round(scores, DIGITS)
 
         by_rows(fill, *logits.shape)
+        return out
 
 
 def uniform_of(logits: Floats, seed: int) -> Floats:
