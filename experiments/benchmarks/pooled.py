@@ -205,7 +205,7 @@ def sets(conformity: Conformity, peers: Mapping[str, dict[str, Any]], quick: boo
     ours = PredictionSets(conformity, np.array([threshold]), data.classes, ALPHA)
     arrays = {"fit_logits": fit, "labels": labels, "logits": test}
     if conformity.randomised:
-        arrays |= {"fit_parts": uniform_of(fit, 0), "parts": uniform_of(test, 0)}
+        arrays |= {"fit_parts": uniform_of(fit), "parts": uniform_of(test)}
 
     def values(found: NDArray[np.bool_] | str) -> dict[str, float]:
         if isinstance(found, str):

@@ -75,10 +75,10 @@ def test_same_sets(name, score, formula, settings):
     assert isinstance(sets, PredictionSets)
     z, test_logits = own.logits, own.test_logits
     assert test_logits is not None
-    u = uniform_of(z, 0)
+    u = uniform_of(z)
     scores = np.sort(formula(z, u)[np.arange(len(y)), y])
     threshold = scores[math.ceil((len(y) + 1) * (1 - ALPHA)) - 1]
-    v = uniform_of(test_logits, 0)
+    v = uniform_of(test_logits)
     theirs = formula(test_logits, v)
     clear = np.abs(theirs - threshold) > CLOSE * (1 + settings.get("penalty", 0.0) * data.classes)
     clear |= theirs == threshold
