@@ -55,8 +55,7 @@ class QuarterFacts:
     `rehearsal` is of one file. Epsilon `spent` and `left` are of one of those protected in this
     year of the study, after the release. `one_machine`: the coordinator's signing key lies on the
     server's. `statement` and `more` are the run's, `ledger` its `fedcal.privacy.ledger.Entry` as
-    plain values ({} = none), `roster` the digest ("" in a rehearsal). `dealt`: the rows of a
-    rehearsal named no sites, and were dealt out.
+    plain values ({} = none), `roster` the digest ("" in a rehearsal).
     """
 
     name: str
@@ -72,7 +71,6 @@ class QuarterFacts:
     ledger: Mapping[str, Any]
     versions: Mapping[str, str]
     roster: str = ""
-    dealt: bool = False
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> QuarterFacts:

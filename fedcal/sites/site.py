@@ -88,7 +88,7 @@ class Site:
 
     def prepare(self, rows: SiteRows) -> None:
         """Write rows where messages are answered."""
-        prepare(self._state, rows.shards, names=rows.names, test=rows.test, **self._rules)
+        prepare(self._state, rows.shards, names=rows.names, **self._rules)
 
     def keep(self, node_of: Callable[[], AbstractContextManager[SuperNode]], echo: Echo) -> None:
         """Run a SuperNode, and another whenever it ends and may come back; never returns.

@@ -15,14 +15,13 @@ from fedcal.clients.site.policy import account
 from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
 from fedcal.core.checks import InputError, needed
 from fedcal.core.flower_internals_site import check_flower
-from fedcal.results.files import write_folder
 from fedcal.results.page import block_lines
 from fedcal.results.terminal import Stopped, console
 from fedcal.run.engines.supernode import supernode
 from fedcal.run.engines.tls import check_fleet, read_address, trusted
 from fedcal.sites import joining, kits, site
-from fedcal.sites.release import evaluate_results
 from fedcal.sites.rows import SiteRows
+from fedcal.storage.atomic import write_file
 
 log = logging.getLogger(site_log.LOGGER)
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")
@@ -78,10 +77,10 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
                 say(line)
         return site_rows
 
-    write_folder(folder, lambda draft: joining.write_rules(draft, sealed))
     check_flower()
     state, fleet = folder / joining.STATE, read_address("server", sealed.study.server)
-    authority, roster = folder / kits.AUTHORITY, sealed.roster
+    authority, roster = kit.own / kits.AUTHORITY, sealed.roster
+    write_file(authority, sealed.authority)  # that of the kit may be another one by now
     rules = sealed.study.policy(roster.digest)
     context = trusted(authority)
     site.check_federation(state, roster.digest)
@@ -147,8 +146,7 @@ def status(folder: Path) -> dict[str, Any]:
     log = state / site_log.LOG
     lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
     has_joined, is_read = kit.has_joined, (state / guard.SITE).exists()
-    evaluated = evaluate_results(state) if is_read else []
-    last = last_release(folder)
+    last = last_result(folder)
     content: dict[str, Any] = {
         "study": study.study,
         "until": study.until.isoformat(),
@@ -166,9 +164,8 @@ def status(folder: Path) -> dict[str, Any]:
             "a release": study.epsilon_release,
         },
         "records": refusal or None,
-        "release": None if last is None else str(last),
+        "result": None if last is None else str(last),
         "log": lines[-1] if lines else None,
-        "judged": evaluated,
         "refused": [line for line in lines if any(w in line for w in _REFUSALS)][-3:],
         "answered": jobs,
     }
@@ -181,10 +178,10 @@ def status(folder: Path) -> dict[str, Any]:
     return content | {"next": step}
 
 
-def last_release(folder: Path) -> Path | None:
-    """Return the file of the last release that came to a site, or None."""
-    releases = (folder / joining.STATE / results.RESULTS).glob("*/release.npz")
-    return max(releases, key=lambda path: path.stat().st_mtime, default=None)
+def last_result(folder: Path, name: str = "*.npz") -> Path | None:
+    """Return the file of the last result that came to a site, or None."""
+    files = (folder / joining.STATE / results.RESULTS).glob(f"*/{name}")
+    return max(files, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def recalibrated(folder: Path, release: Path | None) -> dict[str, Any]:
@@ -197,7 +194,9 @@ def recalibrated(folder: Path, release: Path | None) -> dict[str, Any]:
     needed("fedcal site join", kit.has_joined or None, f"{folder} has no rows without it")
     data, reading = kit.rows
     return {
-        "release": needed("RELEASE", release or last_release(folder), "none has come to this site"),
+        "release": needed(
+            "RELEASE", release or last_result(folder, "release.npz"), "none has come to this site"
+        ),
         "data": data,
         "site": kit.site,
         "class_names": study.classes,
