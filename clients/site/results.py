@@ -1,6 +1,6 @@
 """Keep the bytes of a run's result at a site, without reading any number of it.
 
-Its numbers are read at a person's command (`fedcal.sites.release`).
+Its numbers are read at a person's command (`fedcal apply`).
 """
 
 import re

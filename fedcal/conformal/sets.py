@@ -255,7 +255,8 @@ class PredictionSets(Artifact):
     @override
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         rest = json.loads(str(arrays["sets"]))
-        rest["conformity"] = Conformity(**rest["conformity"])
+        # without defaults, of which an earlier version had more
+        rest["conformity"] = Conformity(**{k: v for k, v in rest["conformity"].items() if v})
         rest.pop("reported", None)  # coverage of groups, which earlier versions could release
         if rest.pop("aim", None) is not None:
             check_kept("--set target")

@@ -60,8 +60,6 @@ VALUES: dict[Any, tuple[Any, Any]] = {
 ALONG: dict[tuple[str, str], dict[str, Any]] = {
     ("evaluate", "by"): {"groups": ("a", *numbered(CLIENTS))},
     ("evaluate", "within"): {"groups": numbered(CLIENTS), "by": "site"},
-    ("conformal", "free"): {"score": "raps"},
-    ("conformal", "penalty"): {"score": "raps"},
     ("conformal", "randomised"): {"score": "aps"},
     ("conformal", "rows_known"): {"quantile": "prefix"},
     ("fedsgd", "clip"): {"clipping": "row"},

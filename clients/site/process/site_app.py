@@ -137,7 +137,7 @@ def site_app(folder: Path) -> ClientApp:
                     raise InputError("this site has not answered in the run of this result")
             keep_result(folder, run, form, files, terms)
             finish(site, job, run)
-        log.info("result received: run %s, fedcal site status judges it on these rows", run)
+        log.info("result received: run %s, fedcal site status says where it is", run)
         return Message(RecordDict({"ok": ConfigRecord()}), reply_to=message)
 
     _take_part_in_sums(app, folder)
