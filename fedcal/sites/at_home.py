@@ -143,8 +143,8 @@ def recalibrate(
     called = {"subjects": f"{plural} with a known outcome", "rows": "rows with a known outcome"}
     facts = tuple((called.get(name, name), _shown(value)) for name, value in here.numbers.items())
     tables = (
-        pages.Table("This site's rows", ("", "exact"), facts, *sentences["rows"]),
-        pages.Table("Recalibration here", _COLUMNS, lines, *sentences["priors"]),
+        pages.Table("This site's rows", ("", "exact"), facts, sentences["rows"][0]),
+        pages.Table("Recalibration here", _COLUMNS, lines, sentences["priors"][0]),
     )
     curve = here.curve(views)
     return AtHome(record, made, tables if curve is None else (*tables, curve))
