@@ -26,11 +26,9 @@ RDP is looser.
 """
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 
-import numpy as np
-from scipy.special import erfc, erfcx, gammaln, logsumexp
+from scipy.special import erfc, erfcx
 
 from fedcal.core.checks import InputError, fraction, integer, positive
 
@@ -285,32 +283,3 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
     while excess(found) > 0:
         found += _STEP
     return min(math.exp(found), high)
-
-
-_QUICK = np.array([*range(2, 64), 128, 256, 512])
-
-
-def rdp_epsilons(delta: float, multiplier: float, rate: float = 1.0) -> Callable[[int], float]:
-    """Return a function from the number of rounds to the epsilon by Renyi differential privacy.
-
-    The divergence of one release is computed once, so that a call after every round is cheap.
-
-    Source
-    ------
-    Mironov, Talwar & Zhang 2019, section 3.3: of order a the divergence of one release is
-    log(sum_k binom(a, k) (1 - q)^(a - k) q^k exp((k^2 - k) / (2 sigma^2))) / (a - 1).
-    """
-    from dp_accounting.rdp import compute_epsilon
-
-    delta, multiplier = check_delta(delta), positive("a noise multiplier", multiplier)
-    each = _QUICK / (2 * multiplier**2)
-    if check_rate(rate) < 1:
-        each = np.array([_divergence(order, multiplier, rate) for order in _QUICK.tolist()])
-    return lambda rounds: float(compute_epsilon(_QUICK, rounds * each, delta)[0])
-
-
-def _divergence(order: int, multiplier: float, rate: float) -> float:
-    k = np.arange(order + 1)
-    log_counts = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
-    log_odds = (order - k) * math.log1p(-rate) + k * math.log(rate)
-    return float(logsumexp(log_counts + log_odds + (k * k - k) / (2 * multiplier**2))) / (order - 1)

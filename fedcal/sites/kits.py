@@ -87,9 +87,8 @@ def make_kits(path: Path) -> list[str]:
         files = kit_files(study, site, one_machine=is_ours)
         files[AUTHORITY] = (own / AUTHORITY).read_text("ascii")
         write_folder(kits / site, partial(write_files, files=files))
-    joined = named([site for site in study.sites if (kits / site / "home").exists()])
     facts: dict[str, Any] = {"study": study, "path": path, "own": own, "server": server}
-    facts |= {"sites": named([*study.sites]), "joined": joined, "note": ONE_MACHINE * is_ours}
+    facts |= {"sites": named([*study.sites]), "note": ONE_MACHINE * is_ours}
     return page.block_lines("study", "kits", kits=kits, **facts)
 
 

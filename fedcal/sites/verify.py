@@ -169,7 +169,7 @@ def _agreed(
         record["more"] += participation.sentences({**sites, "absent": list(facts.absent)})
         stated: Any = {name: tuple(record[name]) for name in ("statement", "more")}
         where: Any = {"roster": sealed.roster.digest, "one_machine": sealed.one_machine}
-        expected = replace(expected, dealt=False, ledger=line, **where, **stated)
+        expected = replace(expected, ledger=line, **where, **stated)
         own["data"] = ""
     yield from differences("", asdict(facts), asdict(expected), 0.0)
     made = made.of_sites({"absent": list(facts.absent)}).under(facts.statement)

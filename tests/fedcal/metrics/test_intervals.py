@@ -55,10 +55,6 @@ def test_bad_input_is_refused():
         ((p, q, y + 3), r"\[0, 3\)"),
     ]
     each_is_refused(table, lambda given: metric_intervals(*given))
-    each_is_refused(
-        [(level, "level") for level in (0.0, 1.0, float("nan"))],
-        lambda level: metric_intervals(p, q, y, level=level),
-    )
 
 
 @pytest.mark.slow
