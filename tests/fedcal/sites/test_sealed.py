@@ -124,7 +124,7 @@ def test_what_is_asked_is_shown_in_words_at_accept():
     """With its bound, its noise, its rounds and who gets the result, for any method."""
     one = sealed(study(question={"method": "fednewton", "settings": {"rows_per_client": 500}}))
     asked = one.asked
-    about = {"site": "alder", "others": "", "one_machine": False, "changed": [], "words": ""}
+    about = {"site": "alder", "others": "", "changed": [], "words": ""}
     shown = block_lines("study", "offer", study=one.study, sealed=one, since="", **about)
     lines = {line.split()[0]: line for line in shown if line.startswith("  ")}
     assert re.search(r"Gradient and curvature .* \(length 2, rounds 1 to 4\)", lines["asked"])
