@@ -1,7 +1,6 @@
 """A site's policy: each rule takes what is at its edge and refuses what is beyond it."""
 
 import datetime
-import json
 import re
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -51,7 +50,6 @@ class Asked:
     today: datetime.date = DAY
     plan: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
-    fixed: dict[str, Any] = field(default_factory=dict)
 
     def of(self, policy: Policy) -> None:
         job = {
@@ -63,7 +61,7 @@ class Asked:
         plan = replace(plan_of(self.federation), **self.plan)
         if self.facts:
             plan = replace(plan, federation=replace(plan.federation, **self.facts))
-        question = Question("temperature_update", self.fixed, {}, (1, 4), 1.0)
+        question = Question("temperature_update", {}, {}, (1, 4), 1.0)
         policy.check(Terms(job, plan, (question,)), self.roster, self.today)
 
 
@@ -145,10 +143,6 @@ def test_what_else_is_refused():
     each_is_refused(table, lambda given: given[1].of(given[0]), most=400)
 
 
-def test_by_site_each_number_has_the_noise_of_all():
-    Asked(fixed={"by": "site"}).of(POLICY)
-
-
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"answers": 0}, "answers must be a whole number >= 1"),
     ({"epsilon_total": float("nan")}, "epsilon-total must be in [0, inf)"),
@@ -161,11 +155,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_what_a_policy_may_not_say():
     table = ((changed, re.escape(message)) for changed, message in WRONG)
     each_is_refused(table, lambda changed: replace(POLICY, **changed), most=500)
-
-
-def test_it_is_kept_as_plain_values():
-    for one in (POLICY, replace(POLICY, begins=DAY, epsilon_a_year=0.5)):
-        assert Policy.from_plain(json.loads(json.dumps(one.to_plain()))) == one
 
 
 def test_a_committee_that_bears_too_few_is_refused_at_the_start():
