@@ -3,7 +3,6 @@
 import io
 import json
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -176,21 +175,13 @@ def test_wrong_rows_leave_nothing_behind(there, capsys):
     assert "column subject" in capsys.readouterr().err
 
 
-def output(answers, prompt):
-    for answer in answers:
-        return answer
-    raise EOFError(prompt)
-
-
 def test_a_site_accepts_what_it_was_shown(there, capsys, monkeypatch):
     there.joined()
     sealed = there.seal()
     words = ["site", "accept", str(there.kit()), str(there.sealed)]
-    assert exit_code_of(words) == 2  # nobody is here to say yes
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    for answer, code in ((iter(()), 2), (iter(["no"]), 2), (iter(["yes"]), 0)):
+    for answer, code in (("", 2), ("no\n", 2), ("yes\n", 0)):
         assert Kit.read(there.kit()).accepted is None
-        monkeypatch.setattr("builtins.input", partial(output, answer))
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
         assert exit_code_of(words) == code
     shown = capsys.readouterr().out
     for word in ("alder (this one), birch and cedar", "epsilon 1 a release, 4 a year", "host:9092"):

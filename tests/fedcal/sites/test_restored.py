@@ -73,7 +73,7 @@ def put_back_all_but_results(state, backup):
     [(put_back_the_records, 0.75), (put_back_all_but_results, 0.25)],
     ids=["the key's file", "results"],
 )
-def test_no_less_is_booked_than_receipts_show(tmp_path, state, says, put_back, shown, monkeypatch):
+def test_no_less_is_booked_than_receipts_show(tmp_path, state, says, put_back, shown):
     """Ledger 2.5; then .5 in a run without a result, and .25 in one whose result is there."""
     shutil.copytree(state, tmp_path / "backup")
     spend(state, 0.5, "a")
@@ -93,11 +93,9 @@ def test_no_less_is_booked_than_receipts_show(tmp_path, state, says, put_back, s
         assert (code, out) == (2, "")
         assert re.search(f"at least {re.escape(least)}[0-9.e-]+,example", " ".join(err.split()))
         assert epsilon() == (True, 2.5)
-    typed = iter(["nothing", "", f"{shown},1,user", f"{shown},2e-06,user"])
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    for code in (2, 2, 2, 0):
-        monkeypatch.setattr("builtins.input", lambda _: next(typed))
-        assert says("site", "restored", state.parent)[0] == code
+    assert says("site", "restored", state.parent)[0] == 2
+    for spent, code in ((f"{shown},1,user", 2), (f"{shown},2e-06,user", 0)):
+        assert says("site", "restored", state.parent, "--spent", spent)[0] == code
     assert epsilon() == (False, 2.5 + 2 * shown)
 
 

@@ -49,7 +49,7 @@ def test_from_an_empty_folder_to_the_first_table_as_the_guide_says(town):
         assert str(town.folder) not in page.read_text("utf-8"), page
     for join in town.folder.glob("*.join"):
         assert set(json.loads(join.read_text())) == {
-            *("schema", "study", "terms", "site", "key", "connection", "classes", "signature")
+            *("schema", "study", "terms", "site", "key", "connection", "signature")
         }
 
 
