@@ -106,14 +106,11 @@ def test_what_is_no_such_file_is_one_line(tmp_path):
     named = Reading.of("risk=score", None, False)
     cases = [
         (b"\xff\xd8\x00\x01\x81", Reading(), "is not UTF-8 text"),
-        (b"a\0b", Reading(), "NUL character"),
         ("", Reading(), "no column 'label' among"),
         ("label,risk\n1,.2\n", Reading(), "no score columns among 'label', 'risk'; --map"),
-        ("label,score,risk\n1,.2,.2\n", named, "column 'score' appears twice"),
         ("label,score\n1,.2\n", named, "unknown column of --map 'risk'"),
         ("label,risk\n1,.2\n", Reading.of("risk=scroe", None, False), "'scroe' is no column of a"),
         ('label;score\n1;"1.234,5"\n0;0,5\n', Reading(), "no number with a comma .line 2"),
-        ('label,score\n"1,.2\n', Reading(), "line 2: unexpected end of data"),
         ("label,score\n1,.2\n", Reading.of(None, "1=dead", False), "unknown class of --labels"),
     ]
     for text, reading, problem in cases:
