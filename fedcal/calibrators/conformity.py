@@ -22,7 +22,7 @@ import numpy as np
 from fedcal.calibrators.base import Calibrator, of_text
 from fedcal.core.checks import check_kept, integer, one_of, unused
 from fedcal.core.fitting import by_rows, label_entries
-from fedcal.core.numerics import Floats, Integers, Kind, check_seed, probs_of
+from fedcal.core.numerics import Floats, Integers, Kind, probs_of
 from fedcal.core.row_order import in_unit_interval, mixed
 from fedcal.metrics.score_table import DIGITS, arcsine_edges
 
@@ -104,24 +104,20 @@ class Conformity:
         a key of `SCORES`
     randomised
         leave out a part of the label's own probability, uniform in [0, 1): sets are smaller, and
-        coverage is exact. The part is a hash of the row's logits and `seed`, so that the same row
+        coverage is exact. The part is a hash of the row's logits, so that the same row
         always has the same set (and rows of the same logits have the same part); without it scores
         by order are deterministic
-    seed
-        of the parts
     calibrator
         file of the calibrator that computes the probabilities, in base64 text; "" = none
     """
 
     name: str = "lac"
     randomised: bool = False
-    seed: int = 0
     calibrator: str = ""
 
     def __post_init__(self) -> None:
         check_kept(f"score={self.name}")
         one_of("score", self.name, SCORES)
-        check_seed(self.seed)
         if not self.ranked:
             unused(
                 f"the score '{self.name}' does not use the order of classes",
@@ -170,7 +166,7 @@ class Conformity:
         out = np.empty(logits.shape if labels is None else len(logits))
 
         def fill(part: slice) -> None:
-            u = uniform_of(logits[part], self.seed) if self.randomised else None
+            u = uniform_of(logits[part]) if self.randomised else None
             probs = settled(self.probs(logits[part], input))
             if labels is None:
                 scores = all_scores(self.ranked, probs, u)
@@ -182,14 +178,14 @@ class Conformity:
         return out
 
 
-def uniform_of(logits: Floats, seed: int) -> Floats:
-    """Return a number in [0, 1) for each row, a hash of its bits and the seed, (n, c) -> (n,).
+def uniform_of(logits: Floats) -> Floats:
+    """Return a number in [0, 1) for each row, a hash of its bits, (n, c) -> (n,).
 
     A row has the same number wherever it is computed, and each time it is a test row. Because the
     number is a function of the row, rows stay exchangeable, as the coverage proof requires.
     """
     bits = (np.ascontiguousarray(logits, np.float64) + 0.0).view(np.uint64)  # -0 is 0
-    keys = mixed(np.arange(bits.shape[1], dtype=np.uint64) ^ mixed(np.array(seed, np.uint64)))
+    keys = mixed(np.arange(bits.shape[1], dtype=np.uint64))
     state = mixed(mixed(bits ^ keys).sum(axis=1, dtype=np.uint64))
     return in_unit_interval(state)
 

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import NoReturn
 
 from fedcal.clients.site.guard import SITE
-from fedcal.clients.site.site_log import LOGGER
+from fedcal.clients.site.site_log import LOG, LOGGER, rotate
 from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import FedcalError, InputError
 from fedcal.run.engines.supernode import FLOWER_LOG, Ended, SuperNode
@@ -77,6 +77,7 @@ def keep_running(
                 if not connected and (connected := node.connected()):
                     log.info("connected to %s: waiting for questions", server)
                 node.bound_log()
+                rotate(state / LOG)
                 echo.show()
                 time.sleep(_TICK)
             ended = node.ended()

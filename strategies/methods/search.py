@@ -36,11 +36,12 @@ from fedcal.core import checks, fitting
 from fedcal.core.checks import positive
 from fedcal.core.numerics import Floats, override
 from fedcal.core.options import Positive
-from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
+from fedcal.mechanisms import MECHANISMS, Exponential, Gaussian, Laplace
 from fedcal.metrics.binning import MOST_BINS
 from fedcal.privacy import Federation, Plan, Question, Range, Release, privacy
 from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import FederatedStrategy, integer
+from fedcal.trust import TRUSTS
 
 RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 """Fraction of the interval that a step of golden section leaves; Algorithm 1 rounds it to 0.618."""
@@ -561,12 +562,11 @@ class FedOneShot(FederatedStrategy):
     def prepare(self) -> Plan:
         """Return the plan of the one round."""
         self.check_rounds(1)
-        self.log_a, asked = 0.0, self.points
-        prefers: tuple[type[Mechanism], ...] = (Laplace, Gaussian)
-        if self.federation.private and self.draws_index:
-            prefers = (Exponential,)
-        elif self.federation.private:
-            asked = ASKED
+        f, self.log_a = self.federation, 0.0
+        best = Exponential if TRUSTS[str(f.trust)].accepts(Exponential) else Laplace
+        drawn = MECHANISMS.get(f.mechanism, best).answers == "index"
+        prefers = (Exponential,) if f.private and drawn else (Laplace, Gaussian)
+        asked = ASKED if f.private and not drawn else self.points
         self._query = query = TemperatureScores(self.low, self.high, asked)
         self._log_t = fitting.log_grid(query.low, query.high, self.points)
         clip = self.gradient_clip()
