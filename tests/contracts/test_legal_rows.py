@@ -35,18 +35,13 @@ def extreme_rows() -> Shards:
 @pytest.mark.parametrize("method", BUDGETED)
 def test_extreme_rows_are_answered(method):
     """Also with step sizes out of reason, where the method has any."""
-    absurd = {k: v for k, v in ABSURD.items() if k in settings_of(method)}
+    settings = {k: v for k, v in (SMALL | ABSURD).items() if k in settings_of(method)}
     turn = BUDGETED.index(method)
     for trust, unit in (TRUSTS[turn % 3], TRUSTS[(turn + 1) % 3]):
-        answered(method, absurd, trust, unit)
-
-
-def answered(method: str, steps: dict[str, float], trust: str, unit: str) -> None:
-    settings = {k: v for k, v in SMALL.items() if k in settings_of(method)} | steps
-    public = Federation(clients=6, classes=3, epsilon=5.0, trust=trust, unit=unit)
-    strategy = STRATEGIES[method](public, **settings)
-    run_inline(strategy, extreme_rows())
-    assert strategy.released == strategy.plan.rounds
+        public = Federation(clients=6, classes=3, epsilon=5.0, trust=trust, unit=unit)
+        strategy = STRATEGIES[method](public, **settings)
+        run_inline(strategy, extreme_rows())
+        assert strategy.released == strategy.plan.rounds
 
 
 @pytest.mark.parametrize("method", ["fedbbq", "fednewton", "acct"])

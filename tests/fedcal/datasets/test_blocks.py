@@ -55,7 +55,6 @@ ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "sampled": ("fedbbq", {"epsilon": 1.0, "sampling_rate": 0.5, "rounds": 3}, {}),
     "shares": ("fedtemp", {"epsilon": 1.0, "trust": "distributed", "rounds": 2, "quorum": 0.5}, {}),
     "metrics": ("evaluate", {"epsilon": 1.0, "unit": "example"}, {"groups": '["2", "9", "10"]'}),
-    "two models": ("evaluate", {}, {"other": True}),
     "subjects": ("conformal", {"epsilon": 1.0, "unit": "subject"}, {"rows_per_client": 20}),
 }
 

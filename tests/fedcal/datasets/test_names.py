@@ -122,7 +122,6 @@ def test_labels_that_are_names_need_named_columns():
     assert named.class_names == tuple(names)
     # one column is of the class that is declared positive
     score, two = P[:, 0], np.where(Y == 0, "bad", "good")
-    refused("are names", from_arrays, probs=score, labels=two)
     right = from_arrays(probs=score, labels=two, positive="bad")
     assert right.class_names == ("good", "bad")
     np.testing.assert_array_equal(right.scores[:, 1], score)
@@ -157,14 +156,11 @@ def test_the_positive_class_becomes_column_1(tmp_path):
     refused(message, load, tmp_path / "x.npz", positive="maybe")
 
 
-def test_a_site_without_the_highest_grade_is_read_as_the_others_are(tmp_path, monkeypatch):
+def test_a_site_whose_labels_count_from_1_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     some = np.tile(np.flatnonzero(Y < 2), 3)
     file = columns({"probs": P[some], "labels": Y[some] + 1})
     file.to_csv("site.csv", index=False)
-    rows, _ = read_rows("site.csv", ("1", "2", "3"))
-    assert SiteRows(rows, shards_of(rows), ("1", "2", "3")).doubts() == []
-    # without names the numbers are those of the columns: refused, and no order is advised
     rows, _ = read_rows("site.csv", None)
     site_rows = SiteRows(rows, shards_of(rows), ("0", "1", "2"))
     refused("Labels count from 0 where", site_rows.doubts)
