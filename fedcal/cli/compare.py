@@ -47,9 +47,9 @@ def command(
     jobs
         Number of processes (default: the usable cores).
     engine
-        inline: processes here | ray: tasks on Ray (default: inline).
+        Engine of each run: inline | ray, run by run | flower | grpc (default: inline).
     ray_address
-        HOST:PORT of a Ray cluster, or local: implies ray.
+        HOST:PORT of a Ray cluster, for the engine ray.
     resume
         Continue the comparison in --out, and repeat failed runs; the grid may grow.
 
@@ -58,9 +58,9 @@ def command(
     out
         Folder for rows, tables and report.
     table
-        latex | markdown | csv: print the table in this form, alone.
+        markdown | csv: print the table in this form, alone.
     metric
-        Comma-separated metrics: columns of tables, panels of column.pdf.
+        Comma-separated metrics: columns of the table.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def command(
         print(comparison.to_table(table), end="")
     else:
         lines = shown(comparison, out)
-        terminal.show(lines, comparison.to_json, json=json, quiet=quiet, gap=0)
+        terminal.show(lines, comparison.to_json, json=json, quiet=quiet)
     if failures := comparison.failures:
         raise FedcalError(
             f"{len(failures)} of {len(comparison.rows)} runs failed, the first with: "

@@ -255,7 +255,8 @@ class PredictionSets(Artifact):
     @override
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         rest = json.loads(str(arrays["sets"]))
-        rest["conformity"] = Conformity(**rest["conformity"])
+        # without defaults, of which an earlier version had more
+        rest["conformity"] = Conformity(**{k: v for k, v in rest["conformity"].items() if v})
         rest["basis"] = rest.get("basis") and Basis.of_json(rest["basis"])
         rest["release"] = SetRelease.of_arrays(arrays)
         rest["input"] = one_of("input", rest["input"], KINDS)

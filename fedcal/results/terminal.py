@@ -27,12 +27,10 @@ _WIDEST = 1000
 """Characters: a terminal that is narrower wraps lines, but loses none of them."""
 
 
-def print_table(to: Console, table: Table, *, gap: int = 1) -> None:
-    """Print a table, as wide as it is, with so many spaces to the right of an entry."""
+def print_table(to: Console, table: Table) -> None:
+    """Print a table, as wide as it is."""
     words = table.left or ()
-    rich = RichTable(
-        title=table.title or None, title_justify="left", pad_edge=gap > 0, padding=(0, gap)
-    )
+    rich = RichTable(title=table.title or None, title_justify="left")
     for k, heading in enumerate(table.columns):
         rich.add_column(heading, justify="left" if k in words else "right", no_wrap=True)
     for k, row in enumerate(table.rows):
@@ -52,33 +50,6 @@ def markdown(table: Table) -> str:
     title = f"### {table.title}\n\n" if table.title else ""
     note = f"\n{table.note}\n" if table.note else ""
     return title + "\n".join([head, f"|{rule}|", *body]) + "\n" + note
-
-
-_LATEX = {
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    **{"±": r"$\pm$", "†": r"$^\dagger$", "‡": r"$^\ddagger$", "ε": r"$\varepsilon$"},
-    **{"∞": r"$\infty$", "→": r"$\to$", "−": "$-$"},
-}
-
-
-def latex(table: Table) -> str:
-    """Return the table as LaTeX for the package booktabs, its note below, without the title."""
-
-    def text(entry: Entry) -> str:
-        words = plain(entry, "") if isinstance(entry, Marked) else number(entry)
-        escaped = "".join(_LATEX.get(letter, letter) for letter in words)
-        bold = isinstance(entry, Marked) and entry.best
-        return rf"\textbf{{{escaped}}}" if bold else escaped
-
-    rules = [r"\midrule"] * any(table.columns)
-    lines = [" & ".join(map(text, table.columns)) + r" \\", *rules] if table.columns else []
-    for k, row in enumerate(table.rows):
-        lines += [r"\midrule"] * (k in table.sections)
-        lines.append(" & ".join(map(text, row)) + r" \\")
-    form = "".join("l" if k in (table.left or ()) else "r" for k in range(len(table.columns)))
-    body = "\n".join([rf"\begin{{tabular}}{{{form}}}", r"\toprule", *lines, r"\bottomrule"])
-    return f"{body}\n\\end{{tabular}}\n" + (f"\n{text(table.note)}\n" if table.note else "")
 
 
 def plain(entry: Entry, bold: str = "") -> str:
@@ -151,13 +122,11 @@ def show(
     *,
     json: bool = False,
     quiet: bool = False,
-    gap: int = 1,
 ) -> None:
     """Print the lines and parts of a result: unless quiet, or its record as JSON instead.
 
     A record that takes time is given as the function that makes it: it is called for JSON alone.
-    Tables are printed with their notes and `gap` spaces to the right of an entry; figures are for
-    pages.
+    Tables are printed with their notes; figures are for pages.
     """
     if json:
         print(to_json(record() if callable(record) else record), end="")
@@ -166,7 +135,7 @@ def show(
         if isinstance(part, str):
             to.print(part)
         elif isinstance(part, pages.Table) and not part.title.startswith(MORE):
-            print_table(to, part, gap=gap)
+            print_table(to, part)
             if part.note:
                 to.print(part.note)
         elif isinstance(part, pages.Text):

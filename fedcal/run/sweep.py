@@ -1,7 +1,7 @@
-"""Many runs: in this process, in others or on Ray, kept in a folder that can be resumed.
+"""Many runs: in this process or in others, kept in a folder that can be resumed.
 
-A pool takes runs and gives rows, in any order. Closing the generator, as an exception or Ctrl-C
-does, ends every process that it started.
+Rows come in any order. Closing their generator, as an exception or Ctrl-C does, ends every process
+that it started.
 
 The folder holds `config.toml`, and `rows.jsonl` row by row while it grows; tables and pages of runs
 that finished there before stay until the next ones are saved. `.inputs.json` says what data the
@@ -25,7 +25,6 @@ import threading
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from dataclasses import fields
-from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.core import checks, fitting
+from fedcal.core import checks
 from fedcal.core.checks import FedcalError, InputError, Interrupted, system_errors
 from fedcal.datasets import Dataset
 from fedcal.results.files import write_folder
@@ -54,9 +53,6 @@ Sources = Mapping[str, Dataset]
 
 Work = Callable[[Run, Dataset], Row]
 """Computes a run on the data that it names; a function of a module."""
-
-Pool = Callable[[Sequence[Run], Sources, Work], Generator[Row]]
-"""Runs to rows."""
 
 Check = Callable[[Row], None]
 """Raises for what was read from a file and is no row."""
@@ -93,29 +89,6 @@ def digest_of(data: Dataset) -> str:
 
 
 # --- where runs are computed ----------------------------------------------------------------------
-
-
-def pool_of(
-    jobs: int | None, ray_address: str | None, engine: str | None = None
-) -> contextlib.AbstractContextManager[Pool]:
-    """Return the pool that computes runs; nothing is started before it is entered.
-
-    Parameters
-    ----------
-    jobs
-        processes; None = the cores that may be used. 1 = this process
-    ray_address
-        of a Ray cluster, or "local": runs are its tasks
-    engine
-        "inline", "ray" (which `ray_address` implies), or None = by `ray_address`
-    """
-    if jobs is not None:
-        checks.integer("jobs", jobs, 1)
-    usual = "ray" if ray_address else "inline"
-    if checks.one_of("engine", engine or usual, ("inline", "ray")) == "ray":
-        return on_ray(jobs, ray_address)
-    checks.unused("the engine is not ray", ray_address=ray_address)
-    return contextlib.nullcontext(partial(here, jobs=jobs or fitting.usable_cores()))
 
 
 def here(runs: Sequence[Run], sources: Sources, work: Work, *, jobs: int) -> Generator[Row]:
@@ -209,30 +182,6 @@ def _begin(folder: str, handed: Mapping[str, Mapping[str, Any]], line: Connectio
 
 def _compute(work: Work, run: Run) -> Row:
     return work(run, _held[run["data"]])
-
-
-@contextlib.contextmanager
-def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
-    """Compute runs as tasks of one core each, on a Ray as `engines.ray.cluster` has it."""
-    from fedcal.run.engines.ray import cluster
-
-    with cluster(jobs, address) as ray:
-
-        def tasks(runs: Sequence[Run], sources: Sources, work: Work) -> Generator[Row]:
-            task = ray.remote(num_cpus=1, max_retries=0)(work)
-            there = {name: ray.put(data) for name, data in sources.items()}
-            waiting = [task.remote(run, there[run["data"]]) for run in runs]
-            try:
-                while waiting:
-                    done, waiting = ray.wait(waiting)
-                    yield ray.get(done[0])
-            except ray.exceptions.WorkerCrashedError as e:
-                raise FedcalError(f"a Ray worker died: {' '.join(str(e).split())}") from None
-            finally:
-                for left in waiting:  # an interrupt leaves some
-                    ray.cancel(left)
-
-        yield tasks
 
 
 # --- where rows are kept --------------------------------------------------------------------------
@@ -399,9 +348,10 @@ def run_all(
     runs: Sequence[Run],
     sources: Sources,
     work: Work,
-    pool: Pool,
     rows: dict[str, Row],
     progress: Progress | None = None,
+    *,
+    jobs: int,
 ) -> list[Row]:
     """Compute those of the runs that `rows` lacks, and put them there.
 
@@ -413,12 +363,12 @@ def run_all(
         the data sets that runs name
     work
         computes one run; a function of a module, so that other processes find it
-    pool
-        from `pool_of`
     rows
         by `key_of`, such as a `Journal`
     progress
         called after each run with runs finished, runs kept earlier among them, and all
+    jobs
+        processes; 1 = this one
 
     Returns
     -------
@@ -434,7 +384,7 @@ def run_all(
     step = progress or (lambda done, total: None)
     step(len(rows), len(named))
     missing = [run for key, run in named.items() if key not in rows]
-    with contextlib.closing(pool(missing, sources, work)) as finished:
+    with contextlib.closing(here(missing, sources, work, jobs=jobs)) as finished:
         for row in finished:
             rows[key_of(row["run"])] = row
             step(len(rows), len(named))

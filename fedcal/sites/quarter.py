@@ -44,7 +44,7 @@ Before = Mapping[str, Earlier]
 
 KEPT = ("terms", "digest", "rehearsal", "took_part", "date")
 _METRICS = {"positive": ("prevalence", "brier"), "confidence": ("accuracy", "confidence_brier")}
-_AGREED = ("contributors", "plural", "epsilon_release", "quorum", "score", "classes")
+_AGREED = ("plural", "epsilon_release", "quorum", "score", "classes")
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,7 @@ class QuarterFacts:
     `rehearsal` is of one file. Epsilon `spent` and `left` are of one of those protected in this
     year of the study, after the release. `one_machine`: the coordinator's signing key lies on the
     server's. `statement` and `more` are the run's, `ledger` its `fedcal.privacy.ledger.Entry` as
-    plain values ({} = none), `roster` the digest ("" in a rehearsal). `dealt`: the rows of a
-    rehearsal named no sites, and were dealt out.
+    plain values ({} = none), `roster` the digest ("" in a rehearsal).
     """
 
     name: str
@@ -72,7 +71,6 @@ class QuarterFacts:
     ledger: Mapping[str, Any]
     versions: Mapping[str, str]
     roster: str = ""
-    dealt: bool = False
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> QuarterFacts:
@@ -197,14 +195,13 @@ def _since(
 ) -> dict[str, Any]:
     """Return the facts kept of an earlier quarter, and why it cannot be compared ("" = it can)."""
     sites, why = [site for site in facts.took_part if site in earlier["took_part"]], ""
+    edges = [one.question.bucket_edges for one in (before, release)]
     if changed := next(differences("", earlier["terms"], json.loads(study.terms), 0.0), None):
         why = "{} was {}, now it is {}".format(*changed)[:200]
     elif earlier["rehearsal"] != facts.rehearsal or not sites:
         why = "one of the two is a rehearsal, or no site took part in both"
-    try:
-        rereading.check_comparable(before, release)
-    except InputError as e:
-        why = why or str(e)
+    elif before.input != release.input or edges[0].tolist() != edges[1].tolist():
+        why = "its scores were counted in other buckets"
     return {**{key: earlier[key] for key in KEPT}, "why": why, "sites": sites}
 
 

@@ -27,7 +27,7 @@ import pytest
 
 import experiments.__main__
 from fedcal.cli import main as cli
-from fedcal.run import sweep
+from fedcal.core import fitting
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -128,7 +128,7 @@ def run_page(
 ) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(sweep.fitting, "usable_cores", lambda: 1)  # in this process
+    monkeypatch.setattr(fitting, "usable_cores", lambda: 1)  # in this process
     module = ModuleType("__main__")  # where classes of the page look their annotations up
     monkeypatch.setitem(sys.modules, "__main__", module)
     names = vars(module)

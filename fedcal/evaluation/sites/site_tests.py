@@ -442,7 +442,9 @@ def changes(
 
 def _side_by_side(a: Sites, b: Sites) -> Sites:
     """Return the buckets of both releases as if of one."""
-    each = {k: np.concatenate([getattr(a, k), getattr(b, k)], axis=-1) for k in _BY_BUCKET}
+    each: dict[str, Any] = {
+        k: np.concatenate([getattr(a, k), getattr(b, k)], axis=-1) for k in _BY_BUCKET
+    }
     points, within = (np.concatenate([getattr(a, k), getattr(b, k)], -2) for k in _BY_POINT)
     distribution = NoiseDistribution(
         a.distribution.tailed or b.distribution.tailed,

@@ -174,10 +174,8 @@ class Sheet:
         of its files
     note
         a sentence below it on a page
-    width
-        inches of every plotted area
     left
-        inches beside it, for the labels of the y axis
+        inches beside a plotted area, for the labels of the y axis
     """
 
     title: str
@@ -186,13 +184,12 @@ class Sheet:
     legend: tuple[tuple[str, str], ...] = ()
     name: str = ""
     note: str = ""
-    width: float = WIDTH
     left: float = LEFT
 
     @property
     def cell(self) -> float:
         """Inches of a panel's width in all."""
-        return self.left + self.width + RIGHT
+        return self.left + WIDTH + RIGHT
 
     @cached_property
     def figure(self) -> Figure:
@@ -208,16 +205,16 @@ class Sheet:
         return text.getvalue().decode()
 
 
-def draw(sheet: Sheet, dark: bool = False, on: Figure | None = None) -> Figure:
-    """All panels with one legend below; on an empty figure as it will look under any settings."""
+def draw(sheet: Sheet, dark: bool = False) -> Figure:
+    """All panels with one legend below."""
     from matplotlib.figure import Figure
 
     panels, columns = sheet.panels, sheet.columns
     rows = [panels[k : k + columns] for k in range(0, len(panels), columns)]
-    tall = [sheet.width * row[0].aspect for row in rows]
+    tall = [WIDTH * row[0].aspect for row in rows]
     above = [_LINE * max(bool(p.title) + bool(p.note) for p in row) for row in rows]
     inside = sheet.cell * min(columns, len(panels))
-    width = max(inside, 4.2 if sheet.width == WIDTH else 0)
+    width = max(inside, 4.2)
     title = fill(sheet.title, int(width / _LETTER))
     longest = max((len(text) for _, text in sheet.legend), default=0)
     across = max(1, min(len(sheet.legend), int(width / (0.55 + 0.066 * longest))))
@@ -225,7 +222,7 @@ def draw(sheet: Sheet, dark: bool = False, on: Figure | None = None) -> Figure:
     head = 0.3 + _LINE * title.count("\n")
     height = head + sum(tall) + sum(above) + (TOP + BOTTOM) * len(rows) + below
     with settings(dark):
-        figure = on or Figure()
+        figure = Figure()
         figure.set_facecolor(HUES["paper"][dark])
         figure.set_size_inches(width, height)
         figure.text(0.5, 1 - 0.08 / height, title, ha="center", va="top", fontsize=9)
@@ -235,14 +232,12 @@ def draw(sheet: Sheet, dark: bool = False, on: Figure | None = None) -> Figure:
             bottom -= TOP + words + high
             for k, panel in enumerate(row):
                 left = (width - inside) / 2 + k * sheet.cell + sheet.left
-                place = (left / width, bottom / height, sheet.width / width, high / height)
+                place = (left / width, bottom / height, WIDTH / width, high / height)
                 ax = figure.add_axes(place)
                 _plot(panel, ax)
                 text, where = "\n".join(filter(None, (panel.title, panel.note))), 1 + 0.07 / high
                 figure.text(0.5, where, text, transform=ax.transAxes, ha="center", va="bottom")
             bottom -= BOTTOM
-        if on is not None:
-            figure.draw_without_rendering()  # ticks are made
     return figure
 
 
@@ -275,32 +270,23 @@ def _legend(sheet: Sheet) -> tuple[list[Any], list[str]]:
 
 
 def save_figure(figure: Figure, path: Path, *, dark: bool = False) -> None:
-    """Write a PNG at 300 dots per inch, or a PDF with text as text; no date in it.
+    """Write a PNG at 300 dots per inch.
 
     Parameters
     ----------
     dark
         as the figure was drawn
     """
-    options: dict[str, Any] = {"metadata": {"CreationDate": None}}
-    if path.suffix == ".png":
-        options = {"dpi": 300, "pil_kwargs": {"compress_level": 1}}
     with settings(dark):
-        figure.savefig(path, **options)
+        figure.savefig(path, dpi=300, pil_kwargs={"compress_level": 1})
 
 
-def save_sheets(
-    sheets: Mapping[str, Sheet], folder: Path, suffixes: Sequence[str] = (".png", ".svg")
-) -> list[str]:
+def save_sheets(sheets: Mapping[str, Sheet], folder: Path) -> list[str]:
     """Write each sheet as NAME.png and NAME.svg into the folder; the names written."""
     for name, sheet in sheets.items():
-        for suffix in suffixes:
-            path = folder / f"{name}{suffix}"
-            if suffix == ".svg":
-                path.write_text(sheet.svg, "utf-8")
-            else:
-                save_figure(sheet.figure, path)
-    return [f"{name}{suffix}" for name in sheets for suffix in suffixes]
+        save_figure(sheet.figure, folder / f"{name}.png")
+        (folder / f"{name}.svg").write_text(sheet.svg, "utf-8")
+    return [f"{name}.{suffix}" for name in sheets for suffix in ("png", "svg")]
 
 
 # -- marks on axes -------------------------------------------------------------------------------
@@ -379,7 +365,7 @@ def svgs(sheet: Sheet, name: str, card: bool = False) -> tuple[list[str], list[s
     for k, (panel, ax) in enumerate(zip(sheet.panels, sheet.figure.axes, strict=True), 1):
         box = ax.get_position()
         corner = (box.x0 * width - sheet.left, (1 - box.y1) * height - TOP)
-        size = (sheet.cell, TOP + sheet.width * panel.aspect + BOTTOM)
+        size = (sheet.cell, TOP + WIDTH * panel.aspect + BOTTOM)
         shared = root.findall("defs") if k == 1 else []
         content = [*shared, *root.findall(f".//g[@id='{name}-axes_{k}']")]
         panels.append(

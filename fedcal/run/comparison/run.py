@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcal import trust, units
-from fedcal.core import checks
+from fedcal.core import checks, fitting
 from fedcal.datasets import Dataset
 from fedcal.metrics.names import METRICS
 from fedcal.results import comparison, files, page, terminal
 from fedcal.results.labels import family_of
-from fedcal.results.page import Page
 from fedcal.results.statement import sentences, sets_noise
 from fedcal.run import folders, load, simulation, sweep
 from fedcal.run.comparison.grid import Cell, Grid, LeftOut, read_grid, resolve
 from fedcal.run.config import merge, read_options, takes_options
+from fedcal.run.engines.ray import cluster
 from fedcal.run.result import versions
 from fedcal.run.sweep import CONFIG, ROWS, Row, Run
 from fedcal.storage.atomic import path_of
@@ -150,7 +150,7 @@ def runs_of(cell: Cell) -> list[Run]:
     return [plain | {"seed": seed} for seed in cell.seeds]
 
 
-def run_row(run: Run, data: Dataset) -> Row:
+def run_row(run: Run, data: Dataset, **engine: str | None) -> Row:
     """Run one cell with one seed.
 
     Parameters
@@ -159,6 +159,8 @@ def run_row(run: Run, data: Dataset) -> Row:
         from `runs_of`
     data
         what `run["data"]` names
+    **engine
+        `engine` and `ray_address` of `simulate`
 
     Returns
     -------
@@ -166,7 +168,7 @@ def run_row(run: Run, data: Dataset) -> Row:
         A run that fails in operation (nobody answered) is a row, too: it holds `error`.
     """
     row: Row = {"run": run, "versions": versions()}
-    config = merge({**run, "epsilon": float(run["epsilon"])})
+    config = merge({**run, "epsilon": float(run["epsilon"])}, engine)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # said once for all runs, before they begin
         try:
@@ -203,10 +205,7 @@ def check_row(row: Any) -> None:
 DONE = "compare.json"
 """The summary, which is there when all runs are finished."""
 
-_LINES = 8
-"""Number of lines of the table that `print` shows."""
-
-FORMS = ("latex", "markdown", "csv")
+FORMS = ("markdown", "csv")
 """Forms of a table as a text."""
 
 
@@ -228,7 +227,7 @@ class Comparison(page.Displayable):
     report
         whether `save` writes a report and figures
     metrics
-        columns of tables and panels of figures for a paper; () = the usual ones
+        columns of the table; () = the usual ones
     """
 
     grid: Grid
@@ -269,7 +268,7 @@ class Comparison(page.Displayable):
         Parameters
         ----------
         form
-            "markdown"; "latex", for booktabs; or "csv": fractions with all digits, for programs
+            "markdown"; or "csv": fractions with all digits, for programs
 
         Raises
         ------
@@ -278,8 +277,8 @@ class Comparison(page.Displayable):
         """
         if checks.one_of("table", form, FORMS) == "csv":
             return terminal.csv_text(comparison.as_rows(self.cells))
-        rows = replace(comparison.as_table(self.cells, self.metrics), title="")
-        return terminal.latex(rows) if form == "latex" else terminal.markdown(rows)
+        table = comparison.as_table(self.cells, self.metrics)
+        return terminal.markdown(replace(table, title=""))
 
     def save(self, out: str | Path) -> None:
         """Write `compare.json`, tables, report, grid and rows into a folder; all or none.
@@ -293,16 +292,12 @@ class Comparison(page.Displayable):
         texts |= {"table.csv": self.to_table("csv"), ROWS: "".join(map(sweep.line_of, self.rows))}
         for name, content in texts.items():
             (folder / name).write_text(content, "utf-8")
-        if self.report:
-            comparison.write_column(folder, self.cells, self.metrics)
 
     def __repr__(self) -> str:
         return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() shows them>"
 
     def __str__(self) -> str:
-        lines = self.to_table().splitlines()
-        more = len(lines) - _LINES
-        return "\n".join([self.verdict, *lines[:_LINES], *([f"and {more} more"] * (more > 0))])
+        return f"{self.verdict}\n{self.to_table()}"
 
     def _lines(self) -> list[dict[str, Any]]:
         return comparison.as_rows(self.cells)
@@ -310,7 +305,7 @@ class Comparison(page.Displayable):
     @property
     def title(self) -> str:
         """Title of the report."""
-        return comparison.card_of(self.cells).title
+        return f"Comparison of {len(comparison.finished(self.cells))} lines"
 
     @property
     def verdict(self) -> str:
@@ -322,9 +317,6 @@ class Comparison(page.Displayable):
         """The table, then quality against epsilon and bytes."""
         cells = comparison.finished(self.cells)
         return [comparison.as_table(cells), *comparison.comparison_sheets(cells)]
-
-    def _card(self) -> Page:
-        return replace(comparison.card_of(self.cells), verdict=self.verdict)
 
 
 @takes_options(Grid, "data")
@@ -369,19 +361,20 @@ def compare(
     report
         False writes neither report nor figures; `fedcal report` makes them later
     jobs
-        processes; None = the cores that may be used. 1 = this process
+        processes; None = the cores that may be used, or with another engine than "inline" 1 =
+        this process
     engine
-        "inline" = processes here (None); "ray" = tasks on Ray. Each run is computed inline: all
-        engines of `simulate` give the same bits
+        of each run (None = "inline"); all give the same bits. With "ray" runs follow each other,
+        and the clients of each are spread over the cluster
     ray_address
-        of a Ray cluster, or "local"; implies "ray"
+        of a Ray cluster, for the engine "ray"
     progress
         called after each run with runs finished, runs kept earlier among them, and all
     uncalibrated
         whether the model as it is (method none) has a line also where it is not asked
         for
     metrics
-        columns of tables and panels of figures for a paper; () = the usual ones
+        columns of the table; () = the usual ones
     **options
         as on the command line. Each a value, a list, or text with commas: method (all;
         `fedbbq[weighting=none]` is fedbbq with a parameter), partition, clients, rounds,
@@ -407,14 +400,17 @@ def compare(
     Interrupted
         Ctrl-C; finished runs are kept in `out`.
     """
-    place = sweep.pool_of(jobs, ray_address, engine)
+    where: dict[str, Any] = {"engine": engine, "ray_address": ray_address}
+    runs_by = merge(where).engine
+    many = jobs or (fitting.usable_cores() if runs_by == "inline" else 1)
+    checks.integer("jobs", many, 1)
     for metric in metrics:
         checks.one_of("metric", metric, METRICS)
     journal, read = None, dict[str, Any]()
     if out is not None:
         out = path_of(out)
         journal = sweep.Journal(out, DONE, check_row, resume=resume, overwrite=overwrite)
-        folders.claim(out, folders.COMPARISON, overwrite=overwrite, resume=resume, report=report)
+        folders.claim(out, folders.COMPARISON, overwrite=overwrite, resume=resume)
         read |= journal.begun
     elif resume:
         checks.needed("--out DIR", out, "--resume continues the comparison there")
@@ -439,10 +435,12 @@ def compare(
 
     runs = [run for cell in cells for run in runs_of(cell)]
     kept: AbstractContextManager[dict[str, Row]] = nullcontext({})
+    connected = cluster(ray_address) if runs_by == "ray" else nullcontext()
     if journal is not None:
         kept = journal.opened(grid.to_toml(), sources, runs)
-    with place as pool, kept as rows:
-        ordered = sweep.run_all(runs, sources, run_row, pool, rows, progress)
+    with connected, kept as rows:
+        work = partial(run_row, **where)
+        ordered = sweep.run_all(runs, sources, work, rows, progress, jobs=many)
         following = iter(ordered)  # one for each cell and seed, in this order
         lines = [comparison.summarise(c, list(islice(following, len(c.seeds)))) for c in cells]
         held_out = [name for name, source in sources.items() if source.test_scores is None]

@@ -10,9 +10,7 @@ from made_up import scored
 
 from fedcal import evaluate, simulate
 from fedcal.cli.main import exit_code_of
-from fedcal.core.checks import FedcalError
 from fedcal.core.numerics import softmax
-from fedcal.run.rereading import check_comparable, read_release
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -66,41 +64,6 @@ def test_another_method_s_files_are_no_evaluation_and_no_release(calibrator, cap
     for path in (calibrator, calibrator.with_name("none.npz")):
         _, line = again(capsys, path, code=2)
         assert str(path) in line
-
-
-@pytest.mark.parametrize(
-    ("options", "differences"),
-    [
-        (
-            {"unit": "subject", "bins": 120},
-            [
-                "weighting (each row counts once, now each subject counts once",
-                "unit (example, now subject)",
-                "buckets (256, now 136 with other edges)",
-            ],
-        ),
-        (
-            {"score": "confidence", "probs": True},
-            [
-                "score (positive, now confidence)",
-                "calibrator (without, now with one)",
-                "scores (logits, now probabilities)",
-            ],
-        ),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_compared_is_refused_by_name(release, tmp_path, options, differences):
-    given, rows = {**PRIVATE, **options}, arrays()
-    if given.pop("probs", False):
-        rows["probs"] = softmax(rows.pop("logits"))
-        simulate(rows, method="pooled-temperature", out=tmp_path / "fit", report=False)
-        given["calibrator"] = tmp_path / "fit" / "calibrator.npz"
-    evaluate(rows, out=tmp_path / "now", report=False, **given)
-    with pytest.raises(FedcalError) as refused:
-        check_comparable(*map(read_release, (release, tmp_path / "now" / "release.npz")))
-    for difference in differences:
-        assert difference in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,6 @@ def test_frames_pairs_and_tensors_are_read():
     torch = pytest.importorskip("torch")
     assert same(load_any((Z, Y)))
     assert same(load_any((torch.tensor(Z, requires_grad=True), torch.tensor(Y))))
-    assert same(load_any(frame()[["label"]].assign(logits=Z.tolist())))
     assert same(load_any(frame().astype({"label": "Int64"})))
     refused("unknown column 'age'", load_any, frame(age=1))
     both: Any = {"method": "fedtemp", "clients": 3, "seeds": 1, "epsilon": "inf", "jobs": 1}
@@ -54,10 +53,10 @@ def test_frames_pairs_and_tensors_are_read():
 def test_prediction_sets_are_the_method_conformal(tmp_path):
     data, few = (Z, Y), {"clients": 3, "partition": "iid"}
     simulate(data, **few).calibrator.save(tmp_path / "c.npz")
-    asked = {"alpha": 0.3, "score": "raps", "by": "class"}
-    made: Any = {"calibrator": tmp_path / "c.npz", "set": {"penalty": 0.02}, **asked}
+    asked = {"alpha": 0.3, "score": "aps", "by": "class"}
+    made: Any = {"calibrator": tmp_path / "c.npz", "set": {"randomised": True}, **asked}
     sets = prediction_sets(data, **few, **made)
-    settings = asked | {"penalty": 0.02, "calibrator": str(tmp_path / "c.npz")}
+    settings = asked | {"randomised": True, "calibrator": str(tmp_path / "c.npz")}
     same = simulate(data, **few, method="conformal", set=settings)
     assert sets.config == same.config
     np.testing.assert_array_equal(sets.sets.thresholds, same.sets.thresholds)
@@ -132,13 +131,13 @@ def test_names_are_kept_from_the_columns_to_what_is_applied(tmp_path, capsys):
     apply = ["apply", "--calibrator", str(run / "calibrator.npz"), "--data", str(other), "--out"]
     assert exit_code_of([*apply, str(out)]) == 0
     head, *lines = csv.reader(out.read_text().splitlines())
-    assert head == ["label", "prob_bird", "prob_cat", "prob_dog"]
+    assert head == ["label", "prob_cat", "prob_dog", "prob_bird"]
     assert [line[0] for line in lines] == [NAMES[label] for label in Y]
     applied = np.array([line[1:] for line in lines], np.float64)
-    np.testing.assert_array_equal(applied, calibrator.predict_proba(P)[:, [2, 0, 1]])
+    np.testing.assert_array_equal(applied, calibrator.predict_proba(P))
     assert exit_code_of([*apply, str(tmp_path / "out.npz")]) == 0
     with np.load(tmp_path / "out.npz") as arrays:
-        assert arrays["class_names"].tolist() == ["bird", "cat", "dog"]
+        assert arrays["class_names"].tolist() == [*NAMES]
     other.write_text("prob_cat,prob_cow,prob_bird\n.2,.3,.5\n.1,.1,.8\n.7,.1,.2\n")
     assert exit_code_of([*apply, str(tmp_path / "none.csv")]) == 2
     assert "for the classes cat, cow, bird, not cat, dog, bird" in capsys.readouterr().err

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import statistics
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,14 +94,6 @@ def test_a_row_is_what_simulate_gives(saved):
         *[("inf", 8, "secagg", 4)] * 2,
         *[(1.0, 4, "central", 4)] * 2,
     ]
-
-
-def test_print_shows_the_first_lines_and_says_how_many_more_there_are(saved):
-    found, _ = saved
-    lines = [line for line in found.to_markdown().splitlines() if line.startswith("|")]
-    assert str(found).splitlines() == [found.verdict, *lines]
-    shown = str(replace(found, cells=found.cells * 2)).splitlines()
-    assert (len(shown), shown[-1]) == (10, "and 4 more")
 
 
 def test_cells_are_means_over_seeds(saved):
