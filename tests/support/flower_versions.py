@@ -14,7 +14,7 @@ CELLS = {
     "inline": [f"{ENGINES}/test_engines.py", "-k", "inline"],
     "Flower's loop in process": [f"{ENGINES}/test_flower_grid.py"],
     "Ray": [f"{ENGINES}/test_ray.py::test_the_bits_are_inline_s"],
-    "`flwr run`": [f"{ENGINES}/test_flower_app.py::test_flwr_run"],
+    "`flwr run`": [f"{ENGINES}/test_real_engines.py", "-k", "same_bits and flower"],
     "gRPC engine": [f"{ENGINES}/test_real_engines.py", "-k", "same_bits and grpc"],
     "guard": [
         "tests/fedcal/core/test_removed.py::test_a_flower_that_was_not_tried_is_refused",

@@ -65,15 +65,6 @@ def test_results_are_refused_or_replaced_entirely(command, folder, capsys):
     assert files[0] == files[1]
 
 
-def test_an_export_goes_with_the_calibrator_that_it_is_of(folder):
-    options = {"clients": 4, "partition": "iid", "report": False, "out": folder / "out"}
-    simulate("rows.npz", **options)
-    for name in ("calibrator.onnx", "mine.onnx"):
-        (folder / "out" / name).write_bytes(b"exported")
-    simulate("rows.npz", seed=1, overwrite=True, **options)
-    assert [p.name for p in (folder / "out").glob("*.onnx")] == ["mine.onnx"]
-
-
 def test_a_file_that_is_not_fedcal_s_is_never_replaced(folder):
     out = folder / "theirs"
     out.mkdir()

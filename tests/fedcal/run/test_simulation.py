@@ -1,7 +1,6 @@
 """`from fedcal import simulate`: one run in Python."""
 
 import warnings
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,22 +47,6 @@ def test_the_result_is_about_the_test_rows(method):
     assert result.before == pytest.approx(summary(before, data["test_labels"]))
     if method not in ("none", "fedtemp"):  # local optima make it worse
         assert result.after["nll"] < result.before["nll"]
-
-
-def test_inverted_test_rows_are_warned_of_and_not_kept():
-    data = datasets.load("heart-disease").split(0)
-    turned = replace(
-        data,
-        scores=np.ascontiguousarray(data.scores[:, ::-1]),
-        test_scores=np.ascontiguousarray(np.asarray(data.test_probs)[:, ::-1]),
-    )
-    options: dict[str, Any] = {"clients": 50, "epsilon": 1.0, "seed": 0}
-    with pytest.warns(
-        UserWarning, match="^test rows: the scores rank rows the wrong way"
-    ) as caught:
-        result = simulate(turned, **options)
-    assert len(caught) == 1
-    assert "wrong way" not in str(result.privacy)
 
 
 def test_a_delta_from_one_over_clients_on_is_warned_of():
