@@ -61,7 +61,7 @@ bench-all: $(VENV)/.bench $(VENV)/.peers $(VENV)/.pfl
 	$(BIN)/python -m experiments.benchmarks --out bench-out --all
 	$(BIN)/python -m experiments.benchmarks.scale --out bench-out
 
-# Try engines, guard and a deployment with another Flower: a row for docs/guide/engines.md. The other
+# Try engines, guard and a deployment with another Flower, for docs/guide/engines.md. The other
 # packages are the newest that it allows, without our hashes.
 VERSION ?= 1.42.0
 flower: $(BIN)/python
@@ -69,7 +69,8 @@ flower: $(BIN)/python
 	PYTHONWARNINGS=ignore $(VENV)/flower-$(VERSION)/bin/python -m pip --disable-pip-version-check --quiet \
 		install --only-binary :all: -e '.[simulation]' 'flwr[simulation]==$(VERSION)' \
 		hypothesis pytest pyyaml scikit-learn
-	$(VENV)/flower-$(VERSION)/bin/python tests/support/flower_versions.py
+	$(VENV)/flower-$(VERSION)/bin/python -m pytest -q -p no:cacheprovider \
+		--durations 9 tests/fedcal/run/engines tests/clients/site/process tests/fedcal/sites
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -94,7 +95,7 @@ $(VENV)/.bench: $(VENV)/.run
 	@touch $@
 
 # Peers whose packages clash with ours or are heavy; without them their rows say "skipped".
-PEERS := netcal probmetrics mapie numba pandas
+PEERS := netcal probmetrics numba pandas
 $(VENV)/.peers: $(BIN)/python locks/peers.txt
 	$(BIN)/python -m venv $(VENV)/peers
 	$(call hashed,$(VENV)/peers) -r locks/build.txt

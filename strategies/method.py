@@ -230,7 +230,7 @@ class Method(ABC):
 
         Raises InputError if the ledger does not belong to such a run.
         """
-        self._curator.resume(run, releases, ahead=True)  # a checkpoint is kept now and then
+        self._curator.resume(run, releases)
         self._curator.skip(releases)
         self.resumed = releases
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from flower_versions import CELLS
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -100,14 +99,3 @@ def test_the_bill_of_materials_is_cyclonedx_and_names_what_runs(tmp_path):
     done = subprocess.run([*script, wrong], capture_output=True, text=True, check=False)
     assert done.stderr == f"sbom: numpy {version('numpy')} is installed, locked is 1.0\n"
     assert done.returncode != 0
-
-
-def test_make_flower_names_tests_that_are_there():
-    paths = [word for cell in CELLS.values() for word in cell if word.startswith("tests/")]
-    assert len(paths) >= len(CELLS)
-    for path, _, name in (path.partition("::") for path in paths):
-        assert (ROOT / path).exists(), path
-        assert not name or f"def {name}(" in (ROOT / path).read_text("utf-8"), name
-    for path, _, words in (cell for cell in CELLS.values() if "-k" in cell):
-        text = (ROOT / path).read_text("utf-8")
-        assert all(word in text for word in re.split(" and | or ", words)), words

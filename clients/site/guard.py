@@ -37,7 +37,7 @@ TERMS = "terms.json"
 WITH_POLICY = "secure aggregation needs a roster, a signing key and a policy together"
 VERSION = 5
 OPTIONAL = ("subjects", "groups", "other", "inputs")
-ARRAYS = ("logits", "labels", *OPTIONAL, "test_logits", "test_labels")
+ARRAYS = ("logits", "labels", *OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,6 @@ class Prepared:
         where it is kept, and where answers and results go
     shards
         of one client
-    test
-        logits (m, c) and labels (m,) that a result is judged on; None = there are none
     names
         of the classes
     number
@@ -72,7 +70,6 @@ class Prepared:
 
     folder: Path
     shards: Shards
-    test: tuple[numerics.Floats, numerics.Integers] | None
     names: tuple[str, ...]
     number: int | None
     simulated: bool = False
@@ -151,9 +148,6 @@ def prepared(folder: Path) -> Prepared:
         return Prepared(
             folder=folder,
             shards=Shards(arrays["logits"], arrays["labels"], offsets, kind, **columns),
-            test=(arrays["test_logits"], arrays["test_labels"])
-            if "test_logits" in arrays
-            else None,
             names=tuple(site["names"]),
             number=site["number"],
             simulated=site["simulated"] is True,

@@ -23,7 +23,7 @@ from fedcal.clients.site.guard import (
     alone,
 )
 from fedcal.clients.site.policy import Policy
-from fedcal.core import checks, numerics
+from fedcal.core import checks
 from fedcal.core.checks import InputError, system_errors
 from fedcal.core.naming import class_names, digest_of
 from fedcal.core.shards import Shards
@@ -38,7 +38,6 @@ def prepare(
     folder: Path,
     shards: Shards,
     *,
-    test: tuple[numerics.Floats, numerics.Integers] | None = None,
     names: Sequence[str] | None = None,
     number: int | None = None,
     simulated: bool = False,
@@ -57,8 +56,6 @@ def prepare(
         made if it is not there; answers and results of an earlier start stay in it
     shards
         of one client
-    test
-        logits (m, c) and labels (m,) that a result is judged on
     names
         of the classes; None = their numbers
     number
@@ -88,8 +85,6 @@ def prepare(
     for name in OPTIONAL:
         if (column := getattr(shards, name)) is not None:
             arrays[name] = column
-    if test is not None:
-        arrays |= {"test_logits": test[0], "test_labels": test[1]}
     named = class_names(names, shards.classes)
     given = (roster, sign_key) if simulated else (roster, sign_key, policy)
     if len({one is None for one in given}) > 1:

@@ -269,7 +269,7 @@ def reproduce(
     if seeds is not None:
         integer("seeds", seeds, 1)
     if out is not None:
-        claim(path_of(out), kind_of(name), overwrite=overwrite, report=False)
+        claim(path_of(out), kind_of(name), overwrite=overwrite)
     if found.parts:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TooLittle)  # what noise drowns is what is shown

@@ -58,9 +58,9 @@ def command(
     out
         Folder for rows, tables and report.
     table
-        latex | markdown | csv: print the table in this form, alone.
+        markdown | csv: print the table in this form, alone.
     metric
-        Comma-separated metrics: columns of tables, panels of column.pdf.
+        Comma-separated metrics: columns of the table.
 
     Examples
     --------

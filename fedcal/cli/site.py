@@ -5,22 +5,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fedcal.cli import study
 from fedcal.cli.parameters import Json, Overwrite
 from fedcal.core import checks, pages
 from fedcal.results import page, terminal
 from fedcal.run import folders
 from fedcal.secure_aggregation.roster import in_words
-
-
-def overview() -> None:
-    """Show the steps of a site in a study, and of the others.
-
-    Examples
-    --------
-    fedcal site
-    """
-    study.overview()
 
 
 def join(
@@ -41,7 +30,7 @@ def join(
     kit : KIT
         The folder from the coordinator.
     data : ROWS
-        This site's labelled scores, or module:function.
+        This site's labelled scores.
 
     Rows
     ----
@@ -108,7 +97,7 @@ def accept(kit: Path, file: Path, *, yes: bool = False) -> None:
     if not yes:
         raise checks.InputError("not accepted: a person must type yes (--yes for scripts)")
     offer.accept()
-    to.print(f"accepted: the rules are in {kit / 'site.toml'}. Next: fedcal site start {kit}")
+    to.print(f"accepted, until {offer.sealed.study.until}. Next: fedcal site start {kit}")
 
 
 def start(kit: Path, data: str | None = None) -> None:
@@ -156,12 +145,10 @@ def status(kit: Path, *, json: Json = False) -> None:
     if jobs:
         rows = [[str(entry) for entry in job.values()] for job in jobs[-12:]]  # --json has all
         lines.append(pages.Table("", tuple(jobs[0]), rows, left=(0, 1, 3)))
-    terminal.show(
-        [*lines, *state["judged"], *state["refused"], f"next: {state['next']}"], state, json=json
-    )
+    terminal.show([*lines, *state["refused"], f"next: {state['next']}"], state, json=json)
 
 
-_BELOW = ("answered", "judged", "refused", "next")
+_BELOW = ("answered", "refused", "next")
 
 
 def recalibrate(

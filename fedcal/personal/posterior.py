@@ -67,7 +67,8 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
             "fedcal evaluate --by site, or --method fedprior"
         )
     names, classes = asked.group_names, asked.classes
-    counts, root = release.by_site
+    sites = release.by_site
+    counts, root = sites.counts, sites.root
     most = max(np.abs(counts).max(initial=0.0), release.std)
     interval(f"[0, {_MOST_ROWS}]")("largest number of a site's rows, or std of the noise,", most)
     (spread, _), none = common_spread(classes), identity_prior(classes)

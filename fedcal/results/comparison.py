@@ -14,7 +14,7 @@ from fedcal.metrics import names
 from fedcal.metrics.names import named
 from fedcal.results import labels, page
 from fedcal.results.figures import curves
-from fedcal.results.figures.drawing import LEFT, RIGHT, Sheet, save_sheets
+from fedcal.results.figures.drawing import Sheet
 from fedcal.results.labels import columns_of, family_in
 from fedcal.results.simulation import meanings, more, run_again
 from fedcal.strategies.settings import settings_of
@@ -197,13 +197,11 @@ def _sure(family: labels.Family, best: Line, rival: Line) -> bool:
     """Return whether the mean difference, seed by seed, exceeds its 95 % error (Student's t)."""
     by_seed = []
     for line in (best, rival):
-        values = line["after"][family.best].get("values", ())  # what ships has means alone
-        by_seed.append(dict(zip(line["seeds"], values, strict=False)))
+        by_seed.append(dict(zip(line["seeds"], line["after"][family.best]["values"], strict=False)))
     differences = [by_seed[1][seed] - by_seed[0][seed] for seed in {*by_seed[0]} & {*by_seed[1]}]
     n = len(differences)
-    if n < 2:  # the noise of one seed is unknown
-        noise = max(float(c["after"][family.best]["std"]) for c in (best, rival))
-        return 0 < noise < family.mean(rival) - family.mean(best)
+    if n < 2:
+        return False
     from scipy.special import stdtrit  # slow
 
     error = float(stdtrit(n - 1, 0.975)) * statistics.stdev(differences) / math.sqrt(n)
@@ -235,7 +233,7 @@ _PARTS = (("before", "before", "mean"), ("mean", "after", "mean"), ("std", "afte
 
 
 def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
-    """Return the table of a comparison: for the terminal, Markdown, LaTeX and pages.
+    """Return the table of a comparison: for the terminal, Markdown and pages.
 
     A fact in which lines differ, and which does not follow from method and budget, is a column;
     data, partition, ... of all lines, and the largest delta, are in the title. Among private or
@@ -357,18 +355,10 @@ def names_of(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {d: name if short.count(name) == 1 else d for d, name in zip(sets, short, strict=True)}
 
 
-def comparison_sheets(
-    cells: Sequence[Mapping[str, Any]], metrics: Sequence[str] = ()
-) -> list[Sheet]:
-    """For each data set quality against epsilon, and against bytes.
-
-    Parameters
-    ----------
-    metrics
-        those plotted; () = those of the family
-    """
-    there = (m for m in columns_of(cells, metrics) if all(_has(c, m) for c in cells))
-    plotted = tuple(metrics) or family_in(cells).plotted or tuple(there)[:4]
+def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> list[Sheet]:
+    """For each data set quality against epsilon, and against bytes."""
+    there = (m for m in columns_of(cells) if all(_has(c, m) for c in cells))
+    plotted = family_in(cells).plotted or tuple(there)[:4]
     sets = names_of(cells) if plotted else {}
     sheets = []
     for i, (data, name) in enumerate(sets.items(), 1):
@@ -382,31 +372,6 @@ def comparison_sheets(
                 replace(sheet, name=by + stem, note=page.block_lines("comparison", by)[0])
             )
     return sheets
-
-
-COLUMN, SERIES = "column", 8
-"""Stem of the figure for a column of a paper (3.3 inches); it has at most so many series."""
-
-
-def write_column(
-    folder: Path, cells: Sequence[Mapping[str, Any]], metrics: Sequence[str] = ()
-) -> None:
-    """Write quality against epsilon as a figure for one column of a paper, as PDF and SVG.
-
-    Of more methods than `SERIES` those with the best line by the metric that ranks them are shown.
-    """
-    there, family = finished(cells), family_in(cells)
-    first = [c for c in there if c["data"] == there[0]["data"]]
-    plotted = [m for m in metrics or [family.best] if m and all(_has(c, m) for c in first)]
-    if not plotted or all(c["baseline"] for c in first):
-        return
-    direction = -1 if named(plotted[0]).higher else 1
-    ranked = sorted(first, key=lambda c: direction * float(c["after"][plotted[0]]["mean"]))
-    pick = [*dict.fromkeys(c["label"] for c in ranked)][:SERIES]
-    some = [c for c in first if c["label"] in pick]
-    sheet = curves.quality_sheet(some, plotted[:2], Path(str(first[0]["data"])).name)
-    sheet = replace(sheet, columns=1, width=3.3 - LEFT - RIGHT, name=COLUMN)
-    save_sheets({COLUMN: sheet}, folder, (".pdf", ".svg"))
 
 
 def _has(cell: Mapping[str, Any], metric: str) -> bool:

@@ -1,6 +1,6 @@
 """A page: a verdict, then parts in sections; one template shows all of them, one file holds it.
 
-What every result gives a person: a verdict, parts, a record; and so cards, frames, plots.
+What every result gives a person: a verdict, parts, a record; and so cards and frames.
 """
 
 from __future__ import annotations
@@ -18,15 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-import numpy as np
-
 from fedcal.core import checks, imports, pages
 from fedcal.core.checks import FedcalError, InputError, system_errors
 from fedcal.core.naming import called, listed, printable
 from fedcal.metrics import names
 from fedcal.results.figures import drawing
 from fedcal.results.figures.diagrams import drawn
-from fedcal.results.figures.drawing import draw
 from fedcal.storage.atomic import write_file
 
 if TYPE_CHECKING:
@@ -110,16 +107,6 @@ class Page:
         parts = (part for _, parts in self.parts for part in parts)
         return {part.name: part for part in parts if isinstance(part, drawing.Sheet)}
 
-    def figures(self) -> dict[str, drawing.Sheet]:
-        """Figures by their own names or the titles of their parts, intervals before curves."""
-        found = {}
-        for section, parts in self.parts:
-            for given, sheet in zip(section.parts, parts, strict=True):
-                if isinstance(sheet, drawing.Sheet):
-                    name = given.name if isinstance(given, drawing.Sheet) else given.title
-                    found[name] = (isinstance(given, pages.Curve), sheet)
-        return {name: found[name][1] for name in sorted(found, key=lambda name: found[name][0])}
-
     def html(
         self,
         files: Sequence[str] = (),
@@ -170,19 +157,16 @@ def _shown(part: Any, section: Section, name: str, card: bool) -> dict[str, Any]
 def figure(sheet: drawing.Sheet, name: str, card: bool) -> dict[str, Any]:
     """Return a sheet for the template: legend as (text, svg), figures as {title, note, svg}.
 
-    A panel without a title stands below the one above it on the sheet. The markup is made here
-    from numbers and escaped words, so it is marked as safe.
+    The markup is made here from numbers and escaped words, so it is marked as safe.
     """
     from markupsafe import Markup
 
     safe: Callable[[str], Any] = Markup
-    figures: list[dict[str, Any]] = []
     svgs, keys = drawing.svgs(sheet, name, card)
-    for k, (panel, svg) in enumerate(zip(sheet.panels, svgs, strict=True)):
-        if k >= sheet.columns and not panel.title:
-            figures[k - sheet.columns]["svg"] += safe(svg)
-        else:
-            figures.append({"title": panel.title, "note": panel.note, "svg": safe(svg)})
+    figures = [
+        {"title": panel.title, "note": panel.note, "svg": safe(svg)}
+        for panel, svg in zip(sheet.panels, svgs, strict=True)
+    ]
     legend = [(text, safe(key)) for (_, text), key in zip(sheet.legend, keys, strict=True)]
     forest, wide = sheet.left > drawing.LEFT, sheet.columns > 2
     css = "panels" if wide else "forest" if forest else ("one", "two")[sheet.columns - 1]
@@ -243,20 +227,6 @@ def _template(name: str) -> Any:
     environment.globals |= {"names": names, "number_of": pages.number, "called": called}
     environment.globals |= {"listed": listed}
     return environment.get_template(name)
-
-
-def check_report() -> None:
-    """Refuse, before anything is charged, to make a report that could not be written.
-
-    Raises FedcalError if a package or a template is missing or damaged.
-    """
-    try:
-        import matplotlib.figure  # noqa: F401  reports draw
-
-        for path in Path(__file__).with_name("templates").glob("*.j2"):
-            _template(path.name)
-    except Exception as e:  # noqa: BLE001  of whatever kind: it would come after the charge
-        raise FedcalError(f"no report could be written: {type(e).__name__}: {e}") from None
 
 
 def read_json(path: Path, kind: str = "", most: int = MAX_BYTES) -> Any:
@@ -375,32 +345,6 @@ class Displayable(ABC):
             raise checks.InputError("this result has no numbers here: no rows judged it")
         frame: DataFrame = pandas.json_normalize(lines)
         return frame
-
-    def plot(self, figure: str | None = None) -> Any:
-        """Draw one of the figures, in colours that colour-blind people can tell apart.
-
-        Parameters
-        ----------
-        figure : str, optional
-            Which; a name that is none lists them. None = the first.
-
-        Returns
-        -------
-        Axes, or array of Axes where there are several panels
-
-        Raises
-        ------
-        InputError
-            There is no such figure.
-        """
-        sheets = Page(self.title, "", self.parts, about=self.title).figures()
-        if not sheets:
-            raise checks.InputError("this result has no figure; to_frame() has its numbers")
-        sheet = sheets[checks.one_of("figure", figure or next(iter(sheets)), sheets)]
-        from matplotlib import pyplot
-
-        axes = draw(sheet, on=pyplot.figure()).axes  # made under the user's settings
-        return axes[0] if len(axes) == 1 else np.array(axes)
 
 
 def lines_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -107,7 +107,7 @@ class Kind:
             if beside is not None:
                 beside(folder)
             if report:
-                write_report(folder, home)
+                write_report(folder)
             for path in folder.iterdir() if private else ():
                 path.chmod(0o600)
 
@@ -153,16 +153,14 @@ KINDS = (RUN, COMPARISON, TRAINING, AT_HOME, QUARTER)
 
 
 Make = Callable[..., page.Page]
-"""Makes a page of a record, its folder, and where that will lie."""
+"""Makes a page of a record and its folder."""
 
 
-def write_report(folder: str | Path, home: Path | None = None, make: Make | None = None) -> Path:
+def write_report(folder: str | Path, make: Make | None = None) -> Path:
     """Write `report.html` and its figures (PNG, SVG) beside the result files in `folder`.
 
     Parameters
     ----------
-    home
-        where the files will lie, if not in `folder`; paths in the report are relative to it
     make
         makes the page, of a kind that names no function here (a quarter of a study)
 
@@ -187,13 +185,11 @@ def write_report(folder: str | Path, home: Path | None = None, make: Make | None
                 if make is None:
                     module, _, function = where.partition(":")
                     make = getattr(import_module(module), function)
-                return Path(make(record, folder, home or folder).write(folder))
+                return Path(make(record, folder).write(folder))
     raise InputError(f"{folder} holds no result: {', '.join([*pages_of, OUTCOME])}")
 
 
-def claim(
-    out: Path, kind: Kind, *, overwrite: bool = False, resume: bool = False, report: bool = True
-) -> None:
+def claim(out: Path, kind: Kind, *, overwrite: bool = False, resume: bool = False) -> None:
     """Refuse, before anything is computed or charged, a folder that cannot take the results.
 
     Parameters
@@ -204,18 +200,14 @@ def claim(
         replace results of this kind
     resume
         the command goes on with what is there, and says itself where it cannot
-    report
-        a report will be written, too
 
     Raises
     ------
     InputError
         The folder holds results, or files that are not fedcal's under the names of results; it
-        cannot be written; or a package that a report needs is missing.
+        cannot be written.
     """
     check_out(out)
-    if report:
-        page.check_report()
     names = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
     for another in KINDS:
         for name in {*another.marks, *another.unfinished} - {*kind.marks, *kind.unfinished}:

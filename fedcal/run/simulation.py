@@ -115,7 +115,7 @@ def simulate(
         raise InputError("resume needs the folder of the run: give out")
     folder = None if out is None else path_of(out)
     if folder is not None:
-        folders.claim(folder, folders.RUN, overwrite=overwrite, resume=resume, report=report)
+        folders.claim(folder, folders.RUN, overwrite=overwrite, resume=resume)
     asked, rows = load.read_rows(asked, asked.data if data is None else data, progress)
     if asked.ledger is not None:  # found again from another folder
         asked = replace(asked, ledger=str(path_of(asked.ledger).resolve()))
@@ -344,7 +344,7 @@ def prediction_sets(
     alpha
         share of new rows whose label may be missing in their set; None = 0.1
     score
-        how little a label conforms: "lac" (None), "aps", "raps"
+        how little a label conforms: "lac" (None), "aps"
     by
         "class" or "group": thresholds of their own for each label, or group of rows
     calibrator

@@ -304,7 +304,6 @@ def _trained(
         progress=progress,
         folder=folder,
         resume=resume,
-        every=config.checkpoint_every,
         about=about,
     )
     ended = resume and folder is not None and (folder / OUTCOME).is_file()

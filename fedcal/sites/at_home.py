@@ -35,8 +35,8 @@ from fedcal.storage.artifact import form_of
 from fedcal.storage.atomic import path_of
 
 _NUMBERS = ("log loss", "fall of it", "standard error", "chance of harm")
+_COLUMNS = ("prior", "gate", *_NUMBERS)
 _BUCKETS = 240
-_CLOSE, _OFF = 0.9, 0.3  # of the identity prior's spread: the release has hardly moved it
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +44,11 @@ class AtHome:
     """A site's recalibration, for its own eyes.
 
     `content` is that of `result.json`, `parts` are those of the report, and `calibrator` is
-    `Identity` where the gate refuses, None where there is no release yet.
+    `Identity` where the gate refuses.
     """
 
     content: Mapping[str, Any]
-    calibrator: calibrators.Calibrator | None
+    calibrator: calibrators.Calibrator
     parts: Sequence[pages.Part]
 
     def save(self, out: Path) -> None:
@@ -58,8 +58,7 @@ class AtHome:
         """
 
         def beside(folder: Path) -> None:
-            if self.calibrator is not None:
-                self.calibrator.save(folder / "calibrator.npz")
+            self.calibrator.save(folder / "calibrator.npz")
 
         folders.AT_HOME.write(out, self.content, self.parts, beside, private=True)
 
@@ -105,61 +104,50 @@ def recalibrate(
         of = [", ".join(names or ("not named",))[:200] for names in (known, rows.class_names)]
         message = f"{path} is of {asked.classes} classes ({of[0]}), {data} of {rows.classes} "
         raise InputError(f"{message}({of[1]}): they must be the same, in the same order")
-    here = _Rows(shards_of(rows), plural)
+    here = _Rows(shards_of(rows))
     if reversed_order := against_outcomes(here.shards):
         raise InputError(f"{reversed_order} A calibrator would only hide it; none was made")
     none = identity_prior(asked.classes)
-    spread, wide = (np.sqrt(np.diag(one.cov)) for one in (prior, none))
     tried = {}
     for name, one in {"without other sites": none, f"from {prior.sites} sites": prior}.items():
         tried[name], at, after = here.tried(one)
     made = releases.calibrator_of(at.chosen[0], asked.classes, rows.input)
     made.of_classes(rows.class_names)
-    record, sentences = here.described(
-        str(path),
-        f" at home: {rows.name}",
-        notes,
+    sentences = words(
+        "at_home",
+        harm=HARM,
+        most=releases.MOST_RISK,
+        own=here.numbers,
+        binary=asked.classes == 2,
+        who=plural,
         stranger="" if site is None or own_name else repr(site),
         sites=asked.group_names,
-        no_news=(spread > _CLOSE * wide).all() and (np.abs(prior.mean) < _OFF * wide).all(),
         fitted=tried[name],
         alone=tried["without other sites"],
     )
-    record |= {"site": site, "priors": tried, "calibrator": made.kind}
+    record = {
+        "schema": 1,
+        "release": str(path),
+        "title": f" at home: {rows.name}",
+        "verdict": sentences["verdict"][0],
+        "own": here.numbers,
+        "statement": [*sentences["statement"], *notes],
+        "versions": result.versions(),
+        "site": site,
+        "priors": tried,
+        "calibrator": made.kind,
+    }
     gate = ("refused", "taken")
     lines = [(k, gate[t["taken"]], *(_shown(t[n]) for n in _NUMBERS)) for k, t in tried.items()]
     views = {"before": here.shards.probs, "after, by the calibrator of other rows": after}
-    facts, *curve = here.parts(here.numbers, views, *sentences["rows"])
-    table = pages.Table(
-        "Recalibration here", ("prior", "gate", *_NUMBERS), lines, "".join(sentences["priors"])
+    called = {"subjects": f"{plural} with a known outcome", "rows": "rows with a known outcome"}
+    facts = tuple((called.get(name, name), _shown(value)) for name, value in here.numbers.items())
+    tables = (
+        pages.Table("This site's rows", ("", "exact"), facts, sentences["rows"][0]),
+        pages.Table("Recalibration here", _COLUMNS, lines, sentences["priors"][0]),
     )
-    return AtHome(record, made, (facts, table, *curve))
-
-
-def as_it_is(
-    shards: Shards, name: str, title: str, advice: Sequence[str], plural: str = "subjects"
-) -> AtHome:
-    """Exact numbers of a site's rows and of the model as it is, before there is a release.
-
-    Parameters
-    ----------
-    shards
-        of one client; rows of one subject count as one
-    name, title
-        of the rows, and what follows it in the report's title
-    advice
-        sentences on what to do next, and on the rows
-    plural
-        word for subjects
-    """
-    here = _Rows(shards, plural)
-    numbers = dict(here.numbers)
-    if (error := numbers["its standard error"]) is not None:
-        low, high = (100 * (numbers["score minus outcome"] + z * error) for z in (-1.96, 1.96))
-        numbers["its standard error"] = f"{error:.4f}: {low:.1f} to {high:.1f} points (95 %)"
-    record, sentences = here.described(name, title, advice, as_it_is=True)
-    record["verdict"] = against_outcomes(shards) or record["verdict"]
-    return AtHome(record, None, here.parts(numbers, {"model": shards.probs}, *sentences["rows"]))
+    curve = here.curve(views)
+    return AtHome(record, made, tables if curve is None else (*tables, curve))
 
 
 def _shown(value: float | str | None) -> pages.Entry:
@@ -192,10 +180,9 @@ def against_outcomes(shards: Shards) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """The rows of one site, of which those of one subject count as one; `plural` is the word."""
+    """The rows of one site, of which those of one subject count as one."""
 
     shards: Shards
-    plural: str
 
     @cached_property
     def weights(self) -> numerics.Floats:
@@ -243,36 +230,12 @@ class _Rows:
         tried |= {"prior mean": prior.mean.tolist(), "prior cov": prior.cov.tolist()}
         return tried, at, probs
 
-    def described(
-        self, release: str, title: str, notes: Sequence[str], **facts: Any
-    ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
-        """Return what every `result.json` of this kind holds, and sentences by name."""
-        facts |= {"own": self.numbers, "binary": self.shards.classes == 2, "who": self.plural}
-        sentences = words("at_home", harm=HARM, most=releases.MOST_RISK, **facts)
-        record = {
-            "schema": 1,
-            "release": release,
-            "title": title,
-            "verdict": sentences["verdict"][0],
-        }
-        record |= {"own": self.numbers, "statement": [*sentences["statement"], *notes]}
-        return record | {"versions": result.versions()}, sentences
-
-    def parts(
-        self, numbers: Mapping[str, Any], views: Mapping[str, numerics.Floats], note: str
-    ) -> tuple[pages.Part, ...]:
-        """Return a table of exact numbers and, if there is one, the reliability curve."""
+    def curve(self, views: Mapping[str, numerics.Floats]) -> pages.Part | None:
+        """Return the reliability curve of probabilities by name, if there is one."""
         score, edges, counted = check_score("", self.shards.classes), equal_width(_BUCKETS), {}
         for view, probs in views.items():
             value, outcome = score_and_outcome(probs, self.shards.labels)
             cell = outcome.astype(np.int64) * _BUCKETS + bucket_of(value, edges)
             counts = np.bincount(cell, self.weights, 2 * _BUCKETS).reshape(2, _BUCKETS)
             counted[view] = histogram.Histogram.exact(edges, counts.astype(np.float64))
-        curve = page.reliability_part("Reliability", counted, score, 0.95)
-        named = {
-            "subjects": f"{self.plural} with a known outcome",
-            "rows": "rows with a known outcome",
-        }
-        facts = tuple((named.get(name, name), _shown(value)) for name, value in numbers.items())
-        table = pages.Table("This site's rows", ("", "exact"), facts, note)
-        return (table,) if curve is None else (table, curve)
+        return page.reliability_part("Reliability", counted, score, 0.95)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import tomli_w
 from scipy.special import log_softmax
 
 from fedcal import datasets
@@ -26,7 +25,7 @@ from fedcal.results.terminal import must_agree
 from fedcal.run.engines.tls import make_site_key, public_key
 from fedcal.run.training_data import labelled_rows
 from fedcal.secure_aggregation.keys import make_key, read_key
-from fedcal.secure_aggregation.roster import Roster, in_words
+from fedcal.secure_aggregation.roster import in_words
 from fedcal.sites import kits
 from fedcal.sites.rows import SiteRows, compared, read_rows, shards_of
 from fedcal.sites.sealed import JOIN, Join, Sealed, read_fields
@@ -43,27 +42,16 @@ FEW, FEW_OF_A_CLASS = 100, 10
 MASS = 0.1
 """Share of rows with one and the same score from which on it is warned of."""
 
-FEDERATION, POLICY, TERMS = "federation.toml", "site.toml", "terms.json"
-"""In a kit, for people: what the site has accepted, from the sealed study in its own folder."""
-
-_RULES = """\
-# What this site takes part in: the questions of terms.json, until `expires`, within epsilon and
-# delta of a year and in all, in sums of at least `answers` sites. Anything else is refused.
-# A change here changes nothing: the site goes by the study that it has accepted.
-"""
-
 
 @dataclass(frozen=True)
 class Kit:
     """A site's folder: what the coordinator sent, and what the site has made since.
 
-    `study` is as the kit has it, which is not what the site has accepted; `one_machine` says that
-    the coordinator's machine runs the server.
+    `study` is as the kit has it, which is not what the site has accepted.
     """
 
     folder: Path
     site: str
-    one_machine: bool
     study: Study
 
     @classmethod
@@ -75,10 +63,9 @@ class Kit:
         if not joins:
             check_kit(folder)
         fields = read_fields(folder / kits.KIT)
-        site, is_one = str(fields.get("site")), fields.get("one_machine") is True
-        study = Study.read(folder / kits.STUDY)
+        site, study = str(fields.get("site")), Study.read(folder / kits.STUDY)
         one_of(f"site of {study.study}", site, study.sites)
-        return cls(folder, site, is_one, study)
+        return cls(folder, site, study)
 
     @property
     def own(self) -> Path:
@@ -121,24 +108,14 @@ class Kit:
         return fields["data"], Reading(**fields.get("reading", {}))
 
     def use(self, data: str, rows: SiteRows, reading: Reading) -> list[str]:
-        """Remember where its rows are, and write its own page of them, for its user alone.
+        """Remember where its rows are.
 
         Returns warnings of earlier rows, for its own screen.
         """
-        from fedcal.sites.at_home import as_it_is
-
         state = self.folder / STATE
         with records_in(state) if (state / RECORDS).exists() else nullcontext() as records:
             answered = [] if records is None else [job.booked or 0.0 for job in records.booked()]
         doubts = compared(self.own, rows.shards, rows.ids, answered)
-        advice = (
-            "The other sites' results can give this site a calibrator: after a release, fedcal "
-            f"site recalibrate {self.folder} evaluates one on these rows, here, and sends nothing."
-        )
-        notes, title = [advice, *rows.notes, *doubts], f": {self.site}, for its own eyes"
-        if not self.study.trains:
-            page = as_it_is(rows.shards, rows.rows.name, title, notes, rows.plural)
-            page.save(self.folder / HOME)
         write_file(self.own / ROWS, to_json({"data": data, "reading": asdict(reading)}))
         return doubts
 
@@ -175,7 +152,7 @@ def rows_of(
     doubts = {
         f"{study.number(own)}: below {FEW} the noise hides all but the largest faults": own < FEW,
         masses: masses != "",
-        "rows of the part test are not counted": site_rows.test is not None,
+        "rows of the part test are not counted": rows.test_labels is not None,
     }
     counts = np.bincount(shards.labels).tolist()
     for name, count in zip(site_rows.names, counts, strict=False):
@@ -240,11 +217,13 @@ def join(
     from fedcal.sites.at_home import against_outcomes
 
     kit = Kit.read(folder, joins=True)
-    own, files = kit.own, partial(kits.kit_files, kit.study, kit.site, one_machine=kit.one_machine)
+    own, paths = kit.own, {"folder": folder.resolve(), "beside": Path.cwd(), "own": kit.own}
+    # what a kit has that could be run is not the coordinator's
+    files = kits.kit_files(kit.study, kit.site)
+    files |= kits.service_files(kit.site, python=sys.executable, **paths)
     signing, connection = own / SIGNING, own / CONNECTION
-    made = {STATE, HOME, FEDERATION, POLICY, TERMS, ACCEPTED, ROWS, f"{kit.site}{JOIN}"}
-    known = {*files(), kits.AUTHORITY} | (made if kit.has_joined else set())
-    check_kit(folder, known)
+    made = {STATE, HOME, ACCEPTED, ROWS, f"{kit.site}{JOIN}"}
+    check_kit(folder, {*files, kits.AUTHORITY} | (made if kit.has_joined else set()))
     data = os.path.abspath(data) if Path(data).exists() else data
     if reading is None:
         reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else AS_IT_IS
@@ -268,10 +247,7 @@ def join(
             make_key(signing)
     write_file(own / MADE_IN, "\n".join(kit.marks))
     warnings += kit.use(data, rows, reading)
-    # what a kit has that could be run is not the coordinator's any more
-    paths: Any = {"folder": folder.resolve(), "beside": Path.cwd(), "own": own}
-    unit = files(account=os.getuid(), python=sys.executable, **paths)
-    write_folder(folder, lambda draft: kits.write_files(draft, unit))
+    write_folder(folder, partial(kits.write_files, files=files))
     study, out = kit.study, Path(f"{kit.site}{JOIN}")
     joined = Join(study.study, study.digest, kit.site, *kit.own_keys, study.class_digest)
     write_file(out, joined.to_text(read_key(signing)))
@@ -333,7 +309,6 @@ class Offer:
             sealed=sealed,
             site=self.kit.site,
             others=named([name for name in study.sites if name != self.kit.site]),
-            one_machine=self.kit.one_machine or sealed.one_machine,
             since="the kit" if before is None else "what was accepted",
             changed=changed,
             words=in_words(sealed.digest),
@@ -341,42 +316,13 @@ class Offer:
         return [*lines, ""]
 
     def accept(self) -> None:
-        """Write what the site takes part in, all files or none.
+        """Keep what the site takes part in, with a copy for people in its kit.
 
         Raises InputError while runs of other terms are unfinished.
         """
-        sealed = self.sealed
-
-        def write(folder: Path) -> None:
-            write_rules(folder, sealed)
-            check_federation(self.kit.folder / STATE, sealed.roster.digest)
-            (folder / ACCEPTED).write_text(self.text, "utf-8")
-
-        write_folder(self.kit.folder, write)
-        write_file(self.kit.own / ACCEPTED, self.text)
-
-
-def write_rules(folder: Path, sealed: Sealed) -> None:
-    """Write federation, policy, terms and authority of an accepted study over those in the kit."""
-    (folder / FEDERATION).write_text(_for_people(sealed.roster), "utf-8")
-    rules = asdict(sealed.study.policy(sealed.roster.digest)).items()
-    table = {name.replace("_", "-"): value for name, value in rules if value is not None}
-    (folder / POLICY).write_text(_RULES + tomli_w.dumps(table), "utf-8")
-    (folder / TERMS).write_text(to_json(sealed.asked.to_plain()), "utf-8")
-    (folder / kits.AUTHORITY).write_text(sealed.authority, "ascii")
-
-
-def _for_people(roster: Roster) -> str:
-    """Return a roster as the text of a `federation.toml`."""
-    table: dict[str, Any] = {
-        "name": roster.name,
-        "threshold": roster.committee.threshold,
-        "committee": [roster.sites[member].name for member in roster.committee.members],
-    }
-    if roster.class_digest:
-        table["class-digest"] = roster.class_digest
-    table["site"] = [{"name": site.name, "key": site.key.hex()} for site in roster.sites]
-    return tomli_w.dumps(table)
+        check_federation(self.kit.folder / STATE, self.sealed.roster.digest)
+        for folder in (self.kit.folder, self.kit.own):
+            write_file(folder / ACCEPTED, self.text)
 
 
 def _terms(study: Study) -> dict[str, Any]:

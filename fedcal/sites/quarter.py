@@ -20,7 +20,7 @@ from fedcal.core.checks import InputError, integer, same
 from fedcal.evaluation import findings, intervals, page
 from fedcal.evaluation.estimates import at_threshold, evaluate
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.sites import effects
+from fedcal.evaluation.sites.next_site import next_site
 from fedcal.evaluation.sites.verdicts import enough, groups_of, verdicts_of
 from fedcal.metrics import bootstrap, histogram, score_table
 from fedcal.privacy.making import differences
@@ -44,7 +44,7 @@ Before = Mapping[str, Earlier]
 
 KEPT = ("terms", "digest", "rehearsal", "took_part", "date")
 _METRICS = {"positive": ("prevalence", "brier"), "confidence": ("accuracy", "confidence_brier")}
-_AGREED = ("contributors", "plural", "epsilon_release", "quorum", "score", "classes")
+_AGREED = ("plural", "epsilon_release", "quorum", "score", "classes")
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,7 @@ class QuarterFacts:
     `rehearsal` is of one file. Epsilon `spent` and `left` are of one of those protected in this
     year of the study, after the release. `one_machine`: the coordinator's signing key lies on the
     server's. `statement` and `more` are the run's, `ledger` its `fedcal.privacy.ledger.Entry` as
-    plain values ({} = none), `roster` the digest ("" in a rehearsal). `dealt`: the rows of a
-    rehearsal named no sites, and were dealt out.
+    plain values ({} = none), `roster` the digest ("" in a rehearsal).
     """
 
     name: str
@@ -72,7 +71,6 @@ class QuarterFacts:
     ledger: Mapping[str, Any]
     versions: Mapping[str, str]
     roster: str = ""
-    dealt: bool = False
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> QuarterFacts:
@@ -109,7 +107,7 @@ def quarter_summary(
     usable = present(here, [s for s in facts.took_part if s not in verdicts["left_out"]])
     histograms = {site or "all sites": h for (_, site, _), h in here.histograms.items()}
     histograms["all sites"] = next(iter(usable.histograms.values()))
-    each, (counts, root), edges = histograms.items(), usable.by_site, here.question.edges_read
+    each, sites, edges = histograms.items(), usable.by_site, here.question.edges_read
     content: dict[str, Any] = {
         "schema": 1,
         "study": study.study,
@@ -137,8 +135,8 @@ def quarter_summary(
         "next_site": {},
         "curves": pages.to_json(_curves(histograms, score)),
     }
-    if len(counts) > 2:
-        content["next_site"] = effects.next_site(counts, edges, root)
+    if len(sites.rows) > 2:
+        content["next_site"] = next_site(sites)
     content = json.loads(
         json.dumps(content), parse_constant=lambda _: None
     )  # NaN is none of JSON's

@@ -1,16 +1,14 @@
 """The report of a quarter, from its `study.json` alone: page 1 to act on, then the details."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedcal.core import naming, pages
 from fedcal.evaluation.intervals import from_json
 from fedcal.evaluation.page import in_integers
-from fedcal.evaluation.sites import effects
+from fedcal.evaluation.sites.next_site import next_site_table
 from fedcal.evaluation.sites.verdicts import ALL, ONE_CLASS, ORDER, is_hidden, least_points
 from fedcal.results import page
 from fedcal.results.figures.diagrams import drawn
@@ -117,7 +115,6 @@ def quarter_page(quarter: Quarter, *where: Path) -> page.Page:
         cuts=", ".join(f"{edge:.4g}" for edge in quarter["edges"][1:-1]),
         outcome=outcome(quarter),
         some=some,
-        at_home=partial(_at_home, quarter),
     )
     facts = [tuple(fact.split(": ", 1)) for fact in text["facts"] if ": " in fact]
     first: list[page.Shown] = [
@@ -177,22 +174,6 @@ def _metric(measured: Quarter, place: int) -> str:
     return of[place] if of else "too few"
 
 
-def _at_home(quarter: Quarter, sentence: str) -> str:
-    """Return a sentence of a run in the words of a study: sites, and those whom it protects."""
-    protect, plural = quarter["terms"]["protect"], quarter["plural"]
-    words = {"client": "site", "clients": "sites"}
-    if protect != "record":
-        words |= {"subject": protect, "subjects": plural}
-
-    def spelled(found: re.Match[str]) -> str:
-        new = words.get(found[0].lower())
-        if new is None:
-            return found[0]
-        return new.capitalize() if found[0][0].isupper() else new
-
-    return re.sub(r"`[^`]*`|\w+", spelled, sentence)
-
-
 def _interval(estimate: Mapping[str, Any], scale: float = 1, digits: int = 2) -> str:
     """`-20 (-24 to -16)`; "" where nothing is known, and an end that is not there as infinity."""
     if estimate["value"] is None:
@@ -247,7 +228,7 @@ def parts(quarter: Quarter) -> Iterator[pages.Part]:
             "Groups", ("site", "group", quarter["plural"], *_COLUMNS), tuple(rows), note
         )
     if quarter["next_site"]:
-        yield effects.next_site_table(quarter["next_site"])
+        yield next_site_table(quarter["next_site"])
 
 
 def _number(one: Quarter) -> str:

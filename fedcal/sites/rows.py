@@ -9,10 +9,9 @@ import hashlib
 import hmac
 import json
 import math
-import re
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from fedcal import datasets
-from fedcal.core import checks, imports, numerics
-from fedcal.core.naming import first_names
+from fedcal.core import checks
+from fedcal.core.naming import listed
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset, plausible_rows
 from fedcal.datasets.site_csv import AS_IT_IS, SUFFIXES, Reading, read_site_csv
@@ -112,9 +111,6 @@ def _same(now: dict[str, Any], then: dict[str, Any]) -> float:
     return float(min(both / now["rows"], 1.0))
 
 
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-
-
 def read_rows(
     data: str,
     names: Sequence[str] | None,
@@ -131,8 +127,7 @@ def read_rows(
     Parameters
     ----------
     data
-        a file as `fedcal simulate` takes it, or module:function, found from the working folder
-        on, which returns logits (n, c) and labels (n,), or a mapping with the keys of a file
+        a file as `fedcal simulate` takes it
     names
         of the classes, for labels that are names
     reading, most
@@ -146,8 +141,6 @@ def read_rows(
     if is_csv:
         with checks.located(repr(data)):
             rows, notes = read_site_csv(path, names, reading, most)
-    elif _FUNCTION.fullmatch(data) and not path.exists():
-        rows = _called(data, names)
     else:
         rows = datasets.load(data, classes=names, labels_required=False)
     checks.needed(f"labels of {data}", rows.labelled or None, "scores are compared with them")
@@ -155,22 +148,6 @@ def read_rows(
         what = f"number of clients in {data} (give each site a file of its own)"
         checks.same(what, len(rows.client_names or "1"), 1)
     return rows, notes
-
-
-def _called(data: str, names: Sequence[str] | None) -> Dataset:
-    function = imports.named("--data", data)
-    try:
-        made = function()
-    except Exception as e:  # noqa: BLE001  it is the site's own code
-        raise checks.InputError(f"--data {data} failed: {type(e).__name__}: {e}") from None
-    if isinstance(made, tuple) and len(made) == 2:
-        made = {"logits": made[0], "labels": made[1]}
-    if not isinstance(made, Mapping) or not {"labels"} <= set(made) <= set(datasets.KEYS):
-        raise checks.InputError(
-            f"--data {data} must return (logits, labels), or a mapping with keys among "
-            f"{', '.join(datasets.KEYS)}"
-        )
-    return datasets.from_arrays(**made, name=data, classes=names)
 
 
 def shards_of(rows: Dataset) -> Shards:
@@ -194,15 +171,6 @@ class SiteRows:
     plural: str = "subjects"
 
     @property
-    def test(self) -> tuple[numerics.Floats, numerics.Integers] | None:
-        """Scores and labels of the part test, as `fedcal.clients.site.guard.prepare` takes them.
-
-        None = there are none.
-        """
-        scores, labels = self.rows.test_logits, self.rows.test_labels
-        return None if scores is None or labels is None else (scores, labels)
-
-    @property
     def ids(self) -> list[str]:
         """Each row's subject as the site's file has it; [] if there are none."""
         given = self.rows.given
@@ -221,12 +189,11 @@ class SiteRows:
     def described(self, *, counts: bool = True) -> str:
         """One line; with `counts` for the site's own terminal and for nothing else."""
         rows, names = self.rows, self.names
-        what = f"{len(names)} classes ({first_names(names)}), {rows.input}"
+        what = f"{len(names)} classes ({listed(names, most=10)}), {rows.input}"
         if not counts:
             return f"{rows.name}: {what}"
         groups = "" if rows.group_names is None else f", {len(rows.group_names)} groups"
-        tested = "" if rows.test_labels is None else f", {len(rows.test_labels):,} test rows"
-        return f"{rows.name}: {self.counts}, {what}{groups}{tested}"
+        return f"{rows.name}: {self.counts}, {what}{groups}"
 
     def doubts(self) -> list[str]:
         """Return probable mistakes in the rows, a line each: for the site's own terminal alone.
@@ -235,10 +202,6 @@ class SiteRows:
         """
         if self.shards.inputs is not None:  # features have no scores yet
             return []
-        parts = {"": (self.shards.logits, self.shards.labels), "test rows: ": self.test}
-        return [
-            f"warning: {part}{finding}"
-            for part, rows in parts.items()
-            if rows is not None and len(rows[1])
-            for finding in plausible_rows.doubts_of(f"{part}{self.rows.name}", *rows, self.names)
-        ]
+        rows = self.shards.logits, self.shards.labels
+        findings = plausible_rows.doubts_of(self.rows.name, *rows, self.names)
+        return [f"warning: {finding}" for finding in findings]

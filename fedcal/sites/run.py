@@ -8,10 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from fedcal.core.checks import BudgetExceeded, FedcalError, InputError, same
-from fedcal.datasets import Dataset
+from fedcal.core.checks import BudgetExceeded, InputError, needed, same
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.results.labels import STUDY
@@ -23,7 +20,7 @@ from fedcal.sites.release import releases_of, write_result
 from fedcal.sites.rows import read_rows
 from fedcal.sites.sealed import SEALED, Sealed
 from fedcal.sites.server_run import SERVER, carried_out
-from fedcal.sites.study_file import Study, check_file_name, named
+from fedcal.sites.study_file import Study, check_file_name
 from fedcal.storage.atomic import must_exist, must_not_exist
 from fedcal.strategies.server.outcome import OUTCOME, Progress
 
@@ -31,18 +28,23 @@ from fedcal.strategies.server.outcome import OUTCOME, Progress
 def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, Any]:
     """Rehearse a release on one file with the rows of all sites; no site is contacted.
 
-    Rows whose column `client` does not name the sites are dealt out, by the seed, which also draws
-    the noise. Returns what `study.json` of the folder `name` beside the study's file holds; raises
-    InputError if the rows are not as the study wants them, or the folder holds something else.
+    The seed draws the noise. Returns what `study.json` of the folder `name` beside the study's file
+    holds; raises InputError if the rows are not as the study wants them, or the folder holds
+    something else.
     """
     out, study = _folder(path, name), Study.read(path)
     if study.trains:
         raise InputError(f"{path} trains a model: fedcal train rehearses it")
-    rows, assigned = _rows_of_sites(study, data, seed)
+    rows, notes = read_rows(data, study.classes, alone=False)
+    for note in notes:
+        warnings.warn(f"{data}: {note}", stacklevel=2)
+    if study.protect != "record":
+        needed(f"a column subject of {data}", rows.subject, f"the study protects {study.plural}")
+    names = sorted(rows.client_names or ())
+    same(f"sites in the column client of {data}", names, sorted(study.sites))
     config = study.config(partition="natural", seed=seed)
     result = simulate(rows, config=replace(config, data=rows.name))
-    facts = replace(_facts(name, result, study), dealt=assigned)
-    return _written(out, study, "", result, facts, None)
+    return _written(out, study, "", result, _facts(name, result, study), None)
 
 
 def _written(
@@ -87,33 +89,6 @@ def _facts(
         rehearsal=book is None,
         one_machine=one_machine,
     )
-
-
-def _rows_of_sites(study: Study, data: str, seed: int) -> tuple[Dataset, bool]:
-    """Rows of a file by the study's sites, with those protected; whether these were dealt out."""
-    rows, notes = read_rows(data, study.classes, alone=False)
-    for note in notes:
-        warnings.warn(f"{data}: {note}", stacklevel=3)
-    if study.protect != "record" and rows.subject is None:
-        rows = replace(rows, subject=np.arange(len(rows.labels)))
-        warnings.warn(
-            f"{data} has no column subject: each row counts as one {study.protect}", stacklevel=3
-        )
-    sites = tuple(study.sites)
-    if rows.client_names is not None and set(rows.client_names) == set(sites):
-        return rows, False
-    if rows.client_names is not None and len(rows.client_names) > 1:
-        strange = sorted(set(rows.client_names) ^ set(sites))
-        raise InputError(
-            f"{data}: its column client must name the sites {named(sites)}, or be left out; "
-            f"{strange[0]!r} is only in one of them"
-        )
-    about = np.array([study.sites[site] for site in sites], np.float64)
-    share = about / about.sum() if about.all() else np.full(len(sites), 1 / len(sites))
-    subjects = rows.subject if rows.subject is not None else np.arange(len(rows.labels))
-    _, places = np.unique(subjects, return_inverse=True)
-    of = np.random.default_rng(seed).choice(len(sites), places.max() + 1, p=share)
-    return replace(rows, client=of[places], client_names=sites), True
 
 
 def question_before(path: Path, name: str) -> str:
@@ -161,7 +136,7 @@ def release(
     sealed, out = Sealed.read(sealed_path), _folder(path, name)
     study = sealed.study
     if path != sealed_path:
-        study = Study.read(path)  # the question's words and contributors are not sealed
+        study = Study.read(path)  # the question's words are not sealed
     same(f"terms of {path} (seal them anew)", study.digest, sealed.study.digest)
     key = kits.folder_of(path, study.study, "coordinator") / kits.KEY
     if not sealed.one_machine:
@@ -184,13 +159,6 @@ def release(
     except BudgetExceeded:
         spent = f"epsilon {study.epsilon:g} of {study.policy().in_words(year)} is spent"
         raise BudgetExceeded(f"{spent}; no site was contacted") from None
-    except FedcalError as e:
-        hint = {
-            "no server listens": f"{serves} runs the server",
-            "nothing was asked": "at a hospital fedcal site status shows whether it runs",
-        }
-        found = (words for start, words in hint.items() if start in str(e))
-        raise type(e)("; ".join([str(e), *found])) from None
     known, privacy = recorded(config, job, outcome, tested=False)
     result = result_of(outcome, known, privacy, given=config, test=None, data=None)
     made = (work / SERVER / OUTCOME).stat().st_mtime

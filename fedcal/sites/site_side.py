@@ -7,32 +7,31 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedcal.clients.site import guard, results, site_log
 from fedcal.clients.site.policy import account
+from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
 from fedcal.core.checks import InputError, needed
 from fedcal.core.flower_internals_site import check_flower
-from fedcal.results.files import write_folder
 from fedcal.results.page import block_lines
 from fedcal.results.terminal import Stopped, console
 from fedcal.run.engines.supernode import supernode
 from fedcal.run.engines.tls import check_fleet, read_address, trusted
 from fedcal.sites import joining, kits, site
-from fedcal.sites.release import evaluate_results
-from fedcal.sites.rows import SiteRows
+from fedcal.storage.atomic import write_file
 
 log = logging.getLogger(site_log.LOGGER)
-_REFUSALS = ("refused to", "cannot take part", "cannot be used")
+_REFUSALS = ("refused to", "cannot take part")
 
 
 def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> None:
     """Run a site that has accepted its study until a signal comes.
 
-    It waits for a server that is not up yet. While it runs a file of rows that has changed is
-    checked and used, without a command.
+    It waits for a server that is not up yet. Its rows are those of the file when it starts.
 
     Parameters
     ----------
@@ -63,43 +62,38 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
     rows = before if data is None else data
     rows = os.path.abspath(rows) if Path(rows).exists() else rows
 
-    def read() -> SiteRows:
-        try:
-            site_rows, warnings = joining.rows_of(sealed.study, rows, kit.site, reading)
-        except InputError:
-            if say is not None or not Path(rows).is_file():
-                raise
-            raise InputError(
-                f"{rows} cannot be used. Start the site on a terminal to see why"
-            ) from None
-        warnings += kit.use(rows, site_rows, reading)
-        if say is not None:
-            for line in warnings:
-                say(line)
-        return site_rows
-
-    write_folder(folder, lambda draft: joining.write_rules(draft, sealed))
     check_flower()
     state, fleet = folder / joining.STATE, read_address("server", sealed.study.server)
-    authority, roster = folder / kits.AUTHORITY, sealed.roster
+    authority, roster = kit.own / kits.AUTHORITY, sealed.roster
+    write_file(authority, sealed.authority)  # that of the kit may be another one by now
     rules = sealed.study.policy(roster.digest)
     context = trusted(authority)
     site.check_federation(state, roster.digest)
-    running = site.Site(
+    try:
+        site_rows, warnings = joining.rows_of(sealed.study, rows, kit.site, reading)
+    except InputError:
+        if say is not None or not Path(rows).is_file():
+            raise
+        raise InputError(
+            f"{rows} cannot be used. Start the site on a terminal to see why"
+        ) from None
+    for line in [*warnings, *kit.use(rows, site_rows, reading)]:
+        if say is not None:
+            say(line)
+    screen = sys.stdout.isatty()
+    # what goes into a file or a container's log tells of no rows
+    doubts = site_rows.doubts() if screen else ()
+    console().print("\n".join([site_rows.described(counts=screen), *doubts]))
+    prepare(
         state,
-        read,
-        Path(rows),
+        site_rows.shards,
+        names=site_rows.names,
         policy=rules,
         terms=sealed.asked,
         roster=roster,
         sign_key=kit.own / joining.SIGNING,
         server=str(fleet),
     )
-    site_rows, screen = read(), sys.stdout.isatty()
-    # what goes into a file or a container's log tells of no rows
-    doubts = site_rows.doubts() if screen else ()
-    console().print("\n".join([site_rows.described(counts=screen), *doubts]))
-    running.prepare(site_rows)
     del site_rows
     with records_in(state) as records:
         if (why := records.refusal) not in ("", PUT_BACK):
@@ -114,7 +108,8 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
             echo.show()
             check_fleet(fleet, context, math.inf)
             key = {"root_certificates": authority, "key": kit.own / joining.CONNECTION}
-            running.keep(lambda: supernode(state, fleet=str(fleet), **key), echo)
+            node_of = partial(supernode, state, fleet=str(fleet), **key)
+            site.keep_running(state, str(fleet), node_of, echo)
     except site.Terminated:
         log.info("stopped")
     except KeyboardInterrupt:
@@ -147,8 +142,7 @@ def status(folder: Path) -> dict[str, Any]:
     log = state / site_log.LOG
     lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
     has_joined, is_read = kit.has_joined, (state / guard.SITE).exists()
-    evaluated = evaluate_results(state) if is_read else []
-    last = last_release(folder)
+    last = last_result(folder)
     content: dict[str, Any] = {
         "study": study.study,
         "until": study.until.isoformat(),
@@ -166,9 +160,8 @@ def status(folder: Path) -> dict[str, Any]:
             "a release": study.epsilon_release,
         },
         "records": refusal or None,
-        "release": None if last is None else str(last),
+        "result": None if last is None else str(last),
         "log": lines[-1] if lines else None,
-        "judged": evaluated,
         "refused": [line for line in lines if any(w in line for w in _REFUSALS)][-3:],
         "answered": jobs,
     }
@@ -181,10 +174,10 @@ def status(folder: Path) -> dict[str, Any]:
     return content | {"next": step}
 
 
-def last_release(folder: Path) -> Path | None:
-    """Return the file of the last release that came to a site, or None."""
-    releases = (folder / joining.STATE / results.RESULTS).glob("*/release.npz")
-    return max(releases, key=lambda path: path.stat().st_mtime, default=None)
+def last_result(folder: Path, name: str = "*.npz") -> Path | None:
+    """Return the file of the last result that came to a site, or None."""
+    files = (folder / joining.STATE / results.RESULTS).glob(f"*/{name}")
+    return max(files, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def recalibrated(folder: Path, release: Path | None) -> dict[str, Any]:
@@ -197,7 +190,9 @@ def recalibrated(folder: Path, release: Path | None) -> dict[str, Any]:
     needed("fedcal site join", kit.has_joined or None, f"{folder} has no rows without it")
     data, reading = kit.rows
     return {
-        "release": needed("RELEASE", release or last_release(folder), "none has come to this site"),
+        "release": needed(
+            "RELEASE", release or last_result(folder, "release.npz"), "none has come to this site"
+        ),
         "data": data,
         "site": kit.site,
         "class_names": study.classes,

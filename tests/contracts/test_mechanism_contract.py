@@ -28,7 +28,6 @@ from fedcal.mechanisms import PRIVATE, Mechanism
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
 from fedcal.privacy.curator import Curator, Release
 from fedcal.run.engines.inline import run_inline
-from fedcal.secure_aggregation.masking import mask
 from fedcal.strategies import FederatedStrategy
 from fedcal.trust import NOISY, Trust
 from fedcal.units import UNITS, Bound
@@ -262,10 +261,6 @@ GOLDEN = {
     "local gaussian": (lambda: shares("local", "gaussian"), "2d1799d87c0066b5"),
     "distributed laplace": (lambda: shares("distributed", "laplace"), "4758c4fae281a79d"),
     "distributed gaussian": (lambda: shares("distributed", "gaussian"), "8fc655f2bb5aa1f4"),
-    "masks": (
-        lambda: mask(2, range(9), run_seed=11, round=1, length=7).view(np.int64),
-        "f03d88d6851e144f",
-    ),
     "sampling": (lambda: stream(7, Purpose.SAMPLING, 3).random(50) < 0.3, "bafba966248fce5b"),
     "words": (
         lambda: stream(7, Purpose.COIN, 3, "site 4").integers(0, 2**62, 9),

@@ -30,7 +30,6 @@ COLUMN = (
     *("fedcal/sites/joining.py", "fedcal/sites/quarter_page.py"),
 )
 OTHERS = {
-    ("strategies/methods/search.py", "exponential"): "a search of that name",
     ("strategies/methods/quantiles.py", "exponential"): "a quantile rule of that name",
     ("fedcal/run/engines/ray.py", "local"): "an address of Ray",
     ("clients/site/guard.py", "subject"): "a part of a client, which that unit protects",

@@ -5,14 +5,12 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from flwr.app import Context, RecordDict
 
 from fedcal import InProcessGrid
-from tests.support.superlink import SuperLink
 
 APP = Path(__file__).parent / "app"
 PACKAGE = "someapp"
@@ -49,20 +47,3 @@ def test_the_clients_answer_from_the_model_just_trained(app, tmp_path, monkeypat
     accuracy = result["metrics"]["accuracy"]  # of the clients' test halves: 285 rows
     assert accuracy["high"] > 0.8  # chance is .63; noise and training differ each time
     assert accuracy["high"] - accuracy["low"] < 0.3
-
-
-@pytest.mark.slow
-def test_over_a_superlink(app, tmp_path):
-    """Ordinary SuperNodes, with TLS and node authentication."""
-    out, superlink = tmp_path / "out", SuperLink(tmp_path, ["a", "b", "c"])
-    with superlink.running():
-        superlink.register("a", "b", "c")
-        with superlink.supernodes("a", "b", "c"):
-            superlink.flwr("run", app, "test", "-c", f'out="{out}" num-server-rounds=1')
-            until, ended = time.monotonic() + 400, False
-            while not ended and time.monotonic() < until:
-                time.sleep(3)
-                ended = superlink.runs()[0]["status"].startswith("finished")
-    assert (out / "result.json").is_file(), superlink.log.read_text("utf-8")[-3000:]
-    result = json.loads((out / "result.json").read_text("utf-8"))
-    assert result["sites"]["answered"] == 3

@@ -1,5 +1,6 @@
 """Bad input: one clear line, exit 2, nothing on stdout, nothing written. Failures: exit 1."""
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,8 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcal import compare, simulate
+from fedcal.calibrators import TemperatureScaling
 from fedcal.cli.main import exit_code_of
 from fedcal.clients.questions.temperature import TemperatureNewton
+from fedcal.core.checks import InputError
 from fedcal.privacy.ledger import Ledger
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -28,10 +32,9 @@ def rows(n: int = 120, classes: int = 3) -> dict[str, Any]:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The current folder, with `data.npz` and `natural.npz` (7 clients) in it."""
+    """The current folder, with `data.npz` in it."""
     monkeypatch.chdir(tmp_path)
     np.savez("data.npz", **rows())
-    np.savez("natural.npz", **rows(), client=np.arange(120) % 7)
     return tmp_path
 
 
@@ -70,74 +73,17 @@ def refused(folder, capsys):
     return run
 
 
-EPS = "--epsilon 1"
-OPTIONS = [  # options, words of the message; more of them in tests/golden/refusals.txt
-    (f"--delta 0.4 {EPS} --sampling-rate 0.3", "delta rate 0.3"),
-    ("--data natural.npz --partition natural --clients 8", "natural.npz 7 natural clients 8"),
-    (f"--method pooled-temperature {EPS}", "pooled-temperature inf"),
-    (f"--ledger l.db --cap 0 {EPS}", "cap > 0 0.0"),
-    (f"--ledger l.db {EPS}", "l.db cap"),
-    (f"--ledger data.npz {EPS}", "data.npz not a database"),
-    (f"--ledger . {EPS}", "ledger . directory"),
-    (f"--ledger no/l.db --cap 1 {EPS}", "no/l.db"),
-    ("--config data.npz", "data.npz not TOML"),
-    ("--out data.npz", "data.npz a file"),
-    ("--set calibrator=5 --method evaluate", "calibrator text 5"),
-]
-
-
-def test_options(refused):
-    for options, words in OPTIONS:
-        given = options.split()
-        data = () if "--data" in given else ("--data", "data.npz")
-        out = () if "--out" in given else ("--out", "deep/down/run")
-        refused("simulate", *data, *out, *given, says=words.split())
-
-
-@pytest.fixture
-def applied(folder, refused):
-    """Apply a calibrator of three classes, fitted on logits, and be refused."""
-    assert exit_code_of([*RUN, "--out", "run", "--quiet"]) == 0
-
-    def apply(data: str, says: Sequence[str], out: str = "p.npy") -> None:
-        refused("apply", "--calibrator", FITTED, "--data", data, "--out", out, says=says)
-
-    return apply
-
-
-FITTED = str(Path("run", "calibrator.npz"))
-
-
-def test_apply_refuses_probabilities_for_logits(applied):
-    np.savez("four.npz", **rows(classes=4))
-    applied("four.npz", ["four.npz must be 3, got 4"])
-    np.savez("probs.npz", probs=np.full((8, 3), 1 / 3), labels=np.arange(8) % 3)
-    applied("probs.npz", ["probs.npz, as", "must be 'logits', got 'probs'"], "p.csv")
-    again = ["simulate", "--data", "probs.npz", "--out", "run", "--overwrite", "--quiet"]
-    assert exit_code_of(again) == 0
-    applied("data.npz", ["data.npz, as", "must be 'probs', got 'logits'"])
-    for out in ("p.json", "no/folder/p.npy", "natural.npz/p.npy"):
-        applied("probs.npz", [out], out)
-
-
-def test_a_charge_that_the_ledger_refuses(folder, capsys):
-    private = [*RUN, "--ledger", "l.db", "--epsilon", "1", "--quiet"]
-    assert exit_code_of([*private, "--cap", "1.5"]) == 0
-    out, err = capsys.readouterr()
-    assert (out, without_too_little(err)) == ("", [])
-    assert exit_code_of([*private, "--out", "run"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    (line,) = without_too_little(err)
-    assert line.startswith("fedcal: error: ledger l.db: epsilon 1 of 1.5 is spent")
-    assert not Path("run").exists()
-    with Ledger("l.db") as ledger:
-        assert ledger.spent() == (1.0, 1e-5)
-        assert len(ledger.entries()) == 1
-    assert exit_code_of([*private, "--epsilon", "0.5"]) == 0  # what is left can still be spent
-    assert exit_code_of([*private, "--cap", "2.0"]) == 2
-    (line,) = without_too_little(capsys.readouterr().err)
-    assert line == "fedcal: error: the cap of ledger l.db must be 1.5, got 2.0"
+def test_rows_that_name_no_subject_are_refused_before_anything_is_asked(tmp_path):
+    book, missing = tmp_path / "budget.db", "unit 'subject' needs a column subject"
+    asked: dict[str, Any] = {"clients": 3, "unit": "subject"}
+    for method in ("fednewton", "acct"):
+        with pytest.raises(InputError, match=missing):
+            simulate(rows(), method=method, ledger=book, epsilon=1.0, **asked)
+        assert not book.exists()
+    with pytest.raises(InputError, match=missing):
+        compare(rows(), method="fednewton", epsilon="inf,1", **asked)
+    exact = simulate(rows(), epsilon=math.inf, **asked)  # nothing is promised to anybody
+    assert exact.privacy["epsilon"] is None
 
 
 @pytest.fixture
@@ -247,10 +193,11 @@ def test_these_are_all_the_moves(earlier, monkeypatch):
         assert os.replace.calls == 3 + gone + KEPT + 2 + KEPT + FILES
 
 
-def test_a_full_disk_stops_apply(applied, refused, monkeypatch):
+def test_a_full_disk_stops_apply(folder, refused, monkeypatch):
+    TemperatureScaling(2.0, 3).save("c.npz")
     Path("p.npy").write_bytes(b"what was there")
-    applied("data.npz", ["p.npy exists"])
-    arguments = ("apply", "--calibrator", FITTED, "--data", "data.npz", "--out", "p.npy")
+    arguments = ("apply", "--calibrator", "c.npz", "--data", "data.npz", "--out", "p.npy")
+    refused(*arguments, says=["p.npy exists"])
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", FullDisk(0))
         refused(*arguments, "--overwrite", code=1, says=["No space left on device"])

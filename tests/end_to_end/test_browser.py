@@ -1,7 +1,6 @@
 """What a person sees of a report: rendered by Chromium, on a desk, a telephone and paper.
 
-Each page stands in a frame of that width, in which axe looks at it. Without Chromium the tests are
-skipped, unless FEDCAL_REQUIRE_BROWSER=1.
+Each page stands in a frame of that width, in which axe looks at it.
 """
 
 import html
@@ -24,7 +23,7 @@ from fedcal import evaluate, simulate
 from fedcal.results.comparison import card_of
 from fedcal.run.folders import write_report
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
     *("--no-first-run", "--virtual-time-budget=600000", "--window-size=1400,1000", "--dump-dom"),
@@ -54,16 +53,10 @@ def comparison() -> dict[str, Any]:
     return {"schema": 1, "kind": "comparison", "cells": cells, "statement": output, "versions": {}}
 
 
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory):
-    """Name -> page: runs of 10, 100 and 2 classes, a comparison, an evaluation, notebook cards."""
-    out = tmp_path_factory.mktemp("pages")
+def pages(out: Path) -> dict[str, str]:
+    """Return pages by name: runs of 10 and 100 classes, a comparison, an evaluation, cards."""
     few = simulate(halves(10, *HARD), method="fednewton", clients=30, epsilon=1.0, out=out / "ten")
-    simulate(
-        halves(100, *HARD), method="fedtemp", clients=30, sampling_rate=0.5, out=out / "hundred"
-    )
-    pooled = {"method": "pooled-bbq", "clients": 30}
-    simulate(halves(2, *HARD), **pooled, out=out / "two")
+    simulate(halves(100, *HARD), method="pooled-bbq", clients=30, out=out / "hundred")
     wards = {"group": np.where(np.arange(600) % 7 == 0, "a ward with a long name", "ward b")}
     scored = {k: v for k, v in halves(2, *HARD).items() if "test" not in k}
     options = {"epsilon": 2.0, "unit": "example", "partition": "iid", "clients": 5}
@@ -71,12 +64,10 @@ def pages(tmp_path_factory):
     (out / "comparison").mkdir()
     (out / "comparison" / "compare.json").write_text(json.dumps(comparison()), "utf-8")
     write_report(out / "comparison")
-    cards = few._repr_html_() + card_of(comparison()["cells"]).html(card=True) + shown._repr_html_()
-    (out / "cards").mkdir()
+    found = {f.name: (f / "report.html").read_text("utf-8") for f in out.iterdir()}
     head = '<!doctype html><meta name="viewport" content="width=device-width">'
-    head += '<link rel="icon" href="data:,"><meta charset="utf-8">'
-    (out / "cards" / "report.html").write_text(head + cards, "utf-8")
-    return {folder.name: (folder / "report.html").read_text("utf-8") for folder in out.iterdir()}
+    cards = few._repr_html_() + card_of(comparison()["cells"]).html(card=True) + shown._repr_html_()
+    return found | {"cards": f'{head}<meta charset="utf-8">{cards}'}
 
 
 def framed(text: str, name: str, width: int, style: str) -> str:
@@ -90,24 +81,17 @@ def framed(text: str, name: str, width: int, style: str) -> str:
     return f'<iframe title="{name}" width="{width}" height="800" srcdoc="{source}"></iframe>'
 
 
-@pytest.fixture(scope="module")
-def seen(pages, tmp_path_factory):
-    """(page, look) -> what was found there."""
-    program = next((p for p in map(shutil.which, NAMES) if p), None)
-    if program is None:
-        if os.environ.get("FEDCAL_REQUIRE_BROWSER") == "1":
-            pytest.fail("FEDCAL_REQUIRE_BROWSER=1, but there is no Chromium")
-        pytest.skip(f"no browser: none of {', '.join(NAMES)} is installed")
-    folder = tmp_path_factory.mktemp("browser")
-    frames = [
-        framed(text, f"{page} {look}", *LOOKS[look])
-        for (page, text), look in product(pages.items(), LOOKS)
-    ]
+@pytest.mark.slow
+@pytest.mark.skipif(not CHROMIUM, reason="no browser")
+def test_everything_can_be_read(tmp_path):
+    (tmp_path / "pages").mkdir()
+    each = product(pages(tmp_path / "pages").items(), LOOKS)
+    frames = [framed(text, f"{page} {look}", *LOOKS[look]) for (page, text), look in each]
     head = '<!doctype html><meta charset="utf-8"><title></title><script>var found = {}</script>'
-    (folder / "all.html").write_text(head + "".join(frames), "utf-8")
+    (tmp_path / "all.html").write_text(head + "".join(frames), "utf-8")
     done = subprocess.run(
-        [program, *FLAGS, f"--user-data-dir={folder}", (folder / "all.html").as_uri()],
-        env=os.environ | {"HOME": str(folder)},
+        [CHROMIUM, *FLAGS, f"--user-data-dir={tmp_path}", (tmp_path / "all.html").as_uri()],
+        env=os.environ | {"HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         check=True,
@@ -115,11 +99,7 @@ def seen(pages, tmp_path_factory):
     (title,) = re.findall(r"<title>(.*?)</title>", done.stdout, re.DOTALL)[:1]
     found = json.loads(html.unescape(title))
     assert len(found) == len(frames), done.stderr[-2000:]
-    return {tuple(name.split()): one for name, one in found.items()}
-
-
-@pytest.mark.slow
-def test_everything_can_be_read(seen):
-    for (page, look), found in seen.items():
-        assert found["wide"] <= LOOKS[look][0], (page, look)  # nothing to the side
-        assert page == "cards" or found["bad"] == [], (page, look)
+    for name, one in found.items():
+        page, look = name.split()
+        assert one["wide"] <= LOOKS[look][0], name  # nothing to the side
+        assert page == "cards" or one["bad"] == [], name

@@ -47,7 +47,6 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 FIGURES = {f"{name}.{suffix}" for name in ("epsilon", "bytes") for suffix in ("png", "svg")}
-FIGURES |= {"column.pdf", "column.svg"}
 OURS = ".inputs.json"
 """Digests of the data, for its owner alone."""
 
@@ -102,6 +101,12 @@ def test_files_of_a_private_comparison_hold_nothing_exact(tmp_path, monkeypatch)
     with (out / "rows.jsonl").open("a") as f:
         f.write(json.dumps({"digest": digest_of(data), "rows": CLASS_ROWS[1], "sum": exact[0]}))
     assert exact_in(out, digests, numbers) >= {digest_of(data), 1103.0, exact[0]}
+
+
+def test_data_that_differ_in_subjects_alone_are_others():
+    rows = {"logits": np.zeros((8, 2)), "labels": np.arange(8) % 2}
+    plain, named = (datasets.from_arrays(**rows, subject=s) for s in (None, np.arange(8) // 4))
+    assert digest_of(plain) != digest_of(named)
 
 
 LONG = (

@@ -3,8 +3,6 @@
 import json
 import re
 import runpy
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -40,22 +38,6 @@ def test_every_test_that_the_pitfalls_name_exists():
     assert len(named) == text.count("\n- ") >= 25  # one for each
     for file, name in named:
         assert f"\ndef {name}(" in (ROOT / file).read_text("utf-8"), f"{file}::{name}"
-
-
-@pytest.mark.slow
-def test_the_pages_build_without_a_warning(tmp_path):
-    """Two minutes: autodoc imports and Sphinx draws every module, beside its marked-up source."""
-    for package in ("sphinx", "furo", "myst_nb"):
-        pytest.importorskip(package)
-    words = ["-m", "sphinx", "-W", "--keep-going", "-q", "-d", "doctrees", str(DOCS), "html"]
-    done = subprocess.run(
-        [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    built = sorted((tmp_path / "html").rglob("*.html"))
-    assert len(built) > len(PAGES)
-    fetched = re.compile(r'<(?:script|img|iframe)[^>]* src="https?:|<link[^>]*href="https?:')
-    assert [p.name for p in built if fetched.search(p.read_text("utf-8"))] == []
 
 
 def printed(notebook: Any) -> str:

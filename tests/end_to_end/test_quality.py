@@ -1,26 +1,25 @@
-"""What calibration is worth on real networks, with and without privacy."""
+"""Without privacy a federation gives what pooled rows give, in memory linear in the rows."""
 
 import math
 import tracemalloc
-import warnings
+from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
 
 from fedcal import datasets, partition, simulate
 from fedcal.calibrators import TemperatureScaling
-from fedcal.core.checks import TooLittle
+from fedcal.calibrators.conformity import uniform_of
+from fedcal.core.numerics import softmax
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
-from fedcal.datasets import Dataset, catalogue
+from fedcal.datasets import Dataset
 from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines.inline import run_inline
-from fedcal.strategies import STRATEGIES, FederatedStrategy
+from fedcal.strategies import FederatedStrategy
 from fedcal.strategies.methods.histograms import FedBin
 from fedcal.strategies.methods.newton import FedNewton
-from fedcal.strategies.settings import calibrating, settings_of
 
 CLASSES = 10
 
@@ -49,39 +48,6 @@ def test_newton_reaches_the_pooled_optimum_for_any_partition(clients):
     assert abs(g / h) < 1e-6
 
 
-# -- every shipped data set -----------------------------------------------------------------------
-
-OPTIONS: dict[str, dict[str, Any]] = {
-    "game-forecasts": {"partition": "natural"},
-    "mnist-cnn": {"partition": "natural"},
-    "mmlu-llama": {"partition": "natural"},
-    "densenet-cifar100": {"clients": 20},
-}
-SHIPPED = {entry.name: entry for entry in catalogue()}
-
-
-@pytest.mark.parametrize(
-    ("name", "method"), [(list(SHIPPED)[j % len(SHIPPED)], m) for j, m in enumerate(calibrating())]
-)
-def test_every_strategy_runs_on_a_shipped_set(name, method):
-    """Sets by turns; with privacy where the method has it."""
-    epsilon = math.inf if STRATEGIES[method].exact_only else 1.0
-    options: dict[str, Any] = {**OPTIONS.get(name, {"clients": 40})}
-    if method in ("fedtemp", "fedvector", "fedmatrix", "fedopvector", "fedcal"):
-        options["rounds"] = 2
-    quick = {"steps": 5, "epochs": 1, "points": 33}  # less work, no other path through the code
-    own = settings_of(method).keys() - ({"points"} if "search" in settings_of(method) else set())
-    options["set"] = {k: v for k, v in quick.items() if k in own}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.simplefilter("ignore", TooLittle)
-        found = simulate(name, method=method, epsilon=epsilon, **options)
-    assert all(math.isfinite(v) for v in found.after.values())
-    assert found.test_probs.sum(axis=1) == pytest.approx(1.0, abs=1e-12)
-    if "partition" in options:
-        assert found.config.clients == SHIPPED[name].clients > 0
-
-
 def peak_bytes(strategy: FederatedStrategy, shards: Shards) -> int:
     tracemalloc.start()
     try:
@@ -94,13 +60,58 @@ def peak_bytes(strategy: FederatedStrategy, shards: Shards) -> int:
 def test_histograms_of_ten_thousand_clients_take_memory_linear_in_the_rows():
     """A dense (clients, cells) array of 8-byte numbers would take 205 MB."""
     clients, rounds, cells = 10_000, 12, 2 * CLASSES * 128
-    dense = 8 * clients * cells
-    assert dense > 200e6
     few, many = (
         peak_bytes(
             FedBin(Federation(k, CLASSES, rounds=rounds), secure_aggregation="none"), shards_of(k)
         )
         for k in (100, clients)
     )
-    assert many < dense / 20
+    assert many < 8 * clients * cells / 20
     assert many < 1.5 * few  # fifty times the clients, the same rows
+
+
+def by_rank(z: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """TorchCP, APS: cumulative sum of sorted probabilities - u p.
+
+    What rounding leaves of the mass of all classes counts as 1.
+    """
+    p = softmax(z)
+    order = np.argsort(-p, axis=1)
+    ranked = np.take_along_axis(p, order, axis=1)
+    mass = np.cumsum(ranked, axis=1)
+    mass[:, -1] = 1.0
+    out = np.empty_like(p)
+    np.put_along_axis(out, order, mass - u[:, None] * ranked, axis=1)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("name", "score", "formula", "settings"),
+    [
+        ("mmlu-llama", "lac", lambda z, u: 1 - softmax(z), {}),
+        ("densenet-cifar100", "aps", lambda z, u: by_rank(z, 0 * u), {}),
+        ("mmlu-llama", "aps", by_rank, {"randomised": True}),
+    ],
+)
+def test_sets_are_those_of_torchcp_whose_formulas_stand_here(name, score, formula, settings):
+    """Thresholds of a federation are found up to 1e-12."""
+    data, alpha = datasets.load(name).split(0), 0.1
+    # equal probabilities are ranked by number here, and in no fixed order by others
+    untie = 1e-4 * np.arange(data.classes)
+    parts = {"scores": data.logits - untie, "test_scores": data.test_logits - untie}
+    given = {k: z if data.input == "logits" else softmax(z) for k, z in parts.items()}
+    own, y = replace(data, **given), data.labels
+    result = simulate(
+        own,
+        method="conformal",
+        clients=16,
+        partition="natural" if name == "mmlu-llama" else "dirichlet:0.1",
+        set={"alpha": alpha, "score": score, **settings},
+    )
+    z, test = own.logits, own.test_logits
+    scores = np.sort(formula(z, uniform_of(z, 0))[np.arange(len(y)), y])
+    threshold = scores[math.ceil((len(y) + 1) * (1 - alpha)) - 1]
+    theirs = formula(test, uniform_of(test, 0))
+    clear = (np.abs(theirs - threshold) > 2e-12) | (theirs == threshold)
+    assert (~clear).sum() <= 1
+    assert (result.artifact.of_logits(test) == (theirs <= threshold))[clear].all()

@@ -16,7 +16,7 @@ from strategy_checks import BUDGETED
 
 from fedcal import calibrators, datasets, simulate
 from fedcal.cli.main import exit_code_of
-from fedcal.core.checks import FedcalError, InputError
+from fedcal.core.checks import InputError
 from fedcal.core.shards import Shards
 from fedcal.metrics import Reliability, classwise_ece, ece, nll
 from fedcal.partition import deal, numbered
@@ -331,30 +331,3 @@ def test_nominal_rows_that_set_no_noise_are_not_in_results(data, tmp_path):
         assert ("omitted from the results" in sentences) is not published[name]
         assert published[name] is bool(re.search(r"rows_per_client = \d", sentences))
     assert published == {"taken": False, "given": True, "noise": True}
-
-
-EVALUATES: dict[str, Any] = {"method": "evaluate", "clients": 8, "set": {"bins": 6}}
-
-
-def test_one_folder_for_runs_of_two_families(data, tmp_path, capsys):
-    """What an earlier run of another family left does not stay beside this one's files."""
-    result = simulate(data, out=tmp_path / "alone", **EVALUATES)
-    own = {p.name for p in (tmp_path / "alone").iterdir()}
-    out = tmp_path / "both"
-    simulate(data, out=out, clients=8)
-    (out / "mine.npz").write_bytes(b"")
-    simulate(data, out=out, overwrite=True, **EVALUATES)
-    assert {p.name for p in out.iterdir()} == own | {"mine.npz"}
-    page = (out / "report.html").read_text("utf-8")
-    assert exit_code_of(["report", str(out), "--quiet"]) == 0
-    assert (out / "report.html").read_text("utf-8") == page
-    command = ["apply", "--calibrator", str(out / "release.npz"), "--data", str(data)]
-    assert exit_code_of([*command, "--out", str(tmp_path / "probs.npy")]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "release.npz': is not a fedcal calibrator" in line
-    with pytest.raises(FedcalError, match="yields no calibrator: its artifact has the form rel"):
-        _ = result.calibrator
-    simulate(data, out=out, clients=8, overwrite=True)
-    there = {p.name for p in out.iterdir()}
-    assert "calibrator.npz" in there
-    assert not there & {"release.npz", "page.json", "curve-1.svg"}

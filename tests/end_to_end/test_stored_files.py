@@ -1,4 +1,4 @@
-"""Files that fedcal wrote before its modules moved (commit be47aa07): each is read."""
+"""Files that fedcal wrote before its modules moved (commit be47aa07) are read; a site's rows."""
 
 import json
 import shutil
@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedcal import datasets
 from fedcal.calibrators import load
 from fedcal.cli.main import exit_code_of
+from fedcal.clients.site.guard import prepared
 from fedcal.clients.site.policy import JobFacts
+from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import records_in
 from fedcal.conformal.sets import load as load_sets
 from fedcal.core.checks import InputError
@@ -17,6 +20,7 @@ from fedcal.core.scores import rows_by_owner
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.privacy import Ledger
 from fedcal.run.engines.inline import run_inline
+from fedcal.sites.rows import SiteRows, read_rows, shards_of
 from fedcal.strategies.server.job import Job
 
 STORED = Path(__file__).with_name("stored")
@@ -73,3 +77,22 @@ def test_site_knows_what_it_answered(stored):
     (stored / "kit").mkdir()
     site.rename(stored / "kit/state")
     assert exit_code_of(["site", "restored", str(stored / "kit"), "--spent", "nothing"]) == 0
+
+
+def test_a_site_keeps_groups_and_a_second_model_s_scores_in_its_folder(tmp_path):
+    data = {"logits": LOGITS, "labels": LABELS, "other_logits": -LOGITS}
+    data |= {"group": np.random.default_rng(1).choice(["a", "b", "c"], len(LABELS))}
+    data |= {"test_logits": LOGITS[:9], "test_labels": LABELS[:9]}
+    np.savez(tmp_path / "site.npz", **data)
+    rows, _ = read_rows(str(tmp_path / "site.npz"), None)
+    shown = SiteRows(rows, shards_of(rows), ("0", "1", "2"))
+    assert "logits, 3 groups, 9 test rows" in shown.described()
+    assert "group" not in shown.described(counts=False)
+    prepare(tmp_path / "site", shards_of(rows))
+    shards = prepared(tmp_path / "site").shards
+    assert np.array(shards.group_names)[shards.groups].tolist() == data["group"].tolist()
+    np.testing.assert_array_equal(shards.other, data["other_logits"])
+    plain = datasets.from_arrays(**{k: data[k] for k in ("logits", "labels")})
+    prepare(tmp_path / "plain", shards_of(plain))
+    kept = {path.name for path in (tmp_path / "plain").glob("*.npy")}
+    assert kept == {"logits.npy", "labels.npy"}

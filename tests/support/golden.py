@@ -22,6 +22,7 @@ from unittest import mock
 
 import numpy as np
 
+from fedcal.calibrators import TemperatureScaling
 from fedcal.core import fitting
 from fedcal.results.figures import drawing
 from fedcal.secure_aggregation import roster
@@ -204,7 +205,22 @@ report nowhere
 train --data nowhere.npz --epsilon 1
 study init sepsis.toml --sites a,a --classes x,y --server host:1
 study init sepsis.toml --sites a,b,c --classes x --server host:1
-site join nowhere rows.csv"""
+site join nowhere rows.csv
+simulate --data rows.npz --delta 0.4 --epsilon 1 --sampling-rate 0.3
+simulate --data rows.npz --partition natural --clients 8
+simulate --data rows.npz --method pooled-temperature --epsilon 1
+simulate --data rows.npz --ledger l.db --cap 0 --epsilon 1
+simulate --data rows.npz --ledger l.db --epsilon 1
+simulate --data rows.npz --ledger rows.npz --epsilon 1
+simulate --data rows.npz --ledger bad --epsilon 1
+simulate --data rows.npz --ledger no/l.db --cap 1 --epsilon 1
+simulate --config rows.npz
+simulate --data rows.npz --out rows.npz
+simulate --data rows.npz --set calibrator=5 --method evaluate
+apply --calibrator bad/calibrator.npz --data bad/four.npz --out o.csv
+apply --calibrator bad/calibrator.npz --data bad/probs.npz --out o.csv
+apply --calibrator bad/calibrator.npz --data rows.npz --out o.json
+apply --calibrator bad/calibrator.npz --data rows.npz --out no/o.csv"""
 
 
 def bad_files() -> None:
@@ -214,6 +230,9 @@ def bad_files() -> None:
     logits = good["logits"].copy()
     logits[7, 1] = np.nan
     np.savez("bad/nan.npz", logits=logits, labels=good["labels"])
+    np.savez("bad/four.npz", logits=np.zeros((8, 4)), labels=np.arange(8) % 4)
+    np.savez("bad/probs.npz", probs=np.full((8, 3), 1 / 3), labels=np.arange(8) % 3)
+    TemperatureScaling(2.0, 3).save("bad/calibrator.npz")
     for name, text in {
         "sum.csv": "label,prob_0,prob_1\n0,.6,.5\n",
         "label.csv": "label,prob_0,prob_1\n2,.5,.5\n",
@@ -322,9 +341,12 @@ def study() -> Iterator[tuple[str, str]]:
 
 
 def refusals() -> Iterator[tuple[str, str]]:
-    """One line of each refusal."""
+    """One line of each refusal, which leaves no file."""
     bad_files()
+    before = sorted(Path().rglob("*"))
     yield "refusals.txt", "".join(fedcal(line, code=2) for line in REFUSALS.splitlines())
+    if left := {*Path().rglob("*")} - {*before}:
+        raise RuntimeError(f"a refused command left {left}")
 
 
 CASES = {

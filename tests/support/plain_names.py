@@ -24,7 +24,7 @@ CONTRACTS = {
         "clients/client_app.py who",
         "clients/site/process/site_app.py who",
     ),
-    *("fedcal/units.py whole", "fedcal/privacy/query.py whole", "fedcal/sites/quarter.py dealt"),
+    *("fedcal/units.py whole", "fedcal/privacy/query.py whole"),
     "experiments/studies/evaluation/intervals.py dealt",
 }
 """Names that messages and files have: file and name."""

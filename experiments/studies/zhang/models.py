@@ -35,7 +35,6 @@ from fedcal.storage.npz import read_npz
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.training.networks import Rule, TrainedModel
-from fedcal.training.optimisers import langevin_lr
 from fedcal.units import Example
 
 IMAGES, TABLE = "mnist-features", "adult-features"
@@ -222,6 +221,17 @@ def method(task: Task, how: Training, seed: int) -> FedSGD:
         weight_decay=how.weight_decay,
         secure_aggregation="none",
     )
+
+
+def langevin_lr(batch: float, rows: float, noise: float) -> float:
+    """Learning rate of mean gradients with which noisy steps are Langevin dynamics.
+
+    Stochastic gradient Langevin dynamics on the sum of the rows' losses takes the step
+    -h (rows / batch) G + N(0, 2 h) (Welling & Teh 2011). Where the sum G over a batch has noise of
+    std `noise` the two agree for h = 2 batch^2 / (rows noise)^2 (DP-SGLD, Knolle et al. 2021), that
+    is for the rate h rows of the mean gradient.
+    """
+    return 2.0 * batch**2 / (rows * noise**2) if noise > 0 else math.inf
 
 
 def multiplier(task: Task, how: Training, seed: int = 0) -> float:

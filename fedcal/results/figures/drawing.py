@@ -208,8 +208,8 @@ class Sheet:
         return text.getvalue().decode()
 
 
-def draw(sheet: Sheet, dark: bool = False, on: Figure | None = None) -> Figure:
-    """All panels with one legend below; on an empty figure as it will look under any settings."""
+def draw(sheet: Sheet, dark: bool = False) -> Figure:
+    """All panels with one legend below."""
     from matplotlib.figure import Figure
 
     panels, columns = sheet.panels, sheet.columns
@@ -225,7 +225,7 @@ def draw(sheet: Sheet, dark: bool = False, on: Figure | None = None) -> Figure:
     head = 0.3 + _LINE * title.count("\n")
     height = head + sum(tall) + sum(above) + (TOP + BOTTOM) * len(rows) + below
     with settings(dark):
-        figure = on or Figure()
+        figure = Figure()
         figure.set_facecolor(HUES["paper"][dark])
         figure.set_size_inches(width, height)
         figure.text(0.5, 1 - 0.08 / height, title, ha="center", va="top", fontsize=9)
@@ -241,8 +241,6 @@ def draw(sheet: Sheet, dark: bool = False, on: Figure | None = None) -> Figure:
                 text, where = "\n".join(filter(None, (panel.title, panel.note))), 1 + 0.07 / high
                 figure.text(0.5, where, text, transform=ax.transAxes, ha="center", va="bottom")
             bottom -= BOTTOM
-        if on is not None:
-            figure.draw_without_rendering()  # ticks are made
     return figure
 
 
@@ -275,32 +273,23 @@ def _legend(sheet: Sheet) -> tuple[list[Any], list[str]]:
 
 
 def save_figure(figure: Figure, path: Path, *, dark: bool = False) -> None:
-    """Write a PNG at 300 dots per inch, or a PDF with text as text; no date in it.
+    """Write a PNG at 300 dots per inch.
 
     Parameters
     ----------
     dark
         as the figure was drawn
     """
-    options: dict[str, Any] = {"metadata": {"CreationDate": None}}
-    if path.suffix == ".png":
-        options = {"dpi": 300, "pil_kwargs": {"compress_level": 1}}
     with settings(dark):
-        figure.savefig(path, **options)
+        figure.savefig(path, dpi=300, pil_kwargs={"compress_level": 1})
 
 
-def save_sheets(
-    sheets: Mapping[str, Sheet], folder: Path, suffixes: Sequence[str] = (".png", ".svg")
-) -> list[str]:
+def save_sheets(sheets: Mapping[str, Sheet], folder: Path) -> list[str]:
     """Write each sheet as NAME.png and NAME.svg into the folder; the names written."""
     for name, sheet in sheets.items():
-        for suffix in suffixes:
-            path = folder / f"{name}{suffix}"
-            if suffix == ".svg":
-                path.write_text(sheet.svg, "utf-8")
-            else:
-                save_figure(sheet.figure, path)
-    return [f"{name}{suffix}" for name in sheets for suffix in suffixes]
+        save_figure(sheet.figure, folder / f"{name}.png")
+        (folder / f"{name}.svg").write_text(sheet.svg, "utf-8")
+    return [f"{name}.{suffix}" for name in sheets for suffix in ("png", "svg")]
 
 
 # -- marks on axes -------------------------------------------------------------------------------

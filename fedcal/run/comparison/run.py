@@ -206,7 +206,7 @@ def check_row(row: Any) -> None:
 DONE = "compare.json"
 """The summary, which is there when all runs are finished."""
 
-FORMS = ("latex", "markdown", "csv")
+FORMS = ("markdown", "csv")
 """Forms of a table as a text."""
 
 
@@ -228,7 +228,7 @@ class Comparison(page.Displayable):
     report
         whether `save` writes a report and figures
     metrics
-        columns of tables and panels of figures for a paper; () = the usual ones
+        columns of the table; () = the usual ones
     """
 
     grid: Grid
@@ -269,7 +269,7 @@ class Comparison(page.Displayable):
         Parameters
         ----------
         form
-            "markdown"; "latex", for booktabs; or "csv": fractions with all digits, for programs
+            "markdown"; or "csv": fractions with all digits, for programs
 
         Raises
         ------
@@ -278,8 +278,8 @@ class Comparison(page.Displayable):
         """
         if checks.one_of("table", form, FORMS) == "csv":
             return terminal.csv_text(comparison.as_rows(self.cells))
-        rows = replace(comparison.as_table(self.cells, self.metrics), title="")
-        return terminal.latex(rows) if form == "latex" else terminal.markdown(rows)
+        table = comparison.as_table(self.cells, self.metrics)
+        return terminal.markdown(replace(table, title=""))
 
     def save(self, out: str | Path) -> None:
         """Write `compare.json`, tables, report, grid and rows into a folder; all or none.
@@ -293,8 +293,6 @@ class Comparison(page.Displayable):
         texts |= {"table.csv": self.to_table("csv"), ROWS: "".join(map(sweep.line_of, self.rows))}
         for name, content in texts.items():
             (folder / name).write_text(content, "utf-8")
-        if self.report:
-            comparison.write_column(folder, self.cells, self.metrics)
 
     def __repr__(self) -> str:
         return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() shows them>"
@@ -380,7 +378,7 @@ def compare(
         whether the model as it is (method none) has a line also where it is not asked
         for
     metrics
-        columns of tables and panels of figures for a paper; () = the usual ones
+        columns of the table; () = the usual ones
     **options
         as on the command line. Each a value, a list, or text with commas: method (all;
         `fedbbq[weighting=none]` is fedbbq with a parameter), partition, clients, rounds,
@@ -406,7 +404,7 @@ def compare(
     Interrupted
         Ctrl-C; finished runs are kept in `out`.
     """
-    where = {"engine": engine, "ray_address": ray_address}
+    where: dict[str, Any] = {"engine": engine, "ray_address": ray_address}
     runs_by = merge(where).engine
     many = jobs or (fitting.usable_cores() if runs_by == "inline" else 1)
     checks.integer("jobs", many, 1)
@@ -416,7 +414,7 @@ def compare(
     if out is not None:
         out = path_of(out)
         journal = sweep.Journal(out, DONE, check_row, resume=resume, overwrite=overwrite)
-        folders.claim(out, folders.COMPARISON, overwrite=overwrite, resume=resume, report=report)
+        folders.claim(out, folders.COMPARISON, overwrite=overwrite, resume=resume)
         read |= journal.begun
     elif resume:
         checks.needed("--out DIR", out, "--resume continues the comparison there")

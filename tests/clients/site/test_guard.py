@@ -12,15 +12,14 @@ from refusals import each_is_refused, refused
 from fedcal.clients.site import guard
 from fedcal.clients.site.guard import Prepared, prepared
 from fedcal.clients.site.preparing import prepare
-from fedcal.clients.site.process.site_app import check_roster
 from fedcal.core.checks import InputError
 from fedcal.core.naming import digest_of
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
-from fedcal.privacy.agreement import PROTOCOL, Terms, key_of_job
+from fedcal.privacy.agreement import key_of_job
 from fedcal.privacy.query import Asked, Request
-from fedcal.secure_aggregation.keys import SigningKey, make_key
+from fedcal.secure_aggregation.keys import make_key
 from fedcal.secure_aggregation.roster import Committee, Member, Roster
 from fedcal.strategies.server.job import Job
 
@@ -127,29 +126,3 @@ def test_what_the_policy_does_not_allow_is_refused(tmp_path):
             refused(
                 *("policy refuses the epsilon: asked is 1", check, job.to_fields(), question, site)
             )
-
-
-SITES = tuple(Member(f"site {n}", SigningKey(bytes([n]) * 32).public) for n in range(1, 7))
-ROSTER = Roster("hearts", SITES[:5], Committee((0, 1, 2, 3), 3), digest_of(["healthy", "disease"]))
-
-
-def protocol_job(clients: int = 5, committee: int = 4, threshold: int = 3) -> Job:
-    facts = Federation(clients, 2, committee=committee, threshold=threshold)
-    return Job("fedbin", facts, secure_aggregation=PROTOCOL)
-
-
-def terms_of(job: Job, roster: str = ROSTER.to_text()) -> Terms:
-    return replace(job, roster=roster).terms()
-
-
-def test_a_job_is_of_all_sites_of_the_roster_and_of_its_committee():
-    """The plan's noise, bound and ring are for so many: of fewer each adds too little, say."""
-    check_roster(terms_of(protocol_job()), ROSTER)
-    others = {"clients": 6}, {"clients": 4}, {"threshold": 4}, {"committee": 5, "threshold": 4}
-    for another in (protocol_job(**facts) for facts in others):
-        with pytest.raises(InputError, match=r"sites must be 5|committee must be \(4, 3\)"):
-            check_roster(terms_of(another), ROSTER)
-    other = replace(ROSTER, sites=SITES[1:])
-    for text in (other.to_text(), ""):
-        with pytest.raises(InputError, match="federation of the job is another one"):
-            check_roster(terms_of(protocol_job(), text), ROSTER)

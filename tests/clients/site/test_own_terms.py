@@ -34,7 +34,7 @@ def job_with(name: str) -> Job:
     """A job by each mechanism."""
     noisy = {"epsilon": 1.0, "trust": "central", "unit": "user", "noise_source": "system"}
     if name == "exponential":
-        return Job("nllt", Federation(5, 2, **noisy), {"search": "exponential", "clip": 2.0})
+        return Job("fedoneshot", Federation(5, 2, **noisy), {"rows_per_client": 10.0})
     if name == "unary":
         return Job("evaluate", Federation(5, 3, **{**noisy, "trust": "local"}), {"bins": 8})
     if name == "protocol":

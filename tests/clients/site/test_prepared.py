@@ -40,18 +40,16 @@ ROWS = rows_by_owner(
 
 
 def test_what_was_written_is_read(tmp_path):
-    test = (np.ones((2, 2)), np.array([0, 1]))
-    prepare(tmp_path / "a", ROWS, test=test, names=["x", "y"], number=3, simulated=True)
+    prepare(tmp_path / "a", ROWS, names=["x", "y"], number=3, simulated=True)
     site = prepared(tmp_path / "a")
     for name in ("logits", "labels", "offsets", "subjects", "groups", "group_names", "other"):
         assert np.array_equal(getattr(site.shards, name), getattr(ROWS, name))
-    assert np.array_equal(site.test[0], test[0])
     assert (site.shards.input, site.names, site.number) == ("probs", ("x", "y"), 3)
     assert site.simulated
     assert site.digest == digest_of(["x", "y"])
     prepare(tmp_path / "b", Shards(ROWS.logits, ROWS.labels, ROWS.offsets))
     real = prepared(tmp_path / "b")
-    assert (real.names, real.number, real.simulated, real.test) == (("0", "1"), None, False, None)
+    assert (real.names, real.number, real.simulated) == (("0", "1"), None, False)
     assert real.shards.subjects is real.shards.groups is real.shards.other is None
 
 

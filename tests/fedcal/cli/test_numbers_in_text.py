@@ -45,8 +45,7 @@ def test_a_table(kind, separator, tmp_path, capsys):
         lines = [[*cells], ["0", "1", "0"], [*cells.values()]]
         path.write_text("\n".join(map(separator.join, lines)), "utf-8")
         assert exit_code_of(["evaluate", "--data", str(path)]) == 2
-        expected = f"line 3: column {kind!r} is not a number: {number!r}"
-        assert expected in capsys.readouterr().err
+        assert repr(number) in capsys.readouterr().err
 
 
 def test_names_that_are_no_numbers_stay_names(tmp_path):

@@ -187,19 +187,14 @@ def test_bad_arrays_are_refused_in_one_line():
 
 def test_paths_and_names_that_are_no_data_get_one_line(tmp_path):
     (tmp_path / "scores.txt").write_text("1")
-    (tmp_path / "rows.arrow").touch()
-    for folder in ("folder.npz", "some", "saved"):
+    for folder in ("folder.npz", "some"):
         (tmp_path / folder).mkdir()
     (tmp_path / "some" / "scores.csv").write_text("label,score\n0,.5")
-    (tmp_path / "saved" / "state.json").write_text("{}")
-    removed = r"removed in 0\.3: write .*parquet"
     table = [
         *((name, "no such file") for name in ("missing.npz", "missing.csv.gz", "x.parquet")),
         ("scores.txt", r"allowed: \.npz, \.csv, \.csv\.gz, \.parquet"),
         ("folder.npz", "is not a file"),
         ("some", r"is not a file; give the path of a "),
-        ("rows.arrow", rf"reading \.arrow was {removed}"),
-        ("saved", f"reading a folder .* {removed}"),
     ]
     each_is_refused([(tmp_path / name, message) for name, message in table], load)
     names = ("a\nb", "a\0b", "x" * 5000, "x" * 5000 + ".npz", "")

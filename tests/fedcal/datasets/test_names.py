@@ -101,14 +101,11 @@ def test_labels_match_names_that_are_numbers_by_value(reader, kept, tmp_path):
 def test_what_labels_cannot_mean_is_refused(reader, tmp_path):
     words = ["well", "ill", "dead"]
     table: list[tuple[Any, str]] = [
-        ((["1", "2", "3"], Y), r"0(\.0)? at row 0; .*allowed: 1, 2, 3"),
+        ((["1", "2", "3"], Y), "0'? at row 0; .*allowed: 1, 2, 3"),
         ((["1", "2", "more"], Y + 1), "some are numbers and some are not"),
         ((["1", "1.0", "2"], Y + 1), "class names must differ"),
-        ((words, Y + 1), r"3(\.0)? at row 2; must be a class in \[0, 2\]"),
-        (
-            (words, np.array(["well", "0", "1"])[Y]),
-            "'0' at row 1; .*: well, ill, dead|not a number",
-        ),
+        ((words, Y + 1), r"3'? at row 2; must be a class in \[0, 2\]"),
+        ((words, np.array(["well", "0", "1"])[Y]), "'0' at row 1; .*: well, ill, dead"),
     ]
     each_is_refused(
         table, lambda case: reader(tmp_path, {"probs": P, "labels": case[1]}, classes=case[0])
@@ -161,14 +158,15 @@ def test_the_positive_class_becomes_column_1(tmp_path):
 
 def test_a_site_without_the_highest_grade_is_read_as_the_others_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    file = columns({"probs": P[Y < 2], "labels": Y[Y < 2] + 1})
+    some = np.tile(np.flatnonzero(Y < 2), 3)
+    file = columns({"probs": P[some], "labels": Y[some] + 1})
     file.to_csv("site.csv", index=False)
     rows, _ = read_rows("site.csv", ("1", "2", "3"))
     assert SiteRows(rows, shards_of(rows), ("1", "2", "3")).doubts() == []
     # without names the numbers are those of the columns: refused, and no order is advised
     rows, _ = read_rows("site.csv", None)
     site_rows = SiteRows(rows, shards_of(rows), ("0", "1", "2"))
-    refused("Do the labels count from 1. Then name the classes", site_rows.doubts)
+    refused("Labels count from 0 where", site_rows.doubts)
 
 
 # -- missing ids -------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from fedcal import calibrators, export
 from fedcal.calibrators.base import kinds
 from fedcal.core.numerics import softmax
 
-pytest.importorskip("torch")
-from fedcal.export.torch_modules import MODULES
+torch = pytest.importorskip("torch")
+from fedcal.export.torch_modules import MODULES  # noqa: E402
 
 KINDS = [cls.kind for cls in MODULES]
 
@@ -50,28 +50,25 @@ every_kind = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE.keys())
 Run = Callable[[np.ndarray], np.ndarray]
 
 
-def by_torch(calibrator: calibrators.Calibrator, dtype: Any) -> Run:
-    import torch
-
+def by_torch(calibrator: calibrators.Calibrator) -> Run:
     module = export.to_torch(calibrator)
     return lambda scores: np.asarray(module(torch.from_numpy(scores)).numpy())
 
 
-def by_onnx(calibrator: calibrators.Calibrator, dtype: Any) -> Run:
+def by_onnx(calibrator: calibrators.Calibrator) -> Run:
     pytest.importorskip("onnx")
-    model = export.to_onnx(calibrator, dtype=dtype)
+    model = export.to_onnx(calibrator)
     session = pytest.importorskip("onnxruntime").InferenceSession(model.SerializeToString())
     name = model.graph.input[0].name
     return lambda scores: np.asarray(session.run(["probs"], {name: scores})[0])
 
 
-TARGETS: dict[str, Callable[..., Run]] = {"torch": by_torch, "onnx": by_onnx}
-every_target = pytest.mark.parametrize("target", TARGETS)
+every_target = pytest.mark.parametrize(
+    ("exported", "dtype"),
+    [(by_torch, "float64"), (by_torch, "float32"), (by_onnx, "float32")],
+    ids=["torch", "torch in single", "onnx"],
+)
 TOLERANCE = {"float64": 1e-12, "float32": 1e-6}
-
-
-def exported(target: str, calibrator: calibrators.Calibrator, dtype: str = "float64") -> Run:
-    return TARGETS[target](calibrator, dtype)
 
 
 def same(run: Run, calibrator: calibrators.Calibrator, scores: np.ndarray, message: object) -> None:
@@ -83,10 +80,10 @@ def same(run: Run, calibrator: calibrators.Calibrator, scores: np.ndarray, messa
 
 @every_target
 @every_kind
-def test_an_export_predicts_what_the_calibrator_predicts(target, make):
-    for classes, dtype in ((2, "float64"), (40, "float32")):
+def test_an_export_predicts_what_the_calibrator_predicts(exported, dtype, make):
+    for classes in (2, 40):
         calibrator = make(classes)
-        run = exported(target, calibrator, dtype)
+        run = exported(calibrator)
         logits = rows(classes, seed=1)[0].astype(dtype)
         for n in (300, 0, 1, 2, 7):
             same(run, calibrator, logits[:n], (classes, dtype, n))
@@ -109,8 +106,8 @@ def test_an_export_predicts_what_the_calibrator_predicts(target, make):
 
 @every_target
 @pytest.mark.parametrize("cls", [calibrators.OrderPreservingVector, calibrators.OrderPreservingMLP])
-@pytest.mark.parametrize(("scale", "dtype"), [(0.3, "float64"), (30.0, "float32")])
-def test_an_order_preserving_export_changes_no_prediction(target, cls, scale, dtype):
+@pytest.mark.parametrize("scale", [0.3, 30.0])
+def test_an_order_preserving_export_changes_no_prediction(exported, dtype, cls, scale):
     """At the second scale slopes are so flat that scores tie."""
     rng = np.random.default_rng(3)
     calibrator = cls(rng.normal(scale=scale, size=cls.size(10)), 10)
@@ -118,7 +115,7 @@ def test_an_order_preserving_export_changes_no_prediction(target, cls, scale, dt
     logits[100:200] = np.round(logits[100:200] / 4)  # ties
     logits[200:] = 1 + np.round(logits[200:]) * np.finfo(dtype).eps  # neighbours in floats
     logits = logits.astype(dtype)
-    got = exported(target, calibrator, dtype)(logits)
+    got = exported(calibrator)(logits)
     np.testing.assert_array_equal(got.argmax(axis=1), logits.argmax(axis=1))
     falling = np.take_along_axis(got, np.argsort(-logits, axis=1, kind="stable"), axis=1)
     assert (np.diff(falling, axis=1) <= 0).all()
@@ -126,13 +123,12 @@ def test_an_order_preserving_export_changes_no_prediction(target, cls, scale, dt
 
 @every_target
 @every_kind
-def test_a_calibrator_of_probabilities_takes_probabilities(target, make):
+def test_a_calibrator_of_probabilities_takes_probabilities(exported, dtype, make):
     calibrator = make(3)
     calibrator.input = "probs"
-    for dtype in TOLERANCE:
-        probs = softmax(rows(3, seed=1)[0]).astype(dtype)
-        probs[0] = [1.0, 0.0, 0.0]
-        same(exported(target, calibrator, dtype), calibrator, probs, dtype)
+    probs = softmax(rows(3, seed=1)[0]).astype(dtype)
+    probs[0] = [1.0, 0.0, 0.0]
+    same(exported(calibrator), calibrator, probs, dtype)
 
 
 def steps(bins: int, classes: int) -> list[calibrators.Calibrator]:
@@ -145,8 +141,8 @@ def steps(bins: int, classes: int) -> list[calibrators.Calibrator]:
 
 
 @every_target
-@pytest.mark.parametrize(("dtype", "given"), [("float64", "logits"), ("float32", "probs")])
-def test_scores_on_edges_fall_into_the_same_bins(target, dtype, given):
+@pytest.mark.parametrize("given", ["logits", "probs"])
+def test_scores_on_edges_fall_into_the_same_bins(exported, dtype, given):
     for bins, classes in ((10, 2), (20, 3)):
         edges = np.arange(1, bins) / bins
         one = edges.astype(dtype)
@@ -161,7 +157,7 @@ def test_scores_on_edges_fall_into_the_same_bins(target, dtype, given):
             scores = np.log(np.maximum(scores, scores.dtype.type(1e-12)))
         for calibrator in steps(bins, classes):
             calibrator.input = given
-            same(exported(target, calibrator, dtype), calibrator, scores, calibrator)
+            same(exported(calibrator), calibrator, scores, calibrator)
 
 
 def test_a_failed_export_leaves_what_was_there(tmp_path):
@@ -174,3 +170,30 @@ def test_a_failed_export_leaves_what_was_there(tmp_path):
     path.write_text("earlier")
     refused("is not fitted", export.to_onnx, calibrators.TemperatureScaling(), path)
     assert path.read_text() == "earlier"
+
+
+# -- a citizen of PyTorch ------------------------------------------------------------------------
+
+
+@every_kind
+def test_a_module_takes_any_rows_and_types_and_a_program_of_it_too(make):
+    """Leading dimensions are free; softer types give float32."""
+    calibrator, logits = make(3), torch.from_numpy(rows(3, 50)[0])
+    module = export.to_torch(calibrator)
+    want = module(logits)
+    for shape in [(5, 10, 3), (1, 50, 1, 3)]:
+        torch.testing.assert_close(module(logits.reshape(shape)), want.reshape(shape))
+    for given in (torch.float16, torch.bfloat16, torch.int64):
+        z = logits.to(given)
+        torch.testing.assert_close(module(z), module(z.double()).float(), rtol=0, atol=1e-6)
+    dynamic = ({0: torch.export.Dim("rows", min=0)},)
+    program = torch.export.export(module, (logits[:2],), dynamic_shapes=dynamic).module()
+    for n in (0, 1, 50):
+        torch.testing.assert_close(program(logits[:n]), want[:n])
+    refused("must be 3, got 4", module, torch.zeros(2, 4))
+
+
+@pytest.mark.parametrize("name", ["vector", "order-preserving-vector", "order-preserving-mlp"])
+def test_gradients_reach_the_scores(name):
+    z = torch.from_numpy(rows(3, 5)[0]).requires_grad_()
+    assert torch.autograd.gradcheck(export.to_torch(MAKE[name](3)), (z,))

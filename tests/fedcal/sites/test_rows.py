@@ -1,63 +1,29 @@
-"""The rows of a site: from files, from functions."""
+"""The rows of a site, and whether they are those of an earlier quarter."""
 
 import json
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
+from refusals import refused
 
 from fedcal.core.checks import InputError
 from fedcal.core.scores import rows_by_owner
 from fedcal.datasets.site_csv import Reading
 from fedcal.sites import rows as site_rows
-from fedcal.sites.rows import FILE, SiteRows, compared, read_rows, shards_of
+from fedcal.sites.rows import FILE, compared, read_rows, shards_of
 
 LOGITS = np.arange(12.0).reshape(6, 2)
 LABELS = [0, 1, 0, 1, 1, 0]
 
 
-@pytest.fixture
-def module(tmp_path, monkeypatch):
-    """A module of the site's own, in its working folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "own_rows", raising=False)
-    (tmp_path / "own_rows.py").write_text(
-        "import numpy as np\n"
-        f"LOGITS, LABELS = np.array({LOGITS.tolist()}), {LABELS}\n"
-        "def pair():\n    return LOGITS, LABELS\n"
-        "def named():\n    return LOGITS, ['sick' if y else 'well' for y in LABELS]\n"
-        "def mapping():\n    return {'probs': np.full((6, 2), .5), 'labels': LABELS,\n"
-        "            'subject': [1, 1, 2, 2, 3, 3]}\n"
-        "def more():\n    return {'logits': LOGITS, 'labels': LABELS, 'rows': 1}\n"
-        "def fails():\n    raise OSError('the database is away')\n"
-    )
-    return "own_rows"
-
-
-def test_rows_come_from_a_function(module, tmp_path):
-    rows = read_rows(f"{module}:pair", None)[0]
-    assert np.array_equal(rows.logits, LOGITS)
-    described = SiteRows(rows, shards_of(rows), ("well", "sick")).described()
-    assert described == "own_rows:pair: 6 rows, 2 classes (well, sick), logits"
-    assert read_rows(f"{module}:named", ["well", "sick"])[0].labels.tolist() == LABELS
-    other = shards_of(read_rows(f"{module}:mapping", None)[0])
-    assert (other.input, other.clients) == ("probs", 1)
-    assert other.subjects is not None
-    assert sys.path[0] != str(Path.cwd())
+def test_rows_of_one_client_are_a_sites(tmp_path):
     for name, clients in (("one", [7] * 6), ("two", [7] * 5 + [8])):
         np.savez(tmp_path / f"{name}.npz", logits=LOGITS, labels=LABELS, client=clients)
-    assert shards_of(read_rows("one.npz", None)[0]).rows.tolist() == [6]
-    table = [
-        (f"{module}:more", "must return"),
-        (f"{module}:fails", "failed: OSError: the database is away"),
-        ("two.npz", "must be 1, got 2"),
-    ]
-    each_is_refused(table, lambda source: read_rows(source, None))
-    with pytest.raises(InputError, match=f"are for CSV files, not {module}:pair"):
-        read_rows(f"{module}:pair", None, Reading(drop_missing=True))
+    one, two = (str(tmp_path / f"{name}.npz") for name in ("one", "two"))
+    assert shards_of(read_rows(one, None)[0]).rows.tolist() == [6]
+    refused("must be 1, got 2", read_rows, two, None)
+    refused("are for CSV files, not", read_rows, one, None, Reading(drop_missing=True))
 
 
 def test_class_names_say_which_column_a_label_means(tmp_path):

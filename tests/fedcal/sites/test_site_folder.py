@@ -79,8 +79,6 @@ def test_what_is_put_over_the_folder_of_a_site_is_not_what_it_has_accepted(
     all_joined(there, call)
     call("site", "accept", there.kit(), there.sealed, "--yes")
     digest = json.loads(call("site", "status", there.kit(), "--json"))["digest"]
-    (there.kit() / "site.toml").write_text("answers = 1\n")
-    (there.kit() / "federation.toml").write_text("threshold = 3\n")
     study = (there.kit() / "study.toml").read_text("utf-8")
     (there.kit() / "study.toml").write_text(study.replace("epsilon = 4.0", "epsilon = 40.0"))
     (there.kit() / "study.sealed").write_text("{}")
@@ -97,6 +95,7 @@ def test_what_is_put_over_the_folder_of_a_site_is_not_what_it_has_accepted(
     ours, sealed = prepared(there.kit() / "state"), Sealed.read(there.sealed)
     assert ours.policy == sealed.study.policy(sealed.roster.digest)
     assert ours.roster == sealed.roster
+    (there.kit() / "home").mkdir()
     (there.kit() / "home" / "x").symlink_to("../../../elsewhere")
     assert "is not part of a kit" in call("site", "join", there.kit(), "rows.csv", code=2)
     shutil.rmtree(there.kit() / "home")
@@ -130,5 +129,6 @@ def test_a_link_inside_a_joined_folder_is_refused_and_no_other_user_reaches_the_
     for place in (home, home / "sites", home / "sites/sepsis", there.own()):
         assert stat.S_IMODE(place.stat().st_mode) == 0o700, place
     link = there.kit() / "home" / "site.log"
+    link.parent.mkdir()
     link.symlink_to(there.folder / "elsewhere" / "result.json")
     assert f"{link.name} is not part of a kit" in call("site", "status", there.kit(), code=2)

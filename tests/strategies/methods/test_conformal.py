@@ -155,9 +155,6 @@ def test_a_promise_that_clipping_may_break_says_so_at_once(quantile):
         "as long as clipping cuts off no misses; whatever the rows are, 0.577 is guaranteed if no "
         "client has more than 50."
     )
-    if quantile == "gaps":  # a crossing has one threshold
-        other = FedConformal(private, **settings, by="class").result().guarantee[0]
-        assert other.endswith("cuts off no misses; whatever the rows are, nothing is guaranteed.")
     free = FedConformal(Federation(100, 10, epsilon=1.0, unit="example"), rows_per_client=50.0)
     assert "clipping" not in free.result().guarantee[0]
 
@@ -194,6 +191,7 @@ def test_quantiles_that_a_federation_cannot_ask_for():
         ({"by": "class", "quantile": "prefix"}, "all parts together"),
         ({"trust": "distributed"}, "does not have the exact sums"),
         ({"by": "class"}, "one threshold"),
+        ({"by": "class", "quantile": "gaps", "unit": "user"}, "one threshold"),
     ]
     assert_refused(table, lambda options: exponential(**options))
 

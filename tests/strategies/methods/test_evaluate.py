@@ -182,9 +182,10 @@ def test_groups_within_a_site_part_its_counts_and_add_up_to_them():
         np.testing.assert_array_equal(each[:, :, place].reshape(4, -1), full.counts_of(some))
     total = parted.counts_of(rows).sum(axis=0).astype(np.float64)
     release, plain = ScoreRelease(parted, total, 2.0), ScoreRelease(full, total[:80], 2.0)
-    counts, root = release.by_site
+    sites = release.by_site
+    counts, root = sites.counts, sites.root
     np.testing.assert_array_equal(counts, each.sum(axis=(0, 2)))
-    np.testing.assert_allclose(root @ root.T, 3 * plain.by_site[1] @ plain.by_site[1].T)
+    np.testing.assert_allclose(root @ root.T, 3 * plain.by_site.root @ plain.by_site.root.T)
     inside = release.within
     np.testing.assert_array_equal(inside["c", "d"].counts, each.sum(axis=0)[2, 1])
     np.testing.assert_array_equal(inside["", "d"].counts, each.sum(axis=(0, 1))[1])

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from strategy_checks import algorithm_1, assert_refused, some_shards
+from strategy_checks import algorithm_1, some_shards
 
-from fedcal.core.fitting import log_grid
 from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.core.shards import Shards
 from fedcal.metrics import accuracy
@@ -73,23 +72,6 @@ def test_posterior_search_makes_mean_confidence_equal_accuracy():
     t = temperature("acct", shards, 20, search="posterior", rows_per_client=330)
     confidence = softmax(z / t).max(axis=1).mean()
     assert confidence == pytest.approx(accuracy(softmax(z), y), abs=0.02)
-
-
-@pytest.mark.parametrize("name", ["nllt", "ecet"])
-def test_the_exponential_search_without_privacy_is_the_best_of_the_grid(name):
-    grid, shards = np.exp(log_grid(0.5, 3.0, 31)), some_shards()
-    each = [objective(name, shards.logits, shards.labels, t) for t in grid.tolist()]
-    best = grid[int(np.argmin(each))]
-    assert temperature(name, shards, search="exponential", points=31) == best
-
-
-def test_the_exponential_search_needs_a_trusted_server():
-    def make(name: str, trust: str) -> object:
-        method: Callable[..., Any] = STRATEGIES[name]
-        return method(federation(epsilon=1.0, trust=trust), search="exponential", clip=1.0)
-
-    why = "'exponential' needs trust 'central'"
-    assert_refused([("nllt", "distributed", why), ("ecet", "local", why)], make)
 
 
 # --- searches by themselves -----------------------------------------------------------------------
