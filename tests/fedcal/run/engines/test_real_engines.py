@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -16,9 +17,13 @@ import numpy as np
 import pytest
 from made_up import halves
 from procfs import descendants, listening, processes, until
-from refusals import each_is_refused
 
+import fedcal
 from fedcal import SimulationResult, simulate
+from fedcal.clients.site.sources import site_rows
+from fedcal.run.engines.flower_app import FILE, app_toml, run_config, write_app
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.server_app import FRESH
 
 ROWS, CLASSES = 240, 3
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -52,23 +57,6 @@ def nothing_stays(monkeypatch):
     assert [folder for folder in folders if Path(folder).exists()] == []
 
 
-def test_what_an_engine_cannot_do_is_one_line():
-    table: list[tuple[dict[str, Any], str]] = [
-        (
-            {"data": rows(), "clients": None},
-            r"inline takes any\) must be a whole number in \[1, 64\], got 100",
-        ),
-        (
-            {"engine": "inline", "timeout": 5.0},
-            "timeout has no effect here: the engine is not grpc",
-        ),
-        ({"engine": "study"}, "is started by fedcal study run"),
-        ({"engine": "study", "method": "none"}, "real sites keep theirs"),
-        ({"engine": "study", "dropout": 0.1}, "real sites are not simulated"),
-    ]
-    each_is_refused(table, lambda given: simulate(**{"engine": "grpc", "clients": 3, **given}))
-
-
 @pytest.mark.slow
 @linux
 @pytest.mark.parametrize("engine", ["flower", "grpc"])
@@ -80,7 +68,7 @@ def test_what_an_engine_cannot_do_is_one_line():
     ],
     ids=str,
 )
-@pytest.mark.filterwarnings("ignore:round 1: 2 of 3 clients answered")
+@pytest.mark.filterwarnings("ignore:round 1. 2 of 3 clients answered")
 def test_same_bits_as_inline_on_the_loopback_alone(engine, options, nothing_stays):
     seen: set[str] = set()
 
@@ -121,3 +109,31 @@ def test_an_interrupted_run_leaves_nothing(engine, number, tmp_path):
         assert until(lambda: not below & processes().keys())
         assert until(lambda: not [*Path(folder).glob("fedcal-*")])
     assert not (tmp_path / "out").exists()
+
+
+ROOT = Path(fedcal.__file__).resolve().parents[1]
+
+
+def flower(text: str) -> dict[str, Any]:
+    app: dict[str, Any] = tomllib.loads(text)["tool"]["flwr"]["app"]
+    return app
+
+
+def test_the_project_s_own_file_is_the_app_and_sites_understand_it():
+    ours = flower((ROOT / FILE).read_text("utf-8"))
+    assert ours == flower(app_toml(run_config()))
+    fields = ours["config"]
+    job = Job.from_fields(fields, nodes=100, classes=10)
+    assert set(fields) == {*job.to_fields(), "data", "partition", "out", *FRESH}
+    rows = site_rows(fields, {"partition-id": 99, "num-partitions": 100})
+    assert rows.clients == 1
+
+
+def test_the_folder_holds_one_file_and_it_may_be_written_again(tmp_path):
+    folder = tmp_path / "new" / "app"
+    file = write_app(folder)
+    assert [file] == list(folder.iterdir())
+    first = file.read_bytes()
+    assert flower(first.decode())["config"] == run_config()
+    file.write_bytes(first.replace(b"epsilon = inf", b"epsilon = 2.0"))
+    assert write_app(folder).read_bytes() == first
