@@ -108,12 +108,6 @@ def test_a_long_vector_of_equal_numbers_on_the_bound(rule, order):
     assert 1 - 1e-6 < max(exact_squares(row, bound, 2.0**-45)) <= 1
 
 
-@pytest.mark.parametrize(("rule", "expected"), list(zip(RULES, [1.0, 3**0.5, 8**0.5], strict=True)))
-@orders
-def test_sensitivity_by_rule(rule, expected, order):
-    assert Bound(LENGTHS, NORMS, rule, order).sensitivity == expected
-
-
 @rules
 @orders
 def test_the_declared_sensitivities_are_reached_and_not_passed(rule, order):
