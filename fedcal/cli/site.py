@@ -5,22 +5,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fedcal.cli import study
 from fedcal.cli.parameters import Json, Overwrite
 from fedcal.core import checks, pages
 from fedcal.results import page, terminal
 from fedcal.run import folders
 from fedcal.secure_aggregation.roster import in_words
-
-
-def overview() -> None:
-    """Show the steps of a site in a study, and of the others.
-
-    Examples
-    --------
-    fedcal site
-    """
-    study.overview()
 
 
 def join(

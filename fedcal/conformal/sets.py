@@ -257,9 +257,6 @@ class PredictionSets(Artifact):
         rest = json.loads(str(arrays["sets"]))
         # without defaults, of which an earlier version had more
         rest["conformity"] = Conformity(**{k: v for k, v in rest["conformity"].items() if v})
-        rest.pop("reported", None)  # coverage of groups, which earlier versions could release
-        if rest.pop("aim", None) is not None:
-            check_kept("--set target")
         rest["basis"] = rest.get("basis") and Basis.of_json(rest["basis"])
         rest["release"] = SetRelease.of_arrays(arrays)
         rest["input"] = one_of("input", rest["input"], KINDS)

@@ -47,13 +47,11 @@ MASS = 0.1
 class Kit:
     """A site's folder: what the coordinator sent, and what the site has made since.
 
-    `study` is as the kit has it, which is not what the site has accepted; `one_machine` says that
-    the coordinator's machine runs the server.
+    `study` is as the kit has it, which is not what the site has accepted.
     """
 
     folder: Path
     site: str
-    one_machine: bool
     study: Study
 
     @classmethod
@@ -65,10 +63,9 @@ class Kit:
         if not joins:
             check_kit(folder)
         fields = read_fields(folder / kits.KIT)
-        site, is_one = str(fields.get("site")), fields.get("one_machine") is True
-        study = Study.read(folder / kits.STUDY)
+        site, study = str(fields.get("site")), Study.read(folder / kits.STUDY)
         one_of(f"site of {study.study}", site, study.sites)
-        return cls(folder, site, is_one, study)
+        return cls(folder, site, study)
 
     @property
     def own(self) -> Path:
@@ -220,11 +217,13 @@ def join(
     from fedcal.sites.at_home import against_outcomes
 
     kit = Kit.read(folder, joins=True)
-    own, files = kit.own, partial(kits.kit_files, kit.study, kit.site, one_machine=kit.one_machine)
+    own, paths = kit.own, {"folder": folder.resolve(), "beside": Path.cwd(), "own": kit.own}
+    # what a kit has that could be run is not the coordinator's
+    files = kits.kit_files(kit.study, kit.site)
+    files |= kits.service_files(kit.site, python=sys.executable, **paths)
     signing, connection = own / SIGNING, own / CONNECTION
     made = {STATE, HOME, ACCEPTED, ROWS, f"{kit.site}{JOIN}"}
-    known = {*files(), kits.AUTHORITY} | (made if kit.has_joined else set())
-    check_kit(folder, known)
+    check_kit(folder, {*files, kits.AUTHORITY} | (made if kit.has_joined else set()))
     data = os.path.abspath(data) if Path(data).exists() else data
     if reading is None:
         reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else AS_IT_IS
@@ -248,10 +247,7 @@ def join(
             make_key(signing)
     write_file(own / MADE_IN, "\n".join(kit.marks))
     warnings += kit.use(data, rows, reading)
-    # what a kit has that could be run is not the coordinator's any more
-    paths: Any = {"folder": folder.resolve(), "beside": Path.cwd(), "own": own}
-    unit = files(account=os.getuid(), python=sys.executable, **paths)
-    write_folder(folder, lambda draft: kits.write_files(draft, unit))
+    write_folder(folder, partial(kits.write_files, files=files))
     study, out = kit.study, Path(f"{kit.site}{JOIN}")
     joined = Join(study.study, study.digest, kit.site, *kit.own_keys, study.class_digest)
     write_file(out, joined.to_text(read_key(signing)))
@@ -313,7 +309,6 @@ class Offer:
             sealed=sealed,
             site=self.kit.site,
             others=named([name for name in study.sites if name != self.kit.site]),
-            one_machine=self.kit.one_machine or sealed.one_machine,
             since="the kit" if before is None else "what was accepted",
             changed=changed,
             words=in_words(sealed.digest),

@@ -44,7 +44,7 @@ Before = Mapping[str, Earlier]
 
 KEPT = ("terms", "digest", "rehearsal", "took_part", "date")
 _METRICS = {"positive": ("prevalence", "brier"), "confidence": ("accuracy", "confidence_brier")}
-_AGREED = ("contributors", "plural", "epsilon_release", "quorum", "score", "classes")
+_AGREED = ("plural", "epsilon_release", "quorum", "score", "classes")
 
 
 @dataclass(frozen=True)

