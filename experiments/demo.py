@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     title = f"{run.title}: test rows"
     for name, dark in (("reliability.png", False), ("reliability-dark.png", True)):  # of docs/img
         save_figure(draw(reliability_sheet(run.reliability, title), dark), out / name, dark=dark)
-    show(compare_command.shown(comparison, out), gap=0)
+    show(compare_command.shown(comparison, out))
     console().print(f"one run with all its files is in {out / ONE_RUN}")
 
 

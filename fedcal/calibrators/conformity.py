@@ -15,27 +15,20 @@ aps     probability of the label and of all classes ranked above it, minus the p
 ======  ==========================================================================================
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fedcal.calibrators.base import Calibrator, of_text
 from fedcal.core.checks import check_kept, integer, one_of, unused
 from fedcal.core.fitting import by_rows, label_entries
-from fedcal.core.numerics import Floats, Integers, Kind, check_seed, probs_of
+from fedcal.core.numerics import Floats, Integers, Kind, probs_of
 from fedcal.core.row_order import in_unit_interval, mixed
 from fedcal.metrics.score_table import DIGITS, arcsine_edges
 
 Parts = Floats | None
 """u, (n,) uniform in [0, 1), the fraction of the label's own probability to leave out; None = leave
 out nothing."""
-
-
-def rounded(scores: Floats) -> Floats:
-    """Round scores to `DIGITS` decimals, so that both sides of a file agree; the shape is kept."""
-    return np.round(scores, DIGITS)
 
 
 SPLIT = 2.0**13 + 1.0
@@ -111,24 +104,20 @@ class Conformity:
         a key of `SCORES`
     randomised
         leave out a part of the label's own probability, uniform in [0, 1): sets are smaller, and
-        coverage is exact. The part is a hash of the row's logits and `seed`, so that the same row
+        coverage is exact. The part is a hash of the row's logits, so that the same row
         always has the same set (and rows of the same logits have the same part); without it scores
         by order are deterministic
-    seed
-        of the parts
     calibrator
         file of the calibrator that computes the probabilities, in base64 text; "" = none
     """
 
     name: str = "lac"
     randomised: bool = False
-    seed: int = 0
     calibrator: str = ""
 
     def __post_init__(self) -> None:
         check_kept(f"score={self.name}")
         one_of("score", self.name, SCORES)
-        check_seed(self.seed)
         if not self.ranked:
             unused(
                 f"the score '{self.name}' does not use the order of classes",
@@ -151,19 +140,11 @@ class Conformity:
 
     def of_all(self, logits: Floats, input: Kind = "logits") -> Floats:
         """Return the score of every label, (n, c) -> (n, c), in [0, 1], rounded to 12 decimals."""
-        scores = np.empty(logits.shape)
-        self._fill(scores, logits, input, lambda _, *seen: rounded(all_scores(self.ranked, *seen)))
-        return scores
+        return self._scores(logits, input)
 
     def of_labels(self, logits: Floats, labels: Integers, input: Kind = "logits") -> Floats:
         """Return the score of each row's label, (n, c), (n,) -> (n,), rounded to 12 decimals."""
-        scores = np.empty(len(logits))
-
-        def score(part: slice, probs: Floats, u: Parts) -> Floats:
-            return rounded(label_scores(self.ranked, probs, labels[part], u))
-
-        self._fill(scores, logits, input, score)
-        return scores
+        return self._scores(logits, input, labels)
 
     def thresholds(self, number: int, *, arcs: bool = False) -> Floats:
         """Return public thresholds, (number,), increasing, the last one 1.
@@ -180,28 +161,31 @@ class Conformity:
             return _log_odds(number, CROWDED)
         return arcsine_edges(number)[1:] if arcs else _log_odds(number, SPREAD)
 
-    def _fill(self, out: Any, logits: Floats, input: Kind, score: Callable[..., Any]) -> None:
-        """Fill an array in blocks.
-
-        `score` gets the slice of a block, its `settled` probabilities, and `Parts`.
-        """
+    def _scores(self, logits: Floats, input: Kind, labels: Integers | None = None) -> Floats:
+        """Return scores of all labels, or of each row's, by blocks, so that both sides agree."""
+        out = np.empty(logits.shape if labels is None else len(logits))
 
         def fill(part: slice) -> None:
-            u = uniform_of(logits[part], self.seed) if self.randomised else None
+            u = uniform_of(logits[part]) if self.randomised else None
             probs = settled(self.probs(logits[part], input))
-            out[part] = score(part, probs, u)
+            if labels is None:
+                scores = all_scores(self.ranked, probs, u)
+            else:
+                scores = label_scores(self.ranked, probs, labels[part], u)
+            out[part] = np.round(scores, DIGITS)
 
         by_rows(fill, *logits.shape)
+        return out
 
 
-def uniform_of(logits: Floats, seed: int) -> Floats:
-    """Return a number in [0, 1) for each row, a hash of its bits and the seed, (n, c) -> (n,).
+def uniform_of(logits: Floats) -> Floats:
+    """Return a number in [0, 1) for each row, a hash of its bits, (n, c) -> (n,).
 
     A row has the same number wherever it is computed, and each time it is a test row. Because the
     number is a function of the row, rows stay exchangeable, as the coverage proof requires.
     """
     bits = (np.ascontiguousarray(logits, np.float64) + 0.0).view(np.uint64)  # -0 is 0
-    keys = mixed(np.arange(bits.shape[1], dtype=np.uint64) ^ mixed(np.array(seed, np.uint64)))
+    keys = mixed(np.arange(bits.shape[1], dtype=np.uint64))
     state = mixed(mixed(bits ^ keys).sum(axis=1, dtype=np.uint64))
     return in_unit_interval(state)
 

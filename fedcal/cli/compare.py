@@ -80,7 +80,7 @@ def command(
         print(comparison.to_table(table), end="")
     else:
         lines = shown(comparison, out)
-        terminal.show(lines, comparison.to_json, json=json, quiet=quiet, gap=0)
+        terminal.show(lines, comparison.to_json, json=json, quiet=quiet)
     if failures := comparison.failures:
         raise FedcalError(
             f"{len(failures)} of {len(comparison.rows)} runs failed, the first with: "

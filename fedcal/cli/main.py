@@ -32,7 +32,7 @@ COMMANDS = {
     "report": "files:report",
     "export": "files:export",
     "apply": "apply",
-    "site": "site:overview",
+    "site": "study:overview",
     "site restored": "site:restored",
     "site recalibrate": "site:recalibrate",
     "site join": "site:join",

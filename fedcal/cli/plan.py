@@ -38,6 +38,6 @@ def command(
     fedcal plan --clients 100 --rows-per-client 50 --classes 10 --epsilon 1
     fedcal plan --clients 20 --rows-per-client 600 --classes 2 --method fednewton,fedbbq
     """
-    facts = {"rows_per_client": rows_per_client, "classes": classes}
+    facts: dict[str, Any] = {"rows_per_client": rows_per_client, "classes": classes}
     found = plan.plan(**facts, **options, methods=method.split(",") if method else None)
     terminal.show([found.title, *found.parts], found.to_json, json=json, quiet=quiet)

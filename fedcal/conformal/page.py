@@ -17,14 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.conformal.coverage import ALL, FEW_CLASSES, Covered, SetEvaluation, interval, percent
-from fedcal.conformal.levels import (
-    CountNoise,
-    NoiseFree,
-    SumNoise,
-    after_last,
-    centred_level,
-    marginal_level,
-)
+from fedcal.conformal.levels import CountNoise, SumNoise, after_last, centred_level, marginal_level
 from fedcal.core.checks import fraction
 from fedcal.core.naming import called
 from fedcal.core.numerics import Floats, Purpose, key_of, stream
@@ -138,9 +131,7 @@ class SetRelease:
     def _level(self, part: int, alpha: float, noise: SumNoise) -> float:
         if self.rows is not None:
             return marginal_level(self.rows, alpha, noise)
-        off = 0.0
-        if not isinstance(noise, NoiseFree):
-            off = self.noise.bound(self.prefix[-1], 1.0 - FAILS * alpha / 2)
+        off = self.noise.bound(self.prefix[-1], 1.0 - FAILS * alpha / 2)
         return centred_level(float(self.below[part, -1]) - off, alpha, noise)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedcal.calibrators.conformity import BY, Conformity
 from fedcal.conformal.coverage import Basis, Parts, SetEvaluation, evaluate, shortfalls
 from fedcal.conformal.page import SetRelease, evaluation_parts, of_release, promise
-from fedcal.core.checks import InputError, check_kept, needed, one_of, same
+from fedcal.core.checks import InputError, needed, one_of, same
 from fedcal.core.naming import called, listed, one_form
 from fedcal.core.numerics import KINDS, Floats, Kind, logits_of, override
 from fedcal.core.options import array
@@ -257,9 +257,6 @@ class PredictionSets(Artifact):
         rest = json.loads(str(arrays["sets"]))
         # without defaults, of which an earlier version had more
         rest["conformity"] = Conformity(**{k: v for k, v in rest["conformity"].items() if v})
-        rest.pop("reported", None)  # coverage of groups, which earlier versions could release
-        if rest.pop("aim", None) is not None:
-            check_kept("--set target")
         rest["basis"] = rest.get("basis") and Basis.of_json(rest["basis"])
         rest["release"] = SetRelease.of_arrays(arrays)
         rest["input"] = one_of("input", rest["input"], KINDS)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import InputError, check_kept, located, near, one_of, system_errors
+from fedcal.core.checks import InputError, located, near, one_of, system_errors
 from fedcal.core.numerics import Floats, Kind
 from fedcal.core.scores import ids_of
 from fedcal.datasets._arrays import from_arrays, from_columns
@@ -215,9 +215,6 @@ def load(
     suffix = next((end for end in _READERS if path.name.lower().endswith(end)), None)
     with located(shown), system_errors(shown):  # a name that is too long, a closed folder
         is_file, is_there = path.is_file(), path.exists()
-        check_kept(f"reading {path.suffix.lower()}")
-        if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
-            check_kept("reading a folder of datasets.save_to_disk")
     if not is_file or suffix is None:
         problem = f"unknown kind of file; allowed: {_FILES}" if is_file else "no such file"
         if text in {entry.name for entry in feature_sets()}:

@@ -411,10 +411,3 @@ def comparison_page(comparison: Mapping[str, Any], *where: Path) -> page.Page:
         ],
         versions=comparison.get("versions", {}),
     )
-
-
-def card_of(cells: Sequence[Mapping[str, Any]]) -> page.Page:
-    """Return what a notebook shows of the cells: their table."""
-    there = finished(cells)
-    table = page.Section("", [as_table(there)])
-    return page.Page(f"Comparison of {len(there)} lines", "", [table])

@@ -27,12 +27,10 @@ _WIDEST = 1000
 """Characters: a terminal that is narrower wraps lines, but loses none of them."""
 
 
-def print_table(to: Console, table: Table, *, gap: int = 1) -> None:
-    """Print a table, as wide as it is, with so many spaces to the right of an entry."""
+def print_table(to: Console, table: Table) -> None:
+    """Print a table, as wide as it is."""
     words = table.left or ()
-    rich = RichTable(
-        title=table.title or None, title_justify="left", pad_edge=gap > 0, padding=(0, gap)
-    )
+    rich = RichTable(title=table.title or None, title_justify="left")
     for k, heading in enumerate(table.columns):
         rich.add_column(heading, justify="left" if k in words else "right", no_wrap=True)
     for k, row in enumerate(table.rows):
@@ -124,13 +122,11 @@ def show(
     *,
     json: bool = False,
     quiet: bool = False,
-    gap: int = 1,
 ) -> None:
     """Print the lines and parts of a result: unless quiet, or its record as JSON instead.
 
     A record that takes time is given as the function that makes it: it is called for JSON alone.
-    Tables are printed with their notes and `gap` spaces to the right of an entry; figures are for
-    pages.
+    Tables are printed with their notes; figures are for pages.
     """
     if json:
         print(to_json(record() if callable(record) else record), end="")
@@ -139,7 +135,7 @@ def show(
         if isinstance(part, str):
             to.print(part)
         elif isinstance(part, pages.Table) and not part.title.startswith(MORE):
-            print_table(to, part, gap=gap)
+            print_table(to, part)
             if part.note:
                 to.print(part.note)
         elif isinstance(part, pages.Text):

@@ -20,7 +20,7 @@ from fedcal.core.checks import InputError, integer, same
 from fedcal.evaluation import findings, intervals, page
 from fedcal.evaluation.estimates import at_threshold, evaluate
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.sites.next_site import next_site
+from fedcal.evaluation.sites.effects import next_site
 from fedcal.evaluation.sites.verdicts import enough, groups_of, verdicts_of
 from fedcal.metrics import bootstrap, histogram, score_table
 from fedcal.privacy.making import differences
@@ -44,7 +44,7 @@ Before = Mapping[str, Earlier]
 
 KEPT = ("terms", "digest", "rehearsal", "took_part", "date")
 _METRICS = {"positive": ("prevalence", "brier"), "confidence": ("accuracy", "confidence_brier")}
-_AGREED = ("contributors", "plural", "epsilon_release", "quorum", "score", "classes")
+_AGREED = ("plural", "epsilon_release", "quorum", "score", "classes")
 
 
 @dataclass(frozen=True)
@@ -195,14 +195,13 @@ def _since(
 ) -> dict[str, Any]:
     """Return the facts kept of an earlier quarter, and why it cannot be compared ("" = it can)."""
     sites, why = [site for site in facts.took_part if site in earlier["took_part"]], ""
+    edges = [one.question.bucket_edges for one in (before, release)]
     if changed := next(differences("", earlier["terms"], json.loads(study.terms), 0.0), None):
         why = "{} was {}, now it is {}".format(*changed)[:200]
     elif earlier["rehearsal"] != facts.rehearsal or not sites:
         why = "one of the two is a rehearsal, or no site took part in both"
-    try:
-        rereading.check_comparable(before, release)
-    except InputError as e:
-        why = why or str(e)
+    elif before.input != release.input or edges[0].tolist() != edges[1].tolist():
+        why = "its scores were counted in other buckets"
     return {**{key: earlier[key] for key in KEPT}, "why": why, "sites": sites}
 
 

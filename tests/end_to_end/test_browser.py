@@ -20,7 +20,8 @@ from compared import cell
 from made_up import halves
 
 from fedcal import evaluate, simulate
-from fedcal.results.comparison import card_of
+from fedcal.results.comparison import as_table, cells_of, comparison_sheets
+from fedcal.results.page import Page
 from fedcal.run.folders import write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
@@ -66,7 +67,9 @@ def pages(out: Path) -> dict[str, str]:
     write_report(out / "comparison")
     found = {f.name: (f / "report.html").read_text("utf-8") for f in out.iterdir()}
     head = '<!doctype html><meta name="viewport" content="width=device-width">'
-    cards = few._repr_html_() + card_of(comparison()["cells"]).html(card=True) + shown._repr_html_()
+    cells = cells_of(comparison()["cells"])
+    compared = Page("Compared", "", [as_table(cells), *comparison_sheets(cells)]).html(card=True)
+    cards = few._repr_html_() + compared + shown._repr_html_()
     return found | {"cards": f'{head}<meta charset="utf-8">{cards}'}
 
 

@@ -174,10 +174,8 @@ class Sheet:
         of its files
     note
         a sentence below it on a page
-    width
-        inches of every plotted area
     left
-        inches beside it, for the labels of the y axis
+        inches beside a plotted area, for the labels of the y axis
     """
 
     title: str
@@ -186,13 +184,12 @@ class Sheet:
     legend: tuple[tuple[str, str], ...] = ()
     name: str = ""
     note: str = ""
-    width: float = WIDTH
     left: float = LEFT
 
     @property
     def cell(self) -> float:
         """Inches of a panel's width in all."""
-        return self.left + self.width + RIGHT
+        return self.left + WIDTH + RIGHT
 
     @cached_property
     def figure(self) -> Figure:
@@ -214,10 +211,10 @@ def draw(sheet: Sheet, dark: bool = False) -> Figure:
 
     panels, columns = sheet.panels, sheet.columns
     rows = [panels[k : k + columns] for k in range(0, len(panels), columns)]
-    tall = [sheet.width * row[0].aspect for row in rows]
+    tall = [WIDTH * row[0].aspect for row in rows]
     above = [_LINE * max(bool(p.title) + bool(p.note) for p in row) for row in rows]
     inside = sheet.cell * min(columns, len(panels))
-    width = max(inside, 4.2 if sheet.width == WIDTH else 0)
+    width = max(inside, 4.2)
     title = fill(sheet.title, int(width / _LETTER))
     longest = max((len(text) for _, text in sheet.legend), default=0)
     across = max(1, min(len(sheet.legend), int(width / (0.55 + 0.066 * longest))))
@@ -235,7 +232,7 @@ def draw(sheet: Sheet, dark: bool = False) -> Figure:
             bottom -= TOP + words + high
             for k, panel in enumerate(row):
                 left = (width - inside) / 2 + k * sheet.cell + sheet.left
-                place = (left / width, bottom / height, sheet.width / width, high / height)
+                place = (left / width, bottom / height, WIDTH / width, high / height)
                 ax = figure.add_axes(place)
                 _plot(panel, ax)
                 text, where = "\n".join(filter(None, (panel.title, panel.note))), 1 + 0.07 / high
@@ -368,7 +365,7 @@ def svgs(sheet: Sheet, name: str, card: bool = False) -> tuple[list[str], list[s
     for k, (panel, ax) in enumerate(zip(sheet.panels, sheet.figure.axes, strict=True), 1):
         box = ax.get_position()
         corner = (box.x0 * width - sheet.left, (1 - box.y1) * height - TOP)
-        size = (sheet.cell, TOP + sheet.width * panel.aspect + BOTTOM)
+        size = (sheet.cell, TOP + WIDTH * panel.aspect + BOTTOM)
         shared = root.findall("defs") if k == 1 else []
         content = [*shared, *root.findall(f".//g[@id='{name}-axes_{k}']")]
         panels.append(

@@ -12,7 +12,6 @@ from experiments.studies.rows import draw_sum
 from fedcal.clients.questions.conformal import SetCounts
 from fedcal.clients.questions.histograms import BinOutcomes, ClassHistograms, PooledHistograms
 from fedcal.clients.questions.scores import ScoreCounts
-from fedcal.conformal.levels import CountNoise as SumNoise
 from fedcal.core.checks import PrivacyError
 from fedcal.evaluation.estimators.metrics import Accuracy, Precision
 from fedcal.mechanisms import Laplace, NoiseDistribution
@@ -193,21 +192,3 @@ def test_moments_waves_and_samples_are_of_one_distribution(epsilon, norm):
     )
     drawn = np.rint(named.sample(np.random.default_rng(2), (DRAWS,)) * std).astype(int)
     assert drawn_from(drawn, distribution)
-
-
-@pytest.mark.parametrize(("epsilon", "numbers"), [(1.0, 1), (3.0, 40), (8.0, 5)])
-def test_sums_of_counts_are_below_a_point_at_least_as_often_as_the_table_says(epsilon, numbers):
-    distribution, std = chances(epsilon, 1.0), std_of(epsilon, 1.0)
-    noise = SumNoise(std, NoiseDistribution(True, 1.0, 1 / std))
-    weights = np.tril(np.ones((numbers, numbers)))
-    table, more = noise.of_sums(weights)
-    rng = np.random.default_rng(5)
-    k = np.arange(len(distribution)) - len(distribution) // 2
-    z = rng.choice(k, p=distribution, size=(DRAWS, numbers)) @ weights.T
-    sums = z + more * rng.standard_normal(z.shape)
-    for x in np.linspace(-2, 2, 9) * sums.std():
-        seen = (sums < x).mean(axis=0)
-        assert (seen > table.below(np.array(x)) - 5 * math.sqrt(0.25 / DRAWS)).all()
-        assert seen.min() < table.below(np.array(x)) + 5 * math.sqrt(0.25 / DRAWS) + 0.05
-    reach = noise.bound(np.ones(numbers), 0.999)
-    assert (z[:, -1] > reach).mean() < 0.001 + 5 * math.sqrt(0.001 / DRAWS)

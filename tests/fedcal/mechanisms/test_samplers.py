@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from laws import has_scale
 from refusals import each_is_refused
 from scipy import stats
 
@@ -60,17 +59,6 @@ def test_large_scales_have_the_continuous_distribution(sampler, distribution, _)
         assert stats.kstest(drawn / scale / wrong, distribution().cdf).pvalue < LEVEL
     # the last digits are as random as the first ones
     assert stats.chisquare(np.bincount(drawn & 15, minlength=16)).pvalue > LEVEL
-
-
-@pytest.mark.parametrize(("scale", "shares"), [(3.0, 2), (3.0, 10), (40.0, 100)])
-def test_polya_shares_add_up_to_discrete_laplace_noise(scale, shares):
-    n = 20_000
-    total = polya_share(scale, shares, n * shares, seeded()).reshape(n, shares).sum(axis=1)
-    assert has_scale(total, "laplace", scale)
-    for wrong in SCALES:
-        assert not has_scale(total, "laplace", scale * wrong)
-    one_missing = polya_share(scale, shares / 2, n * shares, seeded()).reshape(n, shares)
-    assert not has_scale(one_missing.sum(axis=1), "laplace", scale)
 
 
 UNIT = 2**128

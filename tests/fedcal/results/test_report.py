@@ -13,9 +13,10 @@ from html_page import page_of
 from made_up import halves
 
 from fedcal import simulate
-from fedcal.results.comparison import as_table, card_of, cells_of
+from fedcal.results.comparison import as_table, cells_of
 from fedcal.results.figures import curves
 from fedcal.results.labels import metric_table, signed
+from fedcal.results.page import Page
 from fedcal.run.folders import write_report
 
 FIGURES = {f"{n}.{s}" for n in ("reliability", "classes", "rounds") for s in ("png", "svg")}
@@ -141,7 +142,7 @@ def test_a_card_says_that_rows_are_too_few_for_intervals():
 def test_sets_of_a_method_that_this_process_does_not_know_are_shown_as_sets():
     columns = ("coverage", "set_size", "singletons", "empty")
     after = {key: {"mean": 0.9, "std": 0.0} for key in columns}
-    assert "one label" in card_of([cell("theirs", 1.0, 0.0, after=after)]).html(card=True)
+    assert "one label %" in as_table([cell("theirs", 1.0, 0.0, after=after)]).columns
 
 
 def test_a_cell_with_failures_has_no_star_and_says_how_many_ran():
@@ -151,8 +152,9 @@ def test_a_cell_with_failures_has_no_star_and_says_how_many_ran():
         cell("fedtemp", 1.0, 0.03, seeds=[0, 1, 2, 3, 4]),
         cell("fednewton", 1.0, 0.02, seeds=[0, 1, 2, 3, 4]),
     ]
-    rows = list(as_table(cells_of(cells), ["ece", "classwise_ece", "nll"]).rows)
+    table = as_table(cells_of(cells), ["ece", "classwise_ece", "nll"])
+    rows = list(table.rows)
     stars = {name.text: [entry.best for entry in row[1:]] for name, *row in rows}
     assert stars == {"lucky": [False] * 3, "fedtemp": [False] * 3, "fednewton": [True] * 3}
     assert [name.small for name, *_ in rows] == ["4 of 5 failed", "", ""]
-    assert "lucky<small>4 of 5 failed</small>" in card_of(cells).html(card=True)
+    assert "lucky<small>4 of 5 failed</small>" in Page("", "", [table]).html(card=True)
