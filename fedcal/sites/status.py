@@ -15,15 +15,13 @@ from fedcal.sites.server_run import control
 from fedcal.sites.study_file import Study
 
 
-def status(path: Path, at: str | None = None) -> dict[str, Any]:
+def status(path: Path) -> dict[str, Any]:
     """Return where a study stands, as strict JSON.
 
     Parameters
     ----------
     path
         of the study's file, or of the sealed one
-    at
-        HOST:PORT of the control port; None = of the server that runs here, if one does
 
     Returns
     -------
@@ -36,8 +34,7 @@ def status(path: Path, at: str | None = None) -> dict[str, Any]:
     study = sealed.study if sealed is not None and path == sealed_path else Study.read(path)
     home = kits.folder_of(path, study.study, "server")
     file = home / kits.CONTROL
-    if at is None and file.exists():
-        at = file.read_text("ascii").strip()
+    at = file.read_text("ascii").strip() if file.exists() else None
     connected = _connected(home, at, sealed) if sealed is not None else {}
     made_kits = kits.folder_of(path, study.study, "kits").is_dir()
     sites = {}
