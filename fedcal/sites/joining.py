@@ -103,7 +103,7 @@ class Kit:
 
     @property
     def rows(self) -> tuple[str, Reading]:
-        """Its rows, a file or a function, and how the file is read."""
+        """Its file of rows, and how it is read."""
         fields = json.loads((self.own / ROWS).read_text("utf-8"))
         return fields["data"], Reading(**fields.get("reading", {}))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.checks import BudgetExceeded, InputError, needed, same
+from fedcal.core.checks import InputError, needed, same
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.results.labels import STUDY
@@ -134,8 +134,8 @@ def release(
         why = f"by {sealed_path} it is not on the server's machine. Move it to another one"
         must_not_exist(key, f"{why}, and sign there (fedcal study verify --key)")
     home = kits.folder_of(path, study.study, "server").resolve()
-    serves = f"fedcal study serve {sealed_path}"
-    file = must_exist(home / kits.CONTROL, f"no server runs here. {serves} starts it")
+    why = f"no server runs here. fedcal study serve {sealed_path} starts it"
+    file = must_exist(home / kits.CONTROL, why)
     at = file.read_text("ascii").strip()
     work, year = home / "runs" / name, study.year(datetime.datetime.now(datetime.UTC).date())
     ledger = home / f"ledger-{year}.sqlite"
@@ -143,12 +143,8 @@ def release(
     books["cap_delta"] = study.delta_release * study.per_year
     config = study.config(engine=STUDY, **books)
     job = study.job(sealed.roster, **books)
-    more: dict[str, Any] = {"without_unready": without_unready, "progress": progress}
-    try:
-        outcome = carried_out(job, work, at, home / "ca.crt", **more)
-    except BudgetExceeded:
-        spent = f"epsilon {study.epsilon:g} of {study.policy().in_words(year)} is spent"
-        raise BudgetExceeded(f"{spent}; no site was contacted") from None
+    options: Any = {"without_unready": without_unready, "progress": progress}
+    outcome = carried_out(job, work, at, home / "ca.crt", **options)
     known, privacy = recorded(config, job, outcome, tested=False)
     result = result_of(outcome, known, privacy, given=config, test=None, data=None)
     made = (work / SERVER / OUTCOME).stat().st_mtime
