@@ -187,7 +187,7 @@ def load(
           `group` (n,), a second model's `other_logits` or `other_probs` (n, c), and `test_logits`
           or `test_probs` (m, c), `test_labels`, `test_client` and `test_group` (m,), and
           `class_names` (c,), of the columns of scores;
-        * `.csv` or `.csv.gz` with columns `label`, optional `client`, `subject` and `group`, and
+        * `.csv` with columns `label`, optional `client`, `subject` and `group`, and
           `logit_0..`, `prob_0..` or, for two classes, `score`: the probability of class 1; of a
           second model `other_logit_0..`, `other_prob_0..` or `other_score`;
         * `.parquet` (needs pyarrow) with the same columns.
@@ -244,7 +244,7 @@ def _read_npz(path: Path, labels_required: bool) -> dict[str, Any]:
     return columns
 
 
-_READERS = {".npz": _read_npz, ".csv": read_csv, ".csv.gz": read_csv, ".parquet": read_parquet}
+_READERS = {".npz": _read_npz, ".csv": read_csv, ".parquet": read_parquet}
 _FILES = ", ".join(_READERS)
 
 

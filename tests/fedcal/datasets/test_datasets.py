@@ -151,7 +151,7 @@ def test_paths_and_names_that_are_no_data_get_one_line(tmp_path):
     for folder in ("folder.npz", "some"):
         (tmp_path / folder).mkdir()
     table = [
-        *((name, "no such file") for name in ("missing.npz", "missing.csv.gz", "folder.npz")),
+        *((name, "no such file") for name in ("missing.npz", "missing.csv", "folder.npz")),
         *((name, r"or the path of a \.npz, \.csv, .* file") for name in ("scores.txt", "some")),
     ]
     each_is_refused([(tmp_path / name, message) for name, message in table], load)
