@@ -20,11 +20,11 @@ class TemperatureQuery(Summed):
 
     Parameters
     ----------
-    temperature
-        that logits are divided by
+    temperatures
+        the one that logits are divided by (the name is part of the seed of the noise)
     """
 
-    temperature: Positive
+    temperatures: Positive
 
     def lengths(self) -> tuple[int, ...]:
         """Return one block with all numbers."""
@@ -50,14 +50,14 @@ class AccuracyGap(TemperatureQuery):
     """Sum over rows of (correct - confidence at T), in rows; a row adds less than 1."""
 
     kind = "accuracy_gap"
-    examples = ({"temperature": 1.7}, {"temperature": 0.5})
+    examples = ({"temperatures": 1.7}, {"temperatures": 0.5})
 
     def at(self, shards: Shards) -> Floats:
         """sum_i (correct_i - conf_i(T)): its root makes mean confidence equal accuracy (Acc-T).
 
         It rises with T. A row adds less than 1 in absolute value.
         """
-        confidence = binning.top_confidence(shifted_logits(shards) / self.temperature)
+        confidence = binning.top_confidence(shifted_logits(shards) / self.temperatures)
         return shards.sum_rows(correct(shards) - confidence)
 
 
@@ -73,7 +73,7 @@ class ClippedNLL(TemperatureQuery):
 
     kind = "clipped_nll"
     signed = False
-    examples = ({"temperature": 1.7, "nll_clip": 10.0}, {"temperature": 0.5, "nll_clip": 2.5})
+    examples = ({"temperatures": 1.7, "nll_clip": 10.0}, {"temperatures": 0.5, "nll_clip": 2.5})
 
     nll_clip: Positive
 
@@ -83,7 +83,7 @@ class ClippedNLL(TemperatureQuery):
 
     def at(self, shards: Shards) -> Floats:
         """sum_i min(-log p_i(y_i; T), clip), in nats (NLL-T)."""
-        z, of_label = (part(shards) / self.temperature for part in (shifted_logits, label_logits))
+        z, of_label = (part(shards) / self.temperatures for part in (shifted_logits, label_logits))
         return shards.sum_rows(np.minimum(np.log(row_sum(np.exp(z))) - of_label, self.nll_clip))
 
 
@@ -98,7 +98,7 @@ class CalibrationGaps(TemperatureQuery):
     """
 
     kind = "calibration_gaps"
-    examples = ({"temperature": 1.7, "bins": 15}, {"temperature": 0.5, "bins": 4})
+    examples = ({"temperatures": 1.7, "bins": 15}, {"temperatures": 0.5, "bins": 4})
 
     bins: Annotated[int, within(1, binning.MOST_BINS)]
 
@@ -111,6 +111,6 @@ class CalibrationGaps(TemperatureQuery):
 
         A row is in one bin, so it adds less than 1 in L1 norm.
         """
-        confidence = binning.top_confidence(shifted_logits(shards) / self.temperature)
+        confidence = binning.top_confidence(shifted_logits(shards) / self.temperatures)
         cells = binning.bin_index(confidence, self.bins)
         return shards.sum_rows(correct(shards) - confidence, cells, self.bins)

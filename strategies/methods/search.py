@@ -329,7 +329,7 @@ class TemperatureSearch(FederatedStrategy):
     def questions(self) -> tuple[Question, ...]:
         """Declare any temperature of the interval, also once the search is over."""
         asked, within = self.question(1.0), Range(self.low, self.high)
-        return (Question.like(asked, (1, self.plan.rounds), temperature=within),)
+        return (Question.like(asked, (1, self.plan.rounds), temperatures=within),)
 
     def update(self, release: Release) -> None:
         """Tell the search."""
