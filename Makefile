@@ -95,7 +95,7 @@ $(VENV)/.bench: $(VENV)/.run
 	@touch $@
 
 # Peers whose packages clash with ours or are heavy; without them their rows say "skipped".
-PEERS := netcal probmetrics mapie numba pandas
+PEERS := netcal probmetrics numba pandas
 $(VENV)/.peers: $(BIN)/python locks/peers.txt
 	$(BIN)/python -m venv $(VENV)/peers
 	$(call hashed,$(VENV)/peers) -r locks/build.txt

@@ -36,7 +36,7 @@ def client_app(
     data of the run config are dealt, where `shard_of` takes its rows from there.
 
     It answers two messages: `query.who` (its site) and `query.answer` (its contribution, masked if
-    the server names a cohort). Of an error the server learns the class; a text that may tell of
+    the server says so). Of an error the server learns the class; a text that may tell of
     rows stays in the site's log.
     """
     app = ClientApp()

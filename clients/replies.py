@@ -34,20 +34,19 @@ def drawn(
 
 
 def answer_with(words: numerics.Words, message: Message, request: Request, site: int) -> Message:
-    """Return the reply to a `query.answer`: a contribution, masked if there is a cohort.
+    """Return the reply to a `query.answer`: a contribution, masked if the server says so.
 
     Parameters
     ----------
     words
         (length,)
     site
-        number of the client in the cohort; of no use without one
+        number of the client; of no use without masks
     """
     if (masking := message.content.config_records.get("masking")) is not None:
         from fedcal.secure_aggregation.masking import mask  # in simulations alone
 
-        cohort: list[int] = masking["cohort"]  # type: ignore[assignment]
         seed = int(masking["seed"])  # type: ignore[arg-type]
-        words = words + mask(site, cohort, seed, request.round, len(words))
+        words = words + mask(site, seed, request.round, len(words))
     record = ArrayRecord({"words": Array(words)})
     return Message(RecordDict({"answer": record}), reply_to=message)

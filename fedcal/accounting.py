@@ -1,10 +1,9 @@
-"""Noise that a privacy budget requires, and budget that a noise spends.
+"""Noise that a privacy budget requires.
 
 There are three separate steps: *describe* a mechanism (a noise multiplier, a number of rounds, a
-sampling rate), *account* for it (``gaussian_delta``, ``gaussian_epsilon``,
-``poisson_gaussian_epsilon``) and *invert* the accounting (``gaussian_multiplier``,
-``exponential_epsilon``). Every inversion ends on the private side of its target: the accountant
-confirms that the returned noise meets it.
+sampling rate), *account* for it (``gaussian_delta``, dp-accounting's PLD) and *invert* the
+accounting (``gaussian_multiplier``, ``exponential_epsilon``). Every inversion ends on the private
+side of its target: the accountant confirms that the returned noise meets it.
 
 Units. A *noise multiplier* is the standard deviation of the noise per unit of L2 sensitivity: the
 noise added to a sum is ``multiplier * sensitivity``, where the sensitivity is defined by the method
@@ -27,11 +26,9 @@ RDP is looser.
 """
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 
-import numpy as np
-from scipy.special import erfc, erfcx, gammaln, logsumexp
+from scipy.special import erfc, erfcx
 
 from fedcal.core.checks import InputError, fraction, integer, positive
 
@@ -47,17 +44,11 @@ _LOSS_TAIL = 10.0  # standard deviations of noise that the library keeps: exp(-5
 _FFT_SLACK = 5e-14
 # Beyond this epsilon (nats) the grid of a loss would fill the memory, and nothing is private.
 _LARGEST_EPSILON = 1e6
-# The search stops when epsilon is met and less than this fraction of it is left.
-_SLACK = 2e-4
-_MOST_STEPS = 60
+# Step of the search in log multiplier; epsilon falls at least as fast as the multiplier grows.
+_STEP = 1e-4
 
 
 # --- checks of arguments ------------------------------------------------------------------------
-
-
-def check_epsilon(epsilon: float) -> float:
-    """Return ``epsilon`` as a float; InputError unless it is a finite number above 0."""
-    return positive("epsilon", epsilon)
 
 
 def check_delta(delta: float) -> float:
@@ -70,19 +61,9 @@ def check_delta(delta: float) -> float:
     return fraction("delta", delta)
 
 
-def check_rounds(rounds: int) -> int:
-    """Return ``rounds``; InputError unless it is a whole number of at least 1."""
-    return integer("rounds", rounds, 1)
-
-
 def check_rate(rate: float) -> float:
     """Return the sampling ``rate`` as a float; InputError unless 0 < rate <= 1."""
     return fraction("the sampling rate", rate, "(]")
-
-
-def check_multiplier(multiplier: float) -> float:
-    """Return the noise ``multiplier`` as a float; InputError unless it is finite and above 0."""
-    return positive("a noise multiplier", multiplier)
 
 
 def _check_amplified(delta: float, rounds: int, rate: float) -> None:
@@ -148,44 +129,8 @@ def gaussian_delta(epsilon: float, multiplier: float, rounds: int = 1) -> float:
     Balle & Wang 2018 (Improving the Gaussian mechanism), Theorem 8; Dong, Roth & Su 2022 for the
     composition.
     """
-    epsilon, multiplier = check_epsilon(epsilon), check_multiplier(multiplier)
-    return _hockey_stick(epsilon, math.sqrt(check_rounds(rounds)) / multiplier)
-
-
-def smallest(enough: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the smallest float that is enough; ``low`` is not enough, ``high`` is.
-
-    `enough` must stay true above it.
-    """
-    while low < (middle := (low + high) / 2) < high:
-        if enough(middle):
-            high = middle
-        else:
-            low = middle
-    return high
-
-
-def gaussian_epsilon(delta: float, multiplier: float, rounds: int = 1) -> float:
-    """Return the smallest epsilon of ``gaussian_delta`` at ``delta``; 0.0 if 0 suffices.
-
-    Parameters are those of ``gaussian_delta``; 0 < delta < 1. Raises InputError outside of them.
-    """
-    delta, multiplier = check_delta(delta), check_multiplier(multiplier)
-    return _gaussian_epsilon(delta, math.sqrt(check_rounds(rounds)) / multiplier)
-
-
-@lru_cache(maxsize=1024)
-def _gaussian_epsilon(delta: float, mu: float) -> float:
-    def enough(epsilon: float) -> bool:
-        return _hockey_stick(epsilon, mu) <= delta
-
-    if enough(0.0):
-        return 0.0
-    # Phi(-z) <= exp(-z^2 / 2): at this epsilon the first term alone is below delta.
-    high = mu * (mu / 2 + math.sqrt(-2 * math.log(delta)))
-    while not enough(high):  # only because of rounding
-        high *= 2
-    return smallest(enough, 0.0, high)
+    epsilon, multiplier = positive("epsilon", epsilon), positive("a noise multiplier", multiplier)
+    return _hockey_stick(epsilon, math.sqrt(integer("rounds", rounds, 1)) / multiplier)
 
 
 # --- account: Poisson-sampled users -------------------------------------------------------------
@@ -209,7 +154,7 @@ def exponential_epsilon(epsilon: float, rate: float) -> float:
     ------
     Balle, Barthe & Gaboardi 2018 (Privacy amplification by subsampling), Theorem 8 with delta = 0.
     """
-    epsilon, rate = check_epsilon(epsilon), check_rate(rate)
+    epsilon, rate = positive("epsilon", epsilon), check_rate(rate)
     if rate == 1:
         return epsilon
     if epsilon < 1:
@@ -239,75 +184,19 @@ def _pld_epsilon(delta: float, multiplier: float, rounds: int, rate: float, grid
     return float(accountant.get_epsilon(delta - _fft_slack(rounds)))
 
 
-def poisson_gaussian_epsilon(
-    delta: float, multiplier: float, rounds: int = 1, rate: float = 1.0
-) -> float:
-    """Return the epsilon of Gaussian noise on sums of users, Poisson-sampled in each round.
-
-    Valid only if each user really is sampled independently in each round, and against readers of
-    the output: it does not hide from the server who took part. Unlike the closed form it may not be
-    stopped early or extended adaptively: all ``rounds`` are charged together.
-
-
-    Parameters
-    ----------
-    delta
-        In (0, rate), and for more than one round at a rate below 1 at least 1e-12 (1e-15 a round
-        from 1000 on).
-    multiplier
-        Noise standard deviation per unit of L2 sensitivity, in each round.
-    rounds, rate
-        Number of releases (at least 1) and sampling rate in (0, 1].
-
-    Returns
-    -------
-    float
-        An upper bound: exact for one round or rate 1, else PLD rounded up (about 1e-4 of its value
-        above the truth).
-
-    Raises
-    ------
-    InputError
-        For a value outside of these ranges.
-
-    Source
-    ------
-    dp-accounting's PLD accountant (connect-the-dots, Doroshenko et al. 2022), relation
-    ``REPLACE_SPECIAL`` (zero-out); one round: Balle, Barthe & Gaboardi 2018, Theorem 8.
-    """
-    delta, multiplier = check_delta(delta), check_multiplier(multiplier)
-    rounds, rate = check_rounds(rounds), check_rate(rate)
-    if rate == 1:
-        return gaussian_epsilon(delta, multiplier, rounds)
-    _check_amplified(delta, rounds, rate)
-    return _poisson_gaussian_epsilon(delta, multiplier, rounds, rate)
-
-
-@lru_cache(maxsize=256)
-def _poisson_gaussian_epsilon(delta: float, multiplier: float, rounds: int, rate: float) -> float:
-    # Two quick upper bounds: no amplification, and basic composition of amplified rounds.
-    single = _amplified(_gaussian_epsilon(delta / rounds / rate, 1 / multiplier), rate)
-    if rounds == 1:
-        return single  # exact
-    bound = min(_gaussian_epsilon(delta, math.sqrt(rounds) / multiplier), rounds * single)
-    while bound > 0:  # on grids that suit the answer
-        grid = _grid(bound, multiplier, rounds, rate)
-        tighter = min(bound, _pld_epsilon(delta, multiplier, rounds, rate, grid))
-        settled = tighter >= bound / 2 or grid == _grid(tighter, multiplier, rounds, rate)
-        bound = tighter
-        if settled:
-            break
-    return bound
-
-
 # --- invert -------------------------------------------------------------------------------------
 
 
 def gaussian_multiplier(epsilon: float, delta: float, rounds: int = 1, rate: float = 1.0) -> float:
     """Return the smallest noise multiplier for which ``rounds`` releases are (epsilon, delta)-DP.
 
-    The result meets the budget: ``gaussian_delta(epsilon, result, rounds) <= delta`` at rate 1, and
-    ``poisson_gaussian_epsilon(delta, result, rounds, rate) <= epsilon`` below it.
+    The result meets the budget: ``gaussian_delta(epsilon, result, rounds) <= delta`` at rate 1;
+    below it by the closed form for one round, and by dp-accounting's PLD accountant
+    (connect-the-dots, relation ``REPLACE_SPECIAL``: zero-out), which is rounded up, for more.
+
+    Sampled, it is valid only if each user really is sampled independently in each round, and
+    against readers of the output: it does not hide from the server who took part. Unlike the closed
+    form it may not be stopped early or extended adaptively: all ``rounds`` are charged together.
 
     Parameters
     ----------
@@ -332,8 +221,8 @@ def gaussian_multiplier(epsilon: float, delta: float, rounds: int = 1, rate: flo
     -----
     The sampled case takes tenths of a second; the process remembers it.
     """
-    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    rounds, rate = check_rounds(rounds), check_rate(rate)
+    epsilon, delta = positive("epsilon", epsilon), check_delta(delta)
+    rounds, rate = integer("rounds", rounds, 1), check_rate(rate)
     if rate == 1:
         return _gaussian_multiplier(epsilon, delta, rounds)
     _check_amplified(delta, rounds, rate)
@@ -354,11 +243,19 @@ def _gaussian_multiplier(epsilon: float, delta: float, rounds: int) -> float:
         high *= 2
     while enough(high / 2):
         high /= 2
-    return smallest(enough, high / 2, high)
+    low = high / 2
+    while low < (middle := (low + high) / 2) < high:  # the smallest float that is enough
+        if enough(middle):
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 @lru_cache(maxsize=256)
 def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float) -> float:
+    from scipy.optimize import brentq  # nothing else here needs it
+
     # One of these rounds alone has to meet the target too, and for it the account is exact ...
     low = _gaussian_multiplier(exponential_epsilon(epsilon, rate), delta / rate, 1) * (1 + 1e-12)
     if rounds == 1:
@@ -366,85 +263,23 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
     # ... and sampling never costs anything.
     high = _gaussian_multiplier(epsilon, delta, rounds)
 
-    def excess(multiplier: float) -> float:
+    @lru_cache
+    def excess(log_multiplier: float) -> float:
         """Return log(spent / target): above 0 the multiplier is too small."""
+        multiplier = math.exp(log_multiplier)
         grid = _grid(epsilon, multiplier, rounds, rate)
         spent = _pld_epsilon(delta, multiplier, rounds, rate, grid)
         return math.log(max(spent / epsilon, 1e-9))
 
     # Central limit of many sampled rounds (Dong, Roth & Su 2022, section 4): rate^2 R
     # (exp(1/sigma^2) - 1) = mu^2, where R / high^2 = mu^2 belongs to the unsampled plan.
-    guess = 1 / math.sqrt(math.log1p((1 / (rate * high)) ** 2))
-    result = private_side(excess, max(guess, 1.1 * low), low, high)
-    # The public function chooses its own grid and must agree that this is private.
-    while result < high and _poisson_gaussian_epsilon(delta, result, rounds, rate) > epsilon:
-        result = min(result * (1 + _SLACK / 2), high)
-    return result
-
-
-def private_side(excess: Callable[[float], float], guess: float, low: float, high: float) -> float:
-    """Return a multiplier in [low, high] with -_SLACK <= excess <= 0, in few evaluations.
-
-    ``excess`` falls with the multiplier, is log_odds to be above 0 at ``low`` and at most 0 at
-    ``high``, and costs a PLD each time: walk out from ``guess`` until the root is bracketed, then
-    regula falsi in log multiplier (Illinois), aimed at the middle of the tolerance.
-    """
+    guess = -math.log(math.log1p((1 / (rate * high)) ** 2)) / 2
     bottom, top = math.log(low), math.log(high)
-    a, b = bottom, top  # a too small, b enough
-    f_a = f_b = math.nan  # not evaluated yet
-    x, step, side = math.log(guess), 0.02, 0
-    for _ in range(_MOST_STEPS):
-        x = min(max(x, a), b)
-        if x in (a, b):  # ran into an end, or the bracket is closed
-            if b - a < 1e-9:
-                break
-            x = (a + b) / 2
-        f = excess(math.exp(x))
-        if -_SLACK <= f <= 0:
-            return math.exp(x)
-        f += _SLACK / 2
-        if f > 0:
-            a, f_a, moved = x, f, 1
-        else:
-            b, f_b, moved = x, f, -1
-        if math.isnan(f_a) or math.isnan(f_b):
-            # epsilon falls at least as fast as the multiplier grows, so |f| is more than enough
-            x += moved * max(step, min(abs(f), 0.5))
-            step *= 2
-            continue
-        if moved == side == 1:
-            f_b /= 2
-        elif moved == side == -1:
-            f_a /= 2
-        side = moved
-        x = (a * f_b - b * f_a) / (f_b - f_a)
-    return math.exp(b)
-
-
-_QUICK = np.array([*range(2, 64), 128, 256, 512])
-
-
-def rdp_epsilons(delta: float, multiplier: float, rate: float = 1.0) -> Callable[[int], float]:
-    """Return a function from the number of rounds to the epsilon by Renyi differential privacy.
-
-    The divergence of one release is computed once, so that a call after every round is cheap.
-
-    Source
-    ------
-    Mironov, Talwar & Zhang 2019, section 3.3: of order a the divergence of one release is
-    log(sum_k binom(a, k) (1 - q)^(a - k) q^k exp((k^2 - k) / (2 sigma^2))) / (a - 1).
-    """
-    from dp_accounting.rdp import compute_epsilon
-
-    delta, multiplier = check_delta(delta), check_multiplier(multiplier)
-    each = _QUICK / (2 * multiplier**2)
-    if check_rate(rate) < 1:
-        each = np.array([_divergence(order, multiplier, rate) for order in _QUICK.tolist()])
-    return lambda rounds: float(compute_epsilon(_QUICK, rounds * each, delta)[0])
-
-
-def _divergence(order: int, multiplier: float, rate: float) -> float:
-    k = np.arange(order + 1)
-    log_counts = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
-    log_odds = (order - k) * math.log1p(-rate) + k * math.log(rate)
-    return float(logsumexp(log_counts + log_odds + (k * k - k) / (2 * multiplier**2))) / (order - 1)
+    if bottom < guess < top and excess(guess) > 0:
+        bottom = guess
+    if excess(top) >= 0:  # by the account's rounding
+        return high
+    found = bottom if excess(bottom) <= 0 else brentq(excess, bottom, top, xtol=_STEP)
+    while excess(found) > 0:
+        found += _STEP
+    return min(math.exp(found), high)

@@ -159,19 +159,14 @@ def held_out(ids: ArrayLike, key: int | str, share: float) -> NDArray[np.bool_]:
     return np.asarray(drawn[place], np.bool_)
 
 
-COLUMNS = ("label", "client", "confidence")
-"""Values of `partition_by`; `confidence` is the model's largest probability of a row."""
-
-
-_UNFIT = (  # the base class, one that takes a function, and those that divide columns
-    *("Partitioner", "IdToSizeFncPartitioner"),
+_UNFIT = (  # the base class, those that take a function or a number, and those that divide columns
+    *("Partitioner", "IdToSizeFncPartitioner", "ContinuousPartitioner"),
     *("VerticalEvenPartitioner", "VerticalSizePartitioner"),
 )
 _FILLED = ("num_partitions", "partition_by", "partition_sizes", "seed")
 _BY = {  # where it is not the label that a partitioner divides by
     "NaturalIdPartitioner": "client",
     "GroupedNaturalIdPartitioner": "client",
-    "ContinuousPartitioner": "confidence",
 }
 _ROW = "row"
 
@@ -207,8 +202,8 @@ def owners_by(
     Rows are passed in an order drawn by `seed`, as `FederatedDataset` shuffles them: several
     partitioners, IidPartitioner among them, cut the rows as they come. Missing parameters are
     filled: `num_partitions` (or equal `partition_sizes`) from `clients`, `seed`, and
-    `partition_by` with "label", "client" for natural ids, or "confidence" for
-    ContinuousPartitioner. Labels are passed as ranks, 0 for the smallest that occurs.
+    `partition_by` with "label", or "client" for natural ids. Labels are passed as ranks, 0 for the
+    smallest that occurs.
 
     Raises InputError for values that the partitioner itself refuses; or for rows that it assigns to
     no client, or to two.
@@ -269,9 +264,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _column(data: Dataset, by: str) -> NDArray[Any]:
-    if one_of("column for partition_by", by, COLUMNS) == "confidence":
-        return np.asarray(data.probs.max(axis=1))
-    if by == "label":
+    if one_of("column for partition_by", by, ("label", "client")) == "label":
         # InnerDirichletPartitioner looks for 0 .. classes - 1 whether they occur or not
         return np.unique(data.labels, return_inverse=True)[1]
     return natural_clients(data)

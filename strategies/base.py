@@ -11,12 +11,10 @@ from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core import options
 from fedcal.core.checks import InputError, finite, interval, listed, needed, same, unused
 from fedcal.core.options import check_of
-from fedcal.mechanisms import MECHANISMS, Exponential
-from fedcal.privacy import AUTO, Federation, Ledger, Plan, Query, Range, make_plan
+from fedcal.privacy import Federation, Ledger, Plan, Query, Range, make_plan
 from fedcal.privacy.query import Order
 from fedcal.strategies.method import Family
 from fedcal.strategies.server.transport import FlowerTransport
-from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
 
@@ -160,14 +158,6 @@ class FederatedStrategy(Settings, FlowerTransport):
         """Refuse another number of rounds than the method takes here."""
         asked = self.federation.rounds or rounds
         same(f"number of rounds of {self.name}{what} (may be left out)", asked, rounds)
-
-    @property
-    def draws_index(self) -> bool:
-        """True if one of several candidates is drawn, by trust model or named mechanism."""
-        f = self.federation
-        if f.mechanism == AUTO:
-            return TRUSTS[str(f.trust)].accepts(Exponential)
-        return MECHANISMS[f.mechanism].answers == "index"
 
     def client_clip(self, share: float, least: float) -> float:
         """Return the most that one client may add to a sum; 1, unused, if nothing is clipped.

@@ -18,9 +18,7 @@ from fedcal.core.numerics import Floats, Integers, Words
 from fedcal.privacy import Federation, Ledger, Plan, Query, Question, Range, wire
 from fedcal.privacy.curator import Curator, OpenRound, Release
 from fedcal.privacy.query import check_question
-from fedcal.secure_aggregation import SECURE_AGGREGATION, keys
-from fedcal.secure_aggregation.messages import Header
-from fedcal.secure_aggregation.roster import SEED_BYTES, Committee
+from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.storage.artifact import Artifact
 from fedcal.units import UNITS
 
@@ -55,8 +53,8 @@ class Method(ABC):
     resumed
         how many of them by an earlier process
     bytes_up, bytes_down
-        payload that one client is expected to send and get, so far (what members of a committee
-        send and get to open sums is not in it). An expectation over the sampling: the clients that
+        payload that one client is expected to send and get, so far (what the protocol of secure
+        sums adds is not in it). An expectation over the sampling: the clients that
         were asked stay secret
     on_release
         called after each release
@@ -168,11 +166,7 @@ class Method(ABC):
             check_question(self._declared, round_number, query)
         asked = self._curator.open(round_number, query, self.norms)
         share = 1.0 if query.everyone else self.plan.share_asked
-        numbers, committee = asked.request.bound.length, self.plan.committee
-        size = 8 * numbers  # under the protocol with header and members' seeds
-        if committee is not None:
-            size = _protocol_bytes(Committee.of_first(*committee), numbers)
-        self.bytes_up += share * size
+        self.bytes_up += share * 8 * asked.request.bound.length
         self.bytes_down += share * wire.payload_bytes(asked.request)
         return asked
 
@@ -230,7 +224,7 @@ class Method(ABC):
 
         Raises InputError if the ledger does not belong to such a run.
         """
-        self._curator.resume(run, releases, ahead=True)  # a checkpoint is kept now and then
+        self._curator.resume(run, releases)
         self._curator.skip(releases)
         self.resumed = releases
 
@@ -264,17 +258,3 @@ class Method(ABC):
     def abandon(self) -> None:
         """Return the budget reserved for a failed run, if none of it was spent."""
         self._curator.abandon()
-
-
-def _protocol_bytes(committee: Committee, numbers: int) -> int:
-    """Bytes of a contribution of so many numbers under the protocol, as `messages` writes it."""
-    empty = bytes(keys.DIGEST_BYTES)
-    header = Header(
-        *(empty, 1, empty, 0, empty, numbers, empty, committee.members),
-        commitments=(empty,) * len(committee.pieces),
-    )
-    sealed = keys.SEALED_MORE_BYTES + SEED_BYTES * len(committee.held_by(committee.members[0]))
-    members = len(committee.members)
-    framed = 8 * (1 + members)  # two lengths or numbers of 32 bits, of each part
-    signed = len(header.payload()) + keys.SIGNATURE_BYTES
-    return signed + members * sealed + framed + 8 * numbers

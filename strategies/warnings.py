@@ -11,17 +11,15 @@ be looked at.
 import math
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedcal.core.checks import InputError, TooLittle
+from fedcal.core.checks import TooLittle
 from fedcal.datasets import Population
 from fedcal.privacy import Federation
 from fedcal.privacy.privacy import MOST_CLIENTS
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
-from fedcal.units import Example
 
 SURE = 2.0  # a run is likely to help with so many times less noise than the limit
 
@@ -73,7 +71,6 @@ LIMITS = {
 }
 
 _DRAWN = 0.3  # `most_noise` of a draw by the exponential mechanism, whatever the method
-_DOUBLED = 12  # how often clients are doubled, to find as many as prediction sets take
 
 
 def underpowered(method: str, shards: Population | None, job: Job | None = None) -> list[str]:
@@ -173,27 +170,14 @@ def fewest_clients(job: Job, rows_per_client: float | None) -> int | None:
 
 
 def _all_labels(job: Job, each: float | None) -> str:
-    """Return a warning that prediction sets will hold all labels, and what would help."""
+    """Return a warning that prediction sets will hold all labels."""
     f = job.federation
-
-    def hopeless(**changes: Any) -> bool:
-        federation = replace(f, **changes)
-        rows = None if each is None else federation.clients * federation.sampling_rate * each
-        return replace(job, federation=federation).strategy().hopeless(rows)
-
-    if not hopeless():
+    if not job.strategy().hopeless(None if each is None else f.clients * f.sampling_rate * each):
         return ""
-    more = (f.clients * 2**k for k in range(1, _DOUBLED))
-    enough = next((k for k in more if k <= MOST_CLIENTS and not hopeless(clients=k)), None)
-    would = [] if enough is None else [f"with about {enough:,} clients"]
-    with suppress(InputError):
-        if f.private and job.plan.protected.by_client and not hopeless(unit=Example.name):
-            would.append(f"with unit {Example.name}, which protects a row, not a client")
     rows = "" if each is None else f" of {each:.4g} rows"
     budget = f" at epsilon {f.epsilon:g} (unit {f.unit}, trust {f.trust})" if f.private else ""
     few = f"{f.clients:,} clients{rows}{budget} are too few for a threshold"
-    instead = f"; they would hold fewer {' or '.join(would)}" if would else ""
-    return f"{few}, and prediction sets hold all labels{instead}"
+    return f"{few}, and prediction sets hold all labels"
 
 
 def _one_class(method: str, shards: Population) -> str:

@@ -43,7 +43,7 @@ class SetQuery(CountedRows):
         of the model
     thresholds
         increasing, in [0, 1]
-    score, randomised, penalty, free, seed, calibrator
+    score, randomised, calibrator
         see `fedcal.conformal.Conformity`
     once
         count only one of a client's rows, drawn by a hash of the rows' logits; one of each
@@ -62,9 +62,6 @@ class SetQuery(CountedRows):
     thresholds: Vector
     score: str = "lac"
     randomised: bool = False
-    penalty: Finite | None = None
-    free: int | None = None
-    seed: int = 0
     calibrator: str = ""
     by: str = "none"
     groups: str = ""
@@ -81,9 +78,7 @@ class SetQuery(CountedRows):
     @cached_property
     def conformity(self) -> Conformity:
         """Conformity score of the labels."""
-        return Conformity(
-            self.score, self.randomised, self.penalty, self.free, self.seed, self.calibrator
-        )
+        return Conformity(self.score, self.randomised, self.calibrator)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -111,7 +106,7 @@ class SetQuery(CountedRows):
         cells = (shards.owner * self.parts + part) * buckets + bucket
         shape = (shards.clients, self.parts, buckets)
         if self.once:
-            cells = cells[drawn(shards, self.seed ^ _APART)]
+            cells = cells[drawn(shards, _APART)]
         return np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)
 
 

@@ -11,44 +11,20 @@ from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.checks import integer, same
 from fedcal.core.numerics import Floats, Integers
 from fedcal.core.options import Classes, Seed
+from fedcal.core.row_order import drawn
 from fedcal.core.shards import Shards
 from fedcal.metrics import score_table
 from fedcal.privacy.query import Order, Part, Query
 from fedcal.units import Bound
 
 
-class OneHotQuery(Query):
-    """Question for a single 1, from one row of each client, for unary encoding.
-
-    The answer is not a sum over rows, because one row may move the 1. `bound` does not clip it.
-    """
-
-    one_hot = True
-    row_sums = False
-    signed = False
-
-    seed: int
-
-    def one_of_each(self, shards: Shards, cells: Integers) -> Floats:
-        """Return a 1 in the cell of one row of each client, drawn by `seed`."""
-        from fedcal.core.row_order import drawn
-
-        out, first = np.zeros((shards.clients, sum(self.lengths()))), drawn(shards, self.seed)
-        out[shards.owner[first], cells[first]] = 1.0
-        return out
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Return a bound with capacity for the 1, which a norm of 1 would clip."""
-        self.takes_clips(part, clips, 0)
-        return Bound(self.lengths(), (2.0,), order=order)
-
-
 @dataclass(frozen=True, eq=False)
-class ScoreCell(OneHotQuery):
+class ScoreCell(Query):
     """Question for one row of each client as a node of one level of a tree, for unary encoding.
 
     The numbers are the nodes of all levels for outcome 0, then for outcome 1, in the order of
-    `fedcal.metrics.score_table`; the answer is a single 1 among the nodes of `level`.
+    `fedcal.metrics.score_table`; the answer is a single 1 among the nodes of `level`. It is not a
+    sum over rows, because one row may move the 1, and `bound` does not clip it.
 
     Each client is asked once, about one level: if half of the clients answer for each of two
     levels, the estimates are better than if all clients answer for both with half of the budget
@@ -72,7 +48,8 @@ class ScoreCell(OneHotQuery):
     """
 
     kind = "score_cell"
-    asked_once = True
+    asked_once = one_hot = True
+    row_sums = signed = False
     facts = ("classes",)
     cuts = ("edges",)
     examples = (
@@ -110,6 +87,11 @@ class ScoreCell(OneHotQuery):
         """Return one block with all nodes of both outcomes."""
         return (2 * sum(self.as_counts.levels),)
 
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """Return a bound with capacity for the 1, which a norm of 1 would clip."""
+        self.takes_clips(part, clips, 0)
+        return Bound(self.lengths(), (2.0,), order=order)
+
     def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
         """Return the node of one row of each client, which the encoding hides whichever it is.
 
@@ -122,4 +104,7 @@ class ScoreCell(OneHotQuery):
         asked = self.as_counts
         outcome, bucket = np.divmod(asked.cells_of(shards)[:, 0], asked.buckets)
         nodes = self.nodes.start + score_table.node_of(asked.buckets, asked.height, self.level)
-        return self.one_of_each(shards, outcome * sum(asked.levels) + nodes[bucket])
+        cells = outcome * sum(asked.levels) + nodes[bucket]
+        out, first = np.zeros((shards.clients, sum(self.lengths()))), drawn(shards, self.seed)
+        out[shards.owner[first], cells[first]] = 1.0
+        return out

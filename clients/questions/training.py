@@ -18,10 +18,6 @@ from fedcal.secure_aggregation import Ring
 from fedcal.training import networks
 from fedcal.units import Bound
 
-COUNT_NORM = 5.0
-"""Norm of the last number of a `LocalUpdate`, which is 1/2 at most: its noise is larger than an
-update's by this factor, and its part of the joint bound costs the update half a percent."""
-
 FINE = 2.0**-36
 """Step of a row's gradient, in units of the clip rounded to a power of two."""
 
@@ -203,8 +199,7 @@ class _OfLocalSGD(_OfNetwork):
 class LocalUpdate(_OfLocalSGD):
     """Question for the change of w by SGD on a client's rows (DP-FedAvg, McMahan et al. 2018).
 
-    The answer is (w_k - w) / clip, of norm 1 at most, and with `count` one number more: +1/2 if it
-    was within the clip, else -1/2 (Andrew et al. 2021). All are zeros without rows.
+    The answer is (w_k - w) / clip, of norm 1 at most; zeros without rows.
 
     Parameters
     ----------
@@ -214,50 +209,39 @@ class LocalUpdate(_OfLocalSGD):
         of the client's SGD
     clip
         C, norm of the largest update
-    count
-        whether to send the number that gives the fraction of updates within the clip
     seed
         of the order of rows, which differs in each round
     """
 
     kind = "local_update"
     examples = (
-        {**_SOFTMAX, "epochs": 2, "batch": 8, "lr": 0.5, "clip": 0.25, "count": True, "seed": 3},
-        {**_SOFTMAX, "epochs": 1, "batch": 64, "lr": 0.1, "clip": 2.0, "count": False, "seed": 3},
+        {**_SOFTMAX, "epochs": 2, "batch": 8, "lr": 0.5, "clip": 0.25, "seed": 3},
+        {**_SOFTMAX, "epochs": 1, "batch": 64, "lr": 0.1, "clip": 2.0, "seed": 3},
     )
 
     clip: Positive
-    count: bool
     seed: Seed
 
     def lengths(self) -> tuple[int, ...]:
-        """Return a block with as many numbers as w, and a block with the count."""
-        return (len(self.w), 1) if self.count else (len(self.w),)
+        """Return one block with as many numbers as w."""
+        return (len(self.w),)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Return the bound: 1 for the update; little more with the count.
-
-        A client adds u of norm at most 1 and b within +-1/2, which lies in the ellipsoid
-        ``(norm(u) / U)^2 + (b / V)^2 <= 1`` with V = `COUNT_NORM` and 1 / U^2 + 1 / (2 V)^2 = 1.
-        """
+        """Return the bound: 1, for updates are in units of the clip."""
         self.takes_clips(part, clips, 0)
-        if not self.count:
-            return Bound(self.lengths(), (1.0,), order=order)
-        update = 1.0 / math.sqrt(1.0 - 1.0 / (2.0 * COUNT_NORM) ** 2)
-        return Bound(self.lengths(), (update, COUNT_NORM), order=order)
+        return Bound(self.lengths(), (1.0,), order=order)
 
     def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
         """w_k - w in units of the clip, of norm 1 at most, where w_k is what SGD makes of w.
 
-        (McMahan et al. 2018, Algorithm 1; the count: Andrew et al. 2021.) The order of a client's
-        rows is public and depends on `seed` and on how many rows the client has, so that its answer
-        does not depend on who else is asked.
+        (McMahan et al. 2018, Algorithm 1.) The order of a client's rows is public and depends on
+        `seed` and on how many rows the client has, so that its answer does not depend on who else
+        is asked.
 
-        Returns (clients, size) or, with `count`, (clients, size + 1); zeros without rows, and where
-        SGD diverges.
+        Returns (clients, size); zeros without rows, and where SGD diverges.
         """
-        shards, size = shards.ordered, len(self.w)
-        out = np.zeros((shards.clients, sum(self.lengths())))
+        shards = shards.ordered
+        out = np.zeros((shards.clients, len(self.w)))
 
         def rng(k: int, n: int) -> np.random.Generator:
             return stream(self.seed, Purpose.SAMPLING, 0, f"{n} rows")
@@ -265,9 +249,7 @@ class LocalUpdate(_OfLocalSGD):
         for k, _, update, _ in self.trained(shards, rng):
             norm = float(np.linalg.norm(update)) / self.clip
             if np.isfinite(norm):
-                out[k, :size] = update / (self.clip * max(norm, 1.0))
-            if self.count:
-                out[k, size] = 0.5 if norm <= 1.0 else -0.5  # no number is more than the clip, too
+                out[k] = update / (self.clip * max(norm, 1.0))
         return out
 
 

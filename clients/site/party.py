@@ -62,12 +62,6 @@ class Party:
         self.site = checks.needed("this site's number", roster.number_of(key.public), why)
         self._key, self._roster, self._records = key, roster, records
 
-    @property
-    def pieces(self) -> tuple[int, ...]:
-        """Numbers of the pieces that this site holds; () if it is not in the committee."""
-        committee = self._roster.committee
-        return committee.held_by(self.site) if self.site in committee.members else ()
-
     def enrol(self, job: JobFacts) -> bytes:
         """Return the site's signed key of the job; the same one every time."""
 
@@ -214,14 +208,14 @@ class Party:
 
     def _seeds(self, header: messages.Header, text: bytes) -> list[bytes]:
         """Return a contributor's seeds for this member, if they match its commitments."""
-        held, starts = self.pieces, range(0, len(text), SEED_BYTES)
+        committee, starts = self._roster.committee, range(0, len(text), SEED_BYTES)
+        held = committee.held_by(self.site) if self.site in committee.members else ()
         seeds = [text[a : a + SEED_BYTES] for a in starts]
         made = [
             messages.commitment(header.job, header.round, header.site, k, seed)
             for k, seed in zip(held, seeds, strict=False)
         ]
-        pieces = len(self._roster.committee.pieces)
-        complete = len(header.commitments) == pieces and len(seeds) == len(held)
+        complete = len(header.commitments) == len(committee.pieces) and len(seeds) == len(held)
         if not complete or made != [header.commitments[k] for k in held]:
             raise InputError(f"site {header.site} sealed other seeds than it committed to")
         return seeds

@@ -88,8 +88,8 @@ class Policy:
 
     def to_plain(self) -> dict[str, Any]:
         """Return the rules as plain values."""
-        days = {"expires", "begins"} if self.begins else {"expires"}
-        return {k: v.isoformat() if k in days else v for k, v in asdict(self).items()}
+        plain = asdict(self)
+        return {k: str(v) if isinstance(v, datetime.date) else v for k, v in plain.items()}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:

@@ -22,7 +22,6 @@ weights are as many then as at the end."""
 UNPACKED = 8
 """Times so many bytes may its numbers take."""
 
-MOST_RESULTS = 1000
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -66,10 +65,6 @@ def keep_result(folder: Path, run: str, form: str, files: Mapping[str, Any], ter
     path = results / run / name
     with checks.system_errors(f"cannot write {results.name}"):
         results.mkdir(exist_ok=True)
-        others = {each.name for each in results.iterdir()} - {run}
-        checks.integer(
-            "the number of results (move old ones away)", len(others), 0, MOST_RESULTS - 1
-        )
         path.parent.mkdir(exist_ok=True)
     if before := list(path.parent.glob("*.npz")):
         if before != [path] or path.read_bytes() != content:

@@ -21,30 +21,20 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from fedcal.clients.site import policy
 from fedcal.clients.site.guard import Prepared, count_file
 from fedcal.clients.site.policy import JobFacts, Policy
 from fedcal.core.checks import InputError, damaged, integer, needed, same, system_errors
-from fedcal.core.numerics import Words
 from fedcal.privacy.privacy import check_caps
-from fedcal.privacy.query import Request
-from fedcal.storage.atomic import posix_locks, write_file
+from fedcal.storage.atomic import posix_locks
 from fedcal.storage.database import Database
 
 RECORDS = "records.sqlite"
 """The file in a site's folder."""
 
-RECEIPTS = "results/*/receipt"
-"""Files beside the results that a site has kept, seen from its records: a job, and its charge."""
-
 KEPT_JOBS = 20
-"""Jobs that were answered, and as many that were enrolled in alone, that are open; older ones of
-the same kind are closed, so that enrolments close no job that was booked."""
-
-KEPT_ENROLMENTS = 1000
-"""Closed jobs without an answer or a signature that are remembered; older ones are forgotten."""
+"""Jobs with an answer or a signature that are open, as older ones are closed; and as many that were
+enrolled in alone, as older ones are forgotten: such a job may begin again, with another key."""
 
 KEPT_ROUNDS = 4
 """Rounds of a job whose answers are kept: a server that goes on asks the last one again."""
@@ -55,11 +45,10 @@ PUT_BACK = (
 )
 
 _LAST = 2**62  # a round that no job has
-_PUSHED_OUT = f"{KEPT_JOBS} later jobs"
+_BINDING = "(booked IS NOT NULL OR job IN (SELECT job FROM signatures))"
 _TOO_MANY = f"ORDER BY used DESC LIMIT -1 OFFSET {KEPT_JOBS}"
 
 _FACTS = [field.name for field in fields(JobFacts)]  # columns
-_AGREED = _FACTS[1 : _FACTS.index("server")]  # the job's digest stands for these
 
 _APPLICATION, _VERSION = 0x6663_7372, 2  # "fcsr" in SQLite's application_id
 _NOW = "(SELECT transactions + 1 FROM state)"
@@ -113,7 +102,7 @@ class SiteRecords(Database):
     key that has records, and one that was put back, are noticed (`refusal`), and then nothing is
     answered until `close_all`. An image of the whole disk or machine that was put back cannot be
     noticed: the operator must call `close_all`, in which the operator says which charges are
-    missing; the key's file and results at hand say how many at least.
+    missing; the key's file says how many at least.
 
     Parameters
     ----------
@@ -205,7 +194,7 @@ class SiteRecords(Database):
         BudgetExceeded
             If the job could not be charged.
         InputError
-            If the job is closed, has expired or was written down with other facts.
+            If the job is closed or has expired.
         """
         with self.transaction():
             self._known(job.job, job)
@@ -277,7 +266,7 @@ class SiteRecords(Database):
             values = (job.job, round, question, answer)
             self.execute("INSERT INTO answers VALUES (?, ?, ?, ?)", values)
             self._forget(job.job, round - KEPT_ROUNDS)
-            self._close(f"booked IS NOT NULL {_TOO_MANY}", why=_PUSHED_OUT)
+            self._close(f"{_BINDING} {_TOO_MANY}", why=f"{KEPT_JOBS} later jobs")
         return answer, False
 
     def confirm(
@@ -336,14 +325,11 @@ class SiteRecords(Database):
         return [JobFacts(*row) for row in rows]
 
     def _known(self, name: str, job: JobFacts | None = None) -> bool:
-        """Return whether a job is in the file; InputError if it is closed, expired or another.
+        """Return whether a job is in the file; InputError if it is closed or expired.
 
-        Without `job` it must be there.
+        Its digest, the name, stands for its other facts. Without `job` it must be there.
         """
         rows = self._jobs("job = ?", name)
-        for stored in rows if job else ():
-            for fact in _AGREED:
-                same(f"{fact} of job {name[:12]}", getattr(job, fact), getattr(stored, fact))
         job = needed(f"job {name[:12]}", [*rows, job][0], "this site has not enrolled in it")
         if job.closed is not None or job.expires <= time.time():
             why = job.closed or "it has expired"
@@ -373,18 +359,13 @@ class SiteRecords(Database):
         check_caps(f"{name}, {in_year}", job.job[:12], asked, of_year, a_year)
 
     def _add(self, job: JobFacts, **more: object) -> None:
-        """Write a new job down; the oldest of too many without an answer are closed, forgotten."""
+        """Write a new job down; of too many that bind this site to nothing the oldest go."""
         row = {name: getattr(job, name) for name in _FACTS} | more
         columns, values = ", ".join(row), ", ".join("?" * len(row))
         insert = f"INSERT INTO jobs ({columns}, used) VALUES ({values}, {_NOW})"
         self.execute(insert, tuple(row.values()))
-        self._close(f"booked IS NULL {_TOO_MANY}", why=_PUSHED_OUT)
-        self.execute(
-            "DELETE FROM jobs WHERE job IN (SELECT job FROM jobs WHERE closed = ? AND booked IS"
-            " NULL AND job NOT IN (SELECT job FROM signatures) ORDER BY used DESC"
-            " LIMIT -1 OFFSET ?)",
-            (_PUSHED_OUT, KEPT_ENROLMENTS),
-        )
+        idle = f"SELECT job FROM jobs WHERE closed IS NULL AND NOT {_BINDING} {_TOO_MANY}"
+        self.execute(f"DELETE FROM jobs WHERE job IN ({idle})")
 
     def _forget(self, job: str, last: int) -> None:
         """Delete what was sent and what would be opened of the rounds up to `last`."""
@@ -511,51 +492,3 @@ def records_in(folder: Path, limits: Policy | None = None) -> SiteRecords:
 def records_of(site: Prepared) -> SiteRecords:
     """Return the site's records, within its policy's limits."""
     return records_in(site.folder, site.policy)
-
-
-def answer_once(
-    site: Prepared, job: JobFacts, request: Request, draw: Callable[[], Words]
-) -> tuple[Words, bool]:
-    """Return the words of a round, drawn now or kept since the question first came.
-
-    Parameters
-    ----------
-    site
-        whose records have them
-    job
-        that is asked for
-    request
-        that the site has agreed to
-    draw
-        computes the contribution, (length,); called at most once in the life of a round
-
-    Returns
-    -------
-    tuple[Words, bool]
-        (length,) and whether they had been sent before
-
-    Raises
-    ------
-    InputError
-        As `SiteRecords.answer`.
-    """
-    with records_of(site) as records:
-        sent, again = records.answer(
-            job,
-            request.round,
-            request.digest,
-            lambda: np.asarray(draw(), "<u8").tobytes(),
-            asked_once=request.query.asked_once,
-        )
-    return np.frombuffer(sent, "<u8").astype(np.uint64), again
-
-
-def finish(site: Prepared, job: JobFacts, run: str) -> None:
-    """Delete keys and answers of a run whose result has come; it is not answered again.
-
-    Beside the result stays a receipt: the job, and what it was charged.
-    """
-    charge = policy.in_text(policy.spent_in_all([job]))
-    write_file(site.folder / RECEIPTS.replace("*", run), f"{job.job} {charge}")
-    with records_of(site) as records:
-        records.finish(job.job)

@@ -17,7 +17,6 @@ import json
 import os
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -178,104 +177,6 @@ def torchmetrics_roc_auc(score: Array, labels: Array) -> Run:
     torch, functional = _torch(), import_module("torchmetrics.functional.classification")
     p, y = torch.from_numpy(score), torch.from_numpy(labels)
     return lambda: float(functional.binary_auroc(p, y, validate_args=False))
-
-
-# -- prediction sets ----------------------------------------------------------------------------
-
-
-def mapie_sets(
-    fit_logits: Array,
-    labels: Array,
-    logits: Array,
-    score: str,
-    alpha: float,
-    fit_parts: Array | None = None,
-    parts: Array | None = None,
-) -> Run:
-    """Make sets by MAPIE around a fitted model; the result is `packed`.
-
-    Parameters
-    ----------
-    fit_logits, labels
-        (m, c), (m,) what the threshold is of
-    logits
-        (n, c)
-    score
-        "lac", or "aps" with the last label at random
-    fit_parts, parts
-        (m,), (n,) uniform numbers that "aps" draws, in place of its own
-    """
-    classification = import_module("mapie.classification")
-    scores = import_module("mapie.conformity_scores")
-    base = import_module("sklearn.base")
-
-    class Softmax(base.ClassifierMixin, base.BaseEstimator):  # type: ignore[misc, name-defined]
-        """A model whose input is its logits."""
-
-        def fit(self, X: Any, y: Any) -> Softmax:
-            self.classes_ = np.arange(X.shape[1])
-            return self
-
-        def predict_proba(self, X: Any) -> Any:
-            e = np.exp(X - X.max(axis=1, keepdims=True), dtype=np.float64)
-            return e / e.sum(axis=1, keepdims=True)
-
-        def predict(self, X: Any) -> Any:
-            return X.argmax(axis=1)
-
-    source: Any = type(import_module("sklearn.utils").check_random_state(0))
-
-    class Drawn(source):  # type: ignore[misc]
-        """Draws what it is told to: for scores (n,), for sets (n, 1)."""
-
-        def uniform(self, *args: Any, size: Any = None, **kwargs: Any) -> Any:
-            return np.asarray(fit_parts if isinstance(size, int) else parts).reshape(size)
-
-    made = {"lac": scores.LACConformityScore, "aps": scores.APSConformityScore}[score]()
-    fitted = classification.SplitConformalClassifier(
-        Softmax().fit(fit_logits, labels),
-        confidence_level=1 - alpha,
-        conformity_score=made,
-        random_state=Drawn(0),
-    ).conformalize(fit_logits, labels)
-    how = {} if score == "lac" else {"include_last_label": "randomized"}
-
-    def run() -> Run:
-        _, sets = fitted.predict_set(logits, conformity_score_params=how)
-        return lambda: packed(sets[:, :, 0])
-
-    return run
-
-
-def torchcp_sets(
-    fit_logits: Array, labels: Array, logits: Array, score: str, alpha: float, **options: Any
-) -> Run:
-    """Make sets by TorchCP from logits that are tensors already; the result is `packed`.
-
-    Parameters
-    ----------
-    fit_logits, labels, logits
-        as of `mapie_sets`
-    score, options
-        the name of one of its classes of scores, and its parameters
-    """
-    torch, scores = _torch(), import_module("torchcp.classification.score")
-    predictor = import_module("torchcp.classification.predictor").SplitPredictor
-    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-        fitted = predictor(getattr(scores, score)(**options), device=torch.device("cpu"))
-    fitted.calculate_threshold(torch.from_numpy(fit_logits), torch.from_numpy(labels), alpha)
-    z = torch.from_numpy(logits)
-
-    def run() -> Run:
-        sets = fitted.predict_with_logits(z)
-        return lambda: packed(sets.numpy() > 0)
-
-    return run
-
-
-def packed(sets: Array) -> str:
-    """Return the bits of (n, c) sets as text, row after row."""
-    return np.packbits(sets).tobytes().hex()
 
 
 # -- BBQ ----------------------------------------------------------------------------------------

@@ -1,21 +1,17 @@
-"""Work on rows in one place: fits, calibration errors and prediction sets, beside our peers'."""
+"""Work on rows in one place: fits and calibration errors, beside our peers'."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from experiments.benchmarks.timing import Case, Contestant, checksum, named, peer
 from fedcal import datasets
 from fedcal.calibrators import BBQ, TemperatureScaling
-from fedcal.calibrators.conformity import uniform_of
-from fedcal.conformal import Conformity, PredictionSets
 from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.metrics import classwise_ece, ece, nll
 from fedcal.metrics.binning import cells_of
@@ -175,84 +171,6 @@ _classwise = partial(error, "classwise ECE", "cwECE", classwise_ece, _CLASSWISE)
 _top_label = partial(error, "top-label ECE", "ECE", ece, _TOP_LABEL)
 
 
-# -- prediction sets ----------------------------------------------------------------------------
-#
-# The same sets on all sides, bit for bit. Classes that are equally probable are ranked by their
-# numbers here, and by how the sort leaves them there: 1e-4 is taken off a class's logit for each
-# class before it, so that everybody ranks alike. Where a threshold is the mass of all classes, ours
-# is 1 and theirs is what rounding left of it.
-
-ALPHA, UNTIE = 0.1, 1e-4
-SETS_DATA = "densenet-cifar100"
-
-
-def sets(conformity: Conformity, peers: Mapping[str, dict[str, Any]], quick: bool) -> Case:
-    """Time sets of the test rows, by the ceil((n + 1)(1 - alpha))-th smallest score.
-
-    Parameters
-    ----------
-    peers
-        name -> `function` of the module `peers`, and its options
-    """
-    data = datasets.load(SETS_DATA).split(0)
-    some = slice(0, 500 if quick else None)
-    untie = UNTIE * np.arange(data.classes)
-    fit, labels = data.logits[some] - untie, data.labels[some]
-    test = np.asarray(data.test_logits)[some] - untie
-    scores = np.sort(conformity.of_labels(fit, labels))
-    rank = math.ceil((len(scores) + 1) * (1 - ALPHA))
-    threshold = scores[rank - 1] if rank <= len(scores) else 1.0
-    ours = PredictionSets(conformity, np.array([threshold]), data.classes, ALPHA)
-    arrays = {"fit_logits": fit, "labels": labels, "logits": test}
-    if conformity.randomised:
-        arrays |= {"fit_parts": uniform_of(fit, 0), "parts": uniform_of(test, 0)}
-
-    def values(found: NDArray[np.bool_] | str) -> dict[str, float]:
-        if isinstance(found, str):
-            bits = np.frombuffer(bytes.fromhex(found), np.uint8)
-        else:
-            bits = np.packbits(found)
-        count = int(np.unpackbits(bits).sum())
-        return {"labels in sets": count, "sets crc32": checksum(bits)}
-
-    return Case(
-        f"prediction sets of {len(test):,} x {data.classes}, {conformity.name}",
-        None,
-        [
-            Contestant("fedcal", lambda: lambda: ours.of_logits(test), values),
-            *(peer(n, values, arrays=arrays, alpha=ALPHA, **how) for n, how in peers.items()),
-        ],
-    )
-
-
-_SETS: dict[str, tuple[Conformity, dict[str, dict[str, Any]]]] = {
-    "lac": (
-        Conformity("lac"),
-        {
-            "MAPIE LAC": {"function": "mapie_sets", "score": "lac"},
-            "TorchCP LAC": {"function": "torchcp_sets", "score": "LAC"},
-        },
-    ),
-    "aps-randomised": (
-        Conformity("aps", randomised=True),
-        {"MAPIE APS, our random numbers": {"function": "mapie_sets", "score": "aps"}},
-    ),
-    "aps": (
-        Conformity("aps"),
-        {"TorchCP APS": {"function": "torchcp_sets", "score": "APS", "randomized": False}},
-    ),
-    "raps": (
-        Conformity("raps", penalty=0.01, free=5),
-        {
-            "TorchCP RAPS": {
-                **{"function": "torchcp_sets", "score": "RAPS", "randomized": False},
-                **{"penalty": 0.01, "kreg": 5},
-            }
-        },
-    ),
-}
-"""Name of the case -> our score, and the same of peers: function of `peers`, and its options."""
-
 CASES: dict[str, Callable[[bool], Case]] = {
     "temperature": partial(temperature, real_rows, 2e-3),
     "temperature-large": partial(temperature, many_classes, 0.7),
@@ -261,5 +179,4 @@ CASES: dict[str, Callable[[bool], Case]] = {
     "top-label-ece": partial(_top_label, real_rows, None),
     "top-label-ece-large": partial(_top_label, many_classes, None),
     "bbq": bbq,
-    **{f"sets-{name}": partial(sets, *how) for name, how in _SETS.items()},
 }

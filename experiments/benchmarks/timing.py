@@ -32,7 +32,7 @@ from fedcal.run.sweep import THREADS, Row
 VARIABLE = "FEDCAL_PEERS"
 """Environment variable that names the peers' interpreter."""
 
-APART = ("netcal", "probmetrics", "mapie", "torchcp")
+APART = ("netcal", "probmetrics")
 """The packages in its environment; the names of their functions in `peers` begin so."""
 
 PFL = "pfl"

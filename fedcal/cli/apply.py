@@ -1,4 +1,7 @@
-"""Apply a calibrator or prediction sets to all rows of a file; its test part comes last."""
+"""Apply a calibrator or prediction sets to all rows of a file; its test part comes last.
+
+Columns stand in the order of classes that the calibrator or the sets have.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from fedcal.cli.parameters import Json, Overwrite, Quiet
 from fedcal.conformal import PredictionSets, load
 from fedcal.core import checks, imports, naming, numerics
 from fedcal.core.pages import Table
+from fedcal.datasets._dataset import Given
 from fedcal.metrics import names
 from fedcal.results.terminal import show
 from fedcal.run import folders
@@ -86,7 +90,7 @@ def command(
     else:
         made, content, lines = _calibrated(fitted, rows)
         verb = f"calibrated by {fitted.kind}"
-    _write(out, rows, made)
+    _write(out, rows, made, loaded.class_names)
     parts = (
         "" if rows.evaluated.all() else f" (metrics: the {rows.evaluated.sum()} of its test part)"
     )
@@ -112,15 +116,11 @@ class AppliedRows:
         (n, c)
     labels
         (n,), or None
-    judged
+    evaluated
         the rows that metrics are of: the test part where there is one, because the others may be
         what was fitted on
     ids
         those of `client`, `subject` and `group` that the rows have, (n,) each
-    names
-        (c,) of the classes in the order of the columns here; None = they have numbers
-    place
-        (c,) the column here of each column of the file
     """
 
     logits: numerics.Floats
@@ -128,33 +128,18 @@ class AppliedRows:
     labels: numerics.Integers | None
     evaluated: NDArray[np.bool_]
     ids: Mapping[str, NDArray[Any]]
-    names: tuple[str, ...] | None
-    place: list[int]
 
     @classmethod
     def of(cls, rows: datasets.Dataset) -> AppliedRows:
-        """Take the rows of a data set as they were read."""
+        """Take the rows of a data set as they were read; a shipped set has no ids."""
         logits = _joined(rows.logits, rows.test_logits)
         probs = _joined(rows.probs, rows.test_probs)
         labels = _joined(rows.labels, rows.test_labels)
-        known = labels if len(labels) == len(probs) else None
         evaluated = np.arange(len(logits)) >= (0 if rows.test_logits is None else len(rows.logits))
-        given = rows.given
-        if given is not None and given.order is not None:
-            back = np.argsort(given.order)
-            logits, probs, evaluated = logits[back], probs[back], evaluated[back]
-            known = None if known is None else known[back]
-        place = range(rows.classes) if rows.moved is None else np.argsort(rows.moved).tolist()
-        ids = {} if given is None else given.ids
-        if given is None:  # a shipped set has numbers
-            client = _joined(rows.client, rows.test_client), rows.client_names
-            group = _joined(rows.group, rows.test_group), rows.group_names
-            ids = {
-                name: np.array(called)[numbers]
-                for name, (numbers, called) in {"client": client, "group": group}.items()
-                if called is not None and len(numbers) == len(logits)
-            }
-        return cls(logits, probs, known, evaluated, ids, rows.class_names, [*place])
+        given = rows.given or Given({})
+        back: Any = slice(None) if given.order is None else np.argsort(given.order)
+        known = labels[back] if len(labels) == len(probs) else None
+        return cls(logits[back], probs[back], known, evaluated[back], given.ids)
 
     def test(self, groups: NDArray[Any] | None = None) -> artifact.Holdout | None:
         """Return the rows that metrics are of, perhaps in groups; None = they have no labels."""
@@ -165,23 +150,6 @@ class AppliedRows:
             called, by["group"] = np.unique(groups[part], return_inverse=True)
             by["group_names"] = tuple(called.tolist())
         return artifact.Holdout(self.logits[part], self.probs[part], self.labels[part], **by)
-
-    @property
-    def called(self) -> tuple[str, ...]:
-        """Names of the classes in the order of the file's columns."""
-        names = naming.class_names(self.names, len(self.place))
-        return tuple(names[j] for j in self.place)
-
-    @property
-    def columns(self) -> dict[str, NDArray[Any]]:
-        """The columns beside the result: ids, labels, names of classes, if there are any."""
-        columns = dict(self.ids)
-        if self.labels is not None:
-            names, labels = self.names, self.labels
-            columns["labels"] = labels if names is None else np.array(names)[labels]
-        if self.names is not None:
-            columns["class_names"] = np.array(self.called)
-        return columns
 
 
 def _joined(*parts: NDArray[Any] | None) -> NDArray[Any]:
@@ -198,7 +166,7 @@ def _calibrated(
         about = content["score"], naming.called(fitted.class_names, 1)
         lines = [f"{name}: {names.line(content[name], *about)}" for name in ("before", "after")]
         lines.append(names.floored(content["rows_below_floor"]))
-    probs = fitted.calibrated(rows.logits, fitted.input)[:, rows.place]
+    probs = fitted.calibrated(rows.logits, fitted.input)
     return {"probs": probs}, content, lines
 
 
@@ -219,13 +187,17 @@ def _set_of(fitted: PredictionSets, rows: AppliedRows) -> tuple[Arrays, Record, 
         content = fitted.judge(test)
         lines = [part for part in fitted.evaluation_page(test) if isinstance(part, Table)]
         lines += [f"Warning: {warning}" for warning in content["coverage_warnings"]]
-    return {"sets": sets[:, rows.place]}, content, lines
+    return {"sets": sets}, content, lines
 
 
-def _write(out: Path, rows: AppliedRows, made: Arrays) -> None:
-    """Write an array as .npy, with the columns beside it as .npz, or a table."""
-    beside = rows.columns
-    ((name, array),) = made.items()
+def _write(out: Path, rows: AppliedRows, made: Arrays, names: tuple[str, ...] | None) -> None:
+    """Write an array as .npy; with ids, labels and names of classes as .npz, or as a table."""
+    beside, ((name, array),) = dict(rows.ids), made.items()
+    called = np.array(naming.class_names(names, array.shape[1]))
+    if rows.labels is not None:
+        beside["labels"] = rows.labels if names is None else called[rows.labels]
+    if names is not None:
+        beside["class_names"] = called
     with atomic.atomic_file(out) as f:
         if out.suffix == ".npy":
             np.save(f, array, allow_pickle=False)
@@ -237,10 +209,10 @@ def _write(out: Path, rows: AppliedRows, made: Arrays) -> None:
         if "labels" in beside:
             table["label"] = beside["labels"]
         if name == "probs":
-            table |= {f"prob_{c}": array[:, j] for j, c in enumerate(rows.called)}
+            table |= {f"prob_{c}": array[:, j] for j, c in enumerate(called)}
         else:
-            comma, called = " " if rows.names is None else "|", np.array(rows.called)
-            table |= {"size": array.sum(axis=1)}  # a name may hold spaces
+            comma = " " if names is None else "|"  # a name may hold spaces
+            table |= {"size": array.sum(axis=1)}
             table |= {"set": np.array([comma.join(called[s].tolist()) for s in array])}
         plain = {key: column.tolist() for key, column in table.items()}
         if out.suffix == ".parquet":

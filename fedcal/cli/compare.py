@@ -47,9 +47,9 @@ def command(
     jobs
         Number of processes (default: the usable cores).
     engine
-        inline: processes here | ray: tasks on Ray (default: inline).
+        Engine of each run: inline | ray, run by run | flower | grpc (default: inline).
     ray_address
-        HOST:PORT of a Ray cluster, or local: implies ray.
+        HOST:PORT of a Ray cluster, for the engine ray.
     resume
         Continue the comparison in --out, and repeat failed runs; the grid may grow.
 

@@ -1,4 +1,4 @@
-"""Show what is installed, what each command lacks, and the machine.
+"""Show what is installed, and what each extra and this system lack.
 
 The exit code is always 0.
 """
@@ -13,25 +13,11 @@ from fedcal import __version__
 from fedcal.cli import parameters
 from fedcal.core import flower_internals_site, imports, pages
 from fedcal.core.checks import InputError
-from fedcal.core.fitting import usable_cores
 from fedcal.results import terminal
 from fedcal.run.engines.superlink import scripts
 from fedcal.storage.atomic import posix_locks
 
 _DEVELOPERS = {"all", "bench", "dev", "docs"}
-
-
-EXTRAS = {
-    "simulation": "simulations on Ray (--engine ray, flower, --ray-address)",
-    "parquet": ".parquet files",
-    "datasets": "flwr-datasets partitioners (--partition flwr:NAME)",
-    "export": "PyTorch programs and ONNX models (fedcal export)",
-    "sklearn": "estimators in Python (FederatedCalibrator, CalibratedModel)",
-    "sites": "real sites, with the tested version of Flower (fedcal site)",
-    "frames": "results as data frames of pandas (to_frame)",
-    "train": "training of models (fedcal train), with gradients by Opacus",
-}
-"""The extras that people install, by name; those that are not here are developers'."""
 
 
 class Package(NamedTuple):
@@ -89,34 +75,27 @@ def command(quiet: parameters.Quiet = False, json: parameters.Json = False) -> N
     fedcal doctor --json
     """
     facts = look()
-    parts = ("versions", "extras", "machine")
-    rows = [(name, str(value or "?")) for part in parts for name, value in facts[part].items()]
-    lines = [facts["summary"], *facts["lacking"], pages.Table("", ("", "here"), rows)]
-    terminal.show(lines, facts, json=json, quiet=quiet)
+    versions = pages.Table("", ("", "here"), [*facts["versions"].items()])
+    terminal.show([facts["summary"], *facts["lacking"], versions], facts, json=json, quiet=quiet)
 
 
 def look() -> dict[str, Any]:
-    """Return what `--json` prints: sentences, versions, extras, the machine."""
-    versions = {package.name: str(package).partition(" ")[2] for package in packages()}
+    """Return what `--json` prints: sentences, and versions of all that may be used."""
     names = metadata.metadata("fedcal").get_all("Provides-Extra") or ()
-    extras = {name: sorted(packages(name)) for name in names if name not in _DEVELOPERS}
-    lost = {name: ", ".join(str(p) for p in own if not p.fits) for name, own in extras.items()}
+    needed = {name: [*packages(name)] for name in ("", *names) if name not in _DEVELOPERS}
+    lost = {name: ", ".join(str(p) for p in own if not p.fits) for name, own in needed.items()}
     lacking = [
-        f"{EXTRAS.get(name, f'the extra {name}')}: lacks {which}: {imports.install(name)}"
+        f"fedcal[{name}] lacks {which}: {imports.install(name)}"
         for name, which in lost.items()
         if which
     ]
     lacking += _refused()
     overall = "all but what the next lines name" if lacking else "with every option"
+    versions = {p.name: p.version or "none" for own in needed.values() for p in own}
     return {
         "summary": f"All commands of fedcal run here, {overall}.",
         "lacking": lacking,
         "versions": {"fedcal": __version__, "Python": platform.python_version()} | versions,
-        "extras": {
-            f"fedcal[{name}]": f"lacks {lost[name]}" if lost[name] else ", ".join(map(str, own))
-            for name, own in extras.items()
-        },
-        "machine": {"system": f"{platform.system()} {platform.machine()}", "cores": usable_cores()},
     }
 
 

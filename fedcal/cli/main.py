@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 import typer
@@ -32,7 +32,7 @@ COMMANDS = {
     "report": "files:report",
     "export": "files:export",
     "apply": "apply",
-    "site": "site:overview",
+    "site": "study:overview",
     "site restored": "site:restored",
     "site recalibrate": "site:recalibrate",
     "site join": "site:join",
@@ -117,16 +117,7 @@ def made_of(command: Any, name: str, about: str, rare: Sequence[str] = ()) -> cl
         argument.secondary_opts = []  # no --no-... beside a flag
         if isinstance(argument, click.Argument):  # click 8.5 drops the help that typer sets
             argument.help = of[argument.name].help
-    return _versioned(made, hidden=True)
-
-
-def _versioned(command: click.Command, *, hidden: bool = False) -> click.Command:
-    """Add the options --version and -V."""
-    text = "fedcal %(version)s"
-    option = click.version_option(
-        __version__, "--version", "-V", message=text, help="Show the version.", hidden=hidden
-    )
-    return option(command)
+    return cast("click.Command", made)
 
 
 class Commands(TyperGroup):
@@ -160,7 +151,8 @@ app = Commands(
     no_args_is_help=True,
     context_settings=_HELP,
 )
-_versioned(app)
+_VERSION = {"message": "fedcal %(version)s", "help": "Show the version."}
+click.version_option(__version__, "--version", "-V", **_VERSION)(app)
 
 
 def main(arguments: list[str] | None = None) -> None:

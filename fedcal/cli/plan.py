@@ -17,7 +17,6 @@ def command(
     *,
     rows_per_client: float | None = None,
     classes: int | None = None,
-    data: str | None = None,
     method: str | None = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -28,20 +27,17 @@ def command(
     Most used
     ---------
     rows_per_client
-        Public nominal number of rows of a client (required without --data).
+        Public nominal number of rows of a client (required).
     classes
-        Classes (required without --data).
-    data
-        Shipped data set whose size to plan for.
+        Number of classes (required).
     method
         Comma-separated methods (default: all).
 
     Examples
     --------
     fedcal plan --clients 100 --rows-per-client 50 --classes 10 --epsilon 1
-    fedcal plan --clients 20 --data imdb-binary --epsilon 4 --method fednewton,fedbbq
+    fedcal plan --clients 20 --rows-per-client 600 --classes 2 --method fednewton,fedbbq
     """
-    options |= {"rows_per_client": rows_per_client, "classes": classes, "data": data}
-    given = {k: v for k, v in options.items() if v is not None}
-    found = plan.plan(**given, methods=method.split(",") if method else None)
+    facts: dict[str, Any] = {"rows_per_client": rows_per_client, "classes": classes}
+    found = plan.plan(**facts, **options, methods=method.split(",") if method else None)
     terminal.show([found.title, *found.parts], found.to_json, json=json, quiet=quiet)

@@ -16,12 +16,6 @@ from fedcal.run import simulation
 from fedcal.run.config import Config, load_config, merge
 from fedcal.run.result import SimulationResult
 
-_STARTING = {
-    "ray": ": starting Ray",
-    "flower": ": starting Flower and Ray",
-    "grpc": ": starting Flower and the sites",
-}
-
 
 @parameters.with_options(Config)
 def command(
@@ -54,14 +48,9 @@ def run_and_show(
     asked: Config, out: Path | None, *, overwrite: bool, report: bool, quiet: bool, json: bool
 ) -> None:
     """One run: its progress, then the result as text or JSON, and its files."""
-    starting = _STARTING.get(asked.engine, "")
-    with terminal.progress(f"{asked.method}{starting}", quiet=quiet) as steps:
-
-        def moved(done: int, total: int) -> None:
-            steps(done, total, asked.method)
-
+    with terminal.progress(f"{asked.method} by engine {asked.engine}", quiet=quiet) as steps:
         result = simulation.simulate(
-            asked.data, config=asked, out=out, overwrite=overwrite, report=report, progress=moved
+            asked.data, config=asked, out=out, overwrite=overwrite, report=report, progress=steps
         )
     terminal.show(shown(result, out), result.to_json, json=json, quiet=quiet)
 

@@ -16,35 +16,19 @@ from fedcal.sites import kits, study_file
 from fedcal.sites.sealed import SEALED
 from fedcal.storage.atomic import write_file
 
-_STEPS = (
-    ("coordinator", "study init"),
-    ("coordinator", "study kit"),
-    ("each site", "site join"),
-    ("coordinator", "study seal"),
-    ("each site", "site accept"),
-    ("server", "study serve"),
-    ("each site", "site start"),
-    ("coordinator", "study run"),
-    ("coordinator", "study status"),
-    ("anybody", "study verify"),
-    ("each site", "site status"),
-)
-
-"""Role and command of each step, in order."""
-
 
 def overview() -> None:
-    """Show the steps of a study: named sites, one private release a quarter, a verdict for each.
+    """Show the commands of a study: named sites, a private release a quarter, a verdict for each.
 
     Examples
     --------
     fedcal study
     """
-    from fedcal.cli.main import help_of
+    from fedcal.cli.main import COMMANDS, help_of
 
-    rows = [(role, f"fedcal {name}", help_of(name)) for role, name in _STEPS]
-    print_table(console(), Table("", ("who", "command", "what"), rows, left=(1, 2)))
-    console().print("fedcal study COMMAND --help explains a command.")
+    names = [name for name in COMMANDS if name.startswith(("study ", "site "))]
+    rows = [(f"fedcal {name}", help_of(name)) for name in names]
+    print_table(console(), Table("", ("command", "what"), rows, left=(0, 1)))
 
 
 def init(
@@ -275,9 +259,7 @@ def status(file: Path, *, control: str | None = None, json: Json = False) -> Non
     state = status(file, control)
     rows = [(site, one["connected"], one["next"]) for site, one in state["sites"].items()]
     sites = Table("", ("site", "connected", "next"), rows, left=(1, 2))
-    show(
-        [state["words"], sites, *block_lines("study", "standing", standing=state)], state, json=json
-    )
+    show([sites, *block_lines("study", "standing", standing=state)], state, json=json)
 
 
 def verify(folder: Path, *, sealed: Path | None = None, key: Path | None = None) -> None:
@@ -303,12 +285,12 @@ def verify(folder: Path, *, sealed: Path | None = None, key: Path | None = None)
     fedcal study verify 2026Q4 --key sepsis-coordinator/coordinator.pem
     """
     from fedcal.secure_aggregation.keys import read_key
-    from fedcal.sites import verify
+    from fedcal.sites.verify import verify
 
     if key is None:
-        console().print("\n".join(verify.verify(folder, sealed)))
+        console().print("\n".join(verify(folder, sealed)))
         return
     home = key.resolve().parent
     beside = home.with_name(home.name.removesuffix("-coordinator") + SEALED)
-    lines = verify.sign(folder, read_key(key), sealed or (beside if beside.is_file() else None))
+    lines = verify(folder, sealed or (beside if beside.is_file() else None), read_key(key))
     console().print("\n".join([*lines, f"{folder} is signed."]))

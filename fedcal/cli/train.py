@@ -3,7 +3,6 @@
 Training is private (DP-SGD, DP-FedAvg) or not.
 """
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +45,8 @@ def command(
     fedcal train --data rows.npz --model nets:Net --epsilon 8 --out model
     """
     given = layered(options_of(TrainConfig), read_options(config) if config else {}, options)
-    with terminal.progress("reading", quiet=quiet) as steps:
-
-        def moved(done: int, total: int, epsilon: float) -> None:
-            so_far = f"epsilon at most {epsilon:.2f} so far" if math.isfinite(epsilon) else ""
-            steps(done, total, so_far)
-
-        training = train(out=out, resume=resume, overwrite=overwrite, progress=moved, **given)
+    with terminal.progress("training", quiet=quiet) as steps:
+        training = train(out=out, resume=resume, overwrite=overwrite, progress=steps, **given)
     record = training.to_json()
     facts: dict[str, Any] = {
         "record": record,

@@ -59,28 +59,14 @@ _SAFETY = 1e-5
 
 
 @dataclass(frozen=True)
-class NoiseFree:
-    """Distribution that is always 0: no noise."""
-
-    def below(self, x: Floats) -> Floats:
-        """Return P(Z < x)."""
-        return np.asarray(x > 0, np.float64)
-
-    @property
-    def reach(self) -> tuple[float, float]:
-        """Points below which P(Z < x) is 0 and above which it is 1."""
-        return 0.0, 0.0
-
-
-@dataclass(frozen=True)
 class Normal:
-    """Distribution of normal noise with a standard deviation > 0."""
+    """Distribution of normal noise; of none with a standard deviation of 0."""
 
-    std: float
+    std: float = 0.0
 
     def below(self, x: Floats) -> Floats:
         """Return P(Z < x)."""
-        return np.asarray(ndtr(x / self.std))
+        return np.asarray(ndtr(x / self.std) if self.std else x > 0, np.float64)
 
     @property
     def reach(self) -> tuple[float, float]:
@@ -114,7 +100,7 @@ class Tabled:
         return float(self.points[0]), float(self.points[-1])
 
 
-SumNoise = NoiseFree | Normal | Tabled
+SumNoise = Normal | Tabled
 """Distribution of a noise Z: `below` is P(Z < x), or a lower bound of it, of any shape."""
 
 
@@ -153,7 +139,7 @@ class CountNoise:
         """
         size = np.linalg.norm(weights, axis=1) * self.std
         if not size.any():
-            return NoiseFree(), np.zeros(len(weights))
+            return Normal(), np.zeros(len(weights))
         steps = self.distribution.step * self.std * np.abs(weights).max(axis=1)
         largest = float(np.hypot(size, _SMOOTH * steps).max())
         more = np.sqrt(np.maximum(largest**2 - size**2, 0.0))
@@ -173,10 +159,8 @@ class CountNoise:
             confidence = (1.0 + confidence) / 2.0
         if isinstance(noise, Normal):
             return float(ndtri(confidence) * noise.std)
-        if isinstance(noise, Tabled):
-            place = int(np.searchsorted(noise.values, confidence))
-            return float(noise.points[min(place, len(noise.points) - 1)])
-        return 0.0
+        place = int(np.searchsorted(noise.values, confidence))
+        return float(noise.points[min(place, len(noise.points) - 1)])
 
 
 @lru_cache(16)

@@ -17,14 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.conformal.coverage import ALL, FEW_CLASSES, Covered, SetEvaluation, interval, percent
-from fedcal.conformal.levels import (
-    CountNoise,
-    NoiseFree,
-    SumNoise,
-    after_last,
-    centred_level,
-    marginal_level,
-)
+from fedcal.conformal.levels import CountNoise, SumNoise, after_last, centred_level, marginal_level
 from fedcal.core.checks import fraction
 from fedcal.core.naming import called
 from fedcal.core.numerics import Floats, Purpose, key_of, stream
@@ -138,9 +131,7 @@ class SetRelease:
     def _level(self, part: int, alpha: float, noise: SumNoise) -> float:
         if self.rows is not None:
             return marginal_level(self.rows, alpha, noise)
-        off = 0.0
-        if not isinstance(noise, NoiseFree):
-            off = self.noise.bound(self.prefix[-1], 1.0 - FAILS * alpha / 2)
+        off = self.noise.bound(self.prefix[-1], 1.0 - FAILS * alpha / 2)
         return centred_level(float(self.below[part, -1]) - off, alpha, noise)
 
 
@@ -159,7 +150,7 @@ def of_whom(alpha: float, by: str, whose: str) -> str:
     return f"The label of a new row is in its set with probability {share}{each[by]}, {whose}"
 
 
-def if_not_clipped(guarantee: str, sure: float | None, rows: float | None) -> str:
+def if_not_clipped(guarantee: str, sure: float, rows: float) -> str:
     """Return a guarantee that clipping may break, with its condition and the worst case.
 
     Parameters
@@ -167,12 +158,10 @@ def if_not_clipped(guarantee: str, sure: float | None, rows: float | None) -> st
     guarantee
         the sentence
     sure
-        coverage that holds for any rows, where no client has more than `rows`; None = unknown
+        coverage that holds for any rows, where no client has more than `rows`
     """
-    worst = "nothing is guaranteed"
-    if sure is not None:
-        least = math.floor(1000 * sure) / 1000
-        worst = f"{least:g} is guaranteed if no client has more than {rows:g}"
+    least = math.floor(1000 * sure) / 1000
+    worst = f"{least:g} is guaranteed if no client has more than {rows:g}"
     condition = "as long as clipping cuts off no misses; whatever the rows are"
     return f"{guarantee.removesuffix('.')}, {condition}, {worst}."
 

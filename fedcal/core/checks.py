@@ -26,6 +26,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from difflib import get_close_matches
 from numbers import Integral, Real
 from pathlib import Path
@@ -294,14 +295,18 @@ def near(value: Any, names: Sequence[str], listed: str = "") -> str:
 
 
 T = TypeVar("T", str, int, float, bool)
-_CALLED = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+CALLED: Mapping[Any, str] = {
+    **{str: "text", int: "a whole number", float: "a number", bool: "true or false"},
+    **{tuple: "a list", date: "a day, as 2026-10-01"},
+}
+"""Words for the types of values."""
 
 
 def of_kind(name: str, value: Any, kind: type[T]) -> T:
     """Return a value of this kind, or InputError; a float may be a whole number."""
     fits = isinstance(value, (int, float) if kind is float else kind)
     if not fits or (kind is not bool and isinstance(value, bool)):
-        raise InputError(f"{name} must be {_CALLED[kind]}, got {value!r:.80}")
+        raise InputError(f"{name} must be {CALLED[kind]}, got {value!r:.80}")
     return kind(value)
 
 

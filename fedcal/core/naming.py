@@ -151,17 +151,12 @@ def called(names: Sequence[str] | None, j: int) -> str:
     return f"class {name}" if name.isdecimal() else name
 
 
-def first_names(names: Sequence[str]) -> str:
-    """Return the first ten names, separated by commas."""
-    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
-
-
 def quoted(names: Sequence[str]) -> str:
     """Return the first ten names, each in quotation marks and shortened."""
-    return first_names([repr(name[:40]) for name in names])
+    return listed([repr(name[:40]) for name in names], most=10)
 
 
 def in_a_line(names: Sequence[str]) -> str:
     """Return the classes in column order as a line; of two also which is positive."""
     positive = f" (positive: {names[1]})" if len(names) == 2 else ""
-    return f"classes: {first_names(names)}{positive}"
+    return f"classes: {listed(names, most=10)}{positive}"

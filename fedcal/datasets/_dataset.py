@@ -105,8 +105,6 @@ class Dataset:
         part has none.
     other_input
         Kind of `other_scores`, "logits" or "probs", or None.
-    moved
-        (c,) position of each column before `in_order` moved it; None = not moved.
     given
         Order of the rows in the source, if labels may be missing: such rows are returned in it.
     """
@@ -127,7 +125,6 @@ class Dataset:
     test_group: Integers | None = field(default=None, repr=False)
     other_scores: Floats | None = field(default=None, repr=False)
     other_input: Kind | None = field(default=None, repr=False)
-    moved: tuple[int, ...] | None = field(default=None, repr=False)
     given: Given | None = field(default=None, repr=False)
 
     @property
@@ -215,7 +212,6 @@ class Dataset:
         return replace(
             self,
             class_names=ordered,
-            moved=tuple(order if self.moved is None else (self.moved[j] for j in order)),
             scores=moved(self.scores),
             test_scores=moved(self.test_scores),
             other_scores=moved(self.other_scores),

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import InputError, check_kept, located, near, one_of, system_errors
+from fedcal.core.checks import InputError, located, near, one_of, system_errors
 from fedcal.core.numerics import Floats, Kind
-from fedcal.core.scores import ids_of, numbers
+from fedcal.core.scores import ids_of
 from fedcal.datasets._arrays import from_arrays, from_columns
 from fedcal.datasets._blocks import BLOCKS
 from fedcal.datasets._dataset import IDS, KEYS, Dataset, Given
@@ -191,8 +191,7 @@ def load(
         * `.csv` or `.csv.gz` with columns `label`, optional `client`, `subject` and `group`, and
           `logit_0..`, `prob_0..` or, for two classes, `score`: the probability of class 1; of a
           second model `other_logit_0..`, `other_prob_0..` or `other_score`;
-        * `.parquet` (needs pyarrow) with the same columns, or a list of c numbers in each row
-          of `logits` or `probs`, `other_logits` or `other_probs`.
+        * `.parquet` (needs pyarrow) with the same columns.
 
         A column `split` in all but `.npz` may separate the test part (`test`) from the fit part
         (one of `train`, `fit`, `calibration`, `validation`). Test rows keep their clients if all
@@ -216,9 +215,6 @@ def load(
     suffix = next((end for end in _READERS if path.name.lower().endswith(end)), None)
     with located(shown), system_errors(shown):  # a name that is too long, a closed folder
         is_file, is_there = path.is_file(), path.exists()
-        check_kept(f"reading {path.suffix.lower()}")
-        if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
-            check_kept("reading a folder of datasets.save_to_disk")
     if not is_file or suffix is None:
         problem = f"unknown kind of file; allowed: {_FILES}" if is_file else "no such file"
         if text in {entry.name for entry in feature_sets()}:
@@ -274,9 +270,9 @@ def from_frame(
     ----------
     frame : DataFrame
         Of pandas or Polars (any object with `columns`, and `to_numpy` of each), with the columns of
-        a file of `load`: `label`, `logit_0 ..`, `prob_0 ..` or `score`, or a list in each row
-        of `logits` or `probs`; optional `client`, `subject`, `group`, `split`, and a second
-        model's scores under the same names after `other_`.
+        a file of `load`: `label`, `logit_0 ..`, `prob_0 ..` or `score`; optional `client`,
+        `subject`, `group`, `split`, and a second model's scores under the same names after
+        `other_`.
     name : str
         Name of the set in reports.
     labels_required : bool
@@ -289,9 +285,8 @@ def from_frame(
     InputError
         One line: columns that are unknown, missing or incompatible, or an error of `from_arrays`.
     """
-    chosen = find_columns([str(column) for column in frame.columns], labels_required, lists=True)
+    chosen = find_columns([str(column) for column in frame.columns], labels_required)
     arrays = {str(name): frame[name].to_numpy() for name in frame.columns}
-    arrays |= {name: numbers(name, list(arrays[name])) for name in chosen.lists}
     values = with_scores(chosen, arrays)
     if "split" in values:
         values["split"] = np.array([str(part) for part in values["split"]])

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import InputError, integer, located, number_in, one_of, same
+from fedcal.core.checks import InputError, integer, located, number_in, one_of
 from fedcal.core.imports import need
 from fedcal.core.scores import MOST_CLASSES, ids_of, numbers
 from fedcal.datasets._dataset import IDS, Given
@@ -31,16 +31,15 @@ FIT = ("train", "fit", "calibration", "validation")
 TEST = "test"
 PARTS = (TEST, *FIT)
 
-_KINDS = ("logit", "prob", "score", "logits", "probs")
+_KINDS = ("logit", "prob", "score")
 _NUMBERED = re.compile(r"(logit|prob)_(0|[1-9][0-9]{0,8})")
-_SCORE = re.compile(rf"(other_)?(?:{_NUMBERED.pattern}|(score|logits|probs))")
+_SCORE = re.compile(rf"(other_)?(?:{_NUMBERED.pattern}|(score))")
 _NAMED = re.compile(r"(logit|prob)_(.*[^0-9].*)")  # named by the class instead of its number
 _OTHER = "other_"  # before the names of a second model's scores
 _ALLOWED = (
     "label, client, subject, group, split, logit_0.. or prob_0.. (two classes: score), "
     "of a second model other_logit_0.., other_prob_0.. or other_score"
 )
-_ALLOWED_LISTS = f"{_ALLOWED}; or a list in logits or probs, other_logits or other_probs"
 SINGLE = ("label", *IDS, "split")
 """Columns that hold no scores."""
 
@@ -58,13 +57,10 @@ class Scores:
         "logits", "probs", or "score", the probability of class 1 of two
     names
         of the columns, class 0 first
-    listed
-        whether there is one column, with a list in each cell
     """
 
     kind: str
     names: list[str]
-    listed: bool
 
 
 @dataclass(frozen=True)
@@ -91,13 +87,8 @@ class Columns:
         scores = [name for model in self.models.values() for name in model.names]
         return [*scores, *self.single]
 
-    @property
-    def lists(self) -> list[str]:
-        """Names of columns with a list in each cell."""
-        return [name for model in self.models.values() if model.listed for name in model.names]
 
-
-def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = False) -> Columns:
+def find_columns(names: Sequence[str], labels_required: bool) -> Columns:
     """Find the columns among `names`, in any order.
 
     Parameters
@@ -106,8 +97,6 @@ def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = F
         of all columns
     labels_required
         whether `label` must exist
-    lists
-        whether `logits` and `probs` may hold lists
 
     Raises
     ------
@@ -118,7 +107,6 @@ def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = F
     if len(set(names)) < len(names):
         twice = next(name for k, name in enumerate(names) if name in names[:k])
         raise InputError(f"column {twice!r} appears twice")
-    allowed = _ALLOWED_LISTS if lists else _ALLOWED
     numbers = _numbers_of_classes(names)
     classes = [name.partition("_")[2] for name in numbers]
     for kind in ("logit", "prob"):  # the second model may have another kind of scores
@@ -127,20 +115,20 @@ def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = F
     single = [name for name in SINGLE if name in names]
     for name in names:
         match = _SCORE.fullmatch(numbers.get(name, name))
-        if match is not None and (lists or match[4] in (None, "score")):
+        if match is not None:
             by_kind[match[1] or ""].setdefault(match[2] or match[4], {})[int(match[3] or 0)] = name
         elif name not in single:
             hint = " (pandas: index=False)" if name in _INDEX else ""
-            raise InputError(f"unknown column {name[:80]!r}; allowed: {allowed}{hint}")
+            raise InputError(f"unknown column {name[:80]!r}; allowed: {_ALLOWED}{hint}")
     there = ", ".join(map(repr, names))
     there = there if len(there) <= 200 else f"{there[:200]}..."
     lacks_label = labels_required and "label" not in single
     if lacks_label or not by_kind[""]:
         missing = "column 'label'" if lacks_label else "score columns"
-        raise InputError(f"no {missing} among {there or 'none'}; allowed: {allowed}")
-    models = {"scores": _scores("", by_kind[""], allowed)}
+        raise InputError(f"no {missing} among {there or 'none'}; allowed: {_ALLOWED}")
+    models = {"scores": _scores("", by_kind[""])}
     if by_kind[_OTHER]:
-        models["other"] = _scores(_OTHER, by_kind[_OTHER], allowed)
+        models["other"] = _scores(_OTHER, by_kind[_OTHER])
     return Columns(models, single, tuple(classes) or None)
 
 
@@ -164,7 +152,7 @@ def study_columns(names: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(names), [name for name in names if not is_known(name)]
 
 
-def _scores(model: str, by_kind: Mapping[str, Mapping[int, str]], allowed: str) -> Scores:
+def _scores(model: str, by_kind: Mapping[str, Mapping[int, str]]) -> Scores:
     """Return the columns of one model, with names after `model`, from kind -> class -> name."""
     kind, *more = [kind for kind in _KINDS if kind in by_kind]
     names = by_kind[kind]
@@ -172,11 +160,10 @@ def _scores(model: str, by_kind: Mapping[str, Mapping[int, str]], allowed: str) 
     if more or missing is not None:
         both, first = " and ".join([kind, *more]), f"column '{model}{kind}_{missing}'"
         problem = f"{both} columns together" if more else f"{first} is missing"
-        raise InputError(f"{problem}; allowed: {allowed}")
+        raise InputError(f"{problem}; allowed: {_ALLOWED}")
     return Scores(
         kind={"logit": "logits", "prob": "probs"}.get(kind, kind),
         names=[names[j] for j in range(len(names))],
-        listed=kind in ("logits", "probs"),
     )
 
 
@@ -354,11 +341,13 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
             hint = "; a decimal comma?" if len(row) > len(names) and mark == "," else ""
             raise InputError(f"line {line}: {len(row)} cells for {len(names)} columns{hint}")
         lines.append(line)
-        try:
-            numbers.extend([value(row[place]) for place in places.values()])
-        except ValueError:  # find the column
-            for name, place in places.items():
-                _number(row[place], name, line, value)
+        for name, place in places.items():
+            try:
+                numbers.append(value(row[place]))
+            except ValueError:
+                what = f"no number with a decimal {'comma' if mark == ';' else 'point'}"
+                problem = f"column {name!r} has {what}: {row[place][:40]!r}"
+                raise InputError(f"line {line}: {problem}") from None
         for place, cells in texts:
             cells.append(row[place].strip())
         check_room(8 * len(numbers) + _TEXT_BYTES * len(lines) * len(texts), most)
@@ -368,44 +357,10 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
     if "other" in models:
         values["other"] = table[:, scored:]
     for name, (_, cells) in zip(columns.single, texts, strict=True):
-        values[name] = _column(name, cells, lines, value)
+        if name == "label" and "" in cells:
+            raise InputError(f"line {lines[cells.index('')]}: column 'label' is empty")
+        values[name] = numbers_or_names(cells) if name in IDS else np.array(cells, np.str_)
     return arguments(columns, values, labels_required, lambda row: f"line {lines[row]}")
-
-
-def _column(
-    name: str, cells: list[str], lines: Sequence[int], value: Callable[[str], float]
-) -> Any:
-    """Return numbers or names from the cells of a column without scores."""
-    empty = cells.index("") if "" in cells else None
-    if name == "label":
-        if not (cells and cells[0]) or _is_number(cells[0], value) or _is_number(cells[0]):
-            numbered = zip(cells, lines, strict=True)
-            numbers = np.array([_number(cell, name, line, value) for cell, line in numbered])
-            if not (np.abs(numbers) > 2**53).any():  # codes of 18 digits stay as they are written
-                return numbers
-        elif empty is not None:
-            _number("", name, lines[empty], value)
-    elif name in IDS:
-        return numbers_or_names(cells)
-    return np.array(cells, np.str_)
-
-
-def _is_number(cell: str, value: Callable[[str], float] = number_in) -> bool:
-    try:
-        value(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _number(cell: str, column: str, line: int, value: Callable[[str], float]) -> float:
-    try:
-        return value(cell)
-    except ValueError:
-        mark = "point" if value is number_in else "comma"
-        hint = f"; decimals need a {mark}" if _is_number(cell.translate(_SWAPPED), value) else ""
-        problem = f"column {column!r} is not a number: {cell[:40]!r}{hint}"
-        raise InputError(f"line {line}: {problem}") from None
 
 
 def numbers_or_names(names: list[str]) -> Any:
@@ -429,10 +384,8 @@ MAX_NAME = 256
 def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
     """Return arguments for `from_arrays` from a `.parquet` file.
 
-    Columns, in any order: `label`; optional `client`, `subject`, `group` and `split`; and
-    `logits` or `probs` with a list of c numbers in each row, or as in a `.csv`: `logit_0 ..`,
-    `prob_0 ..`, or `score`; for a second model the same names after `other_`.
-    Rows are decoded in batches; dictionaries and decimals are converted to their values.
+    Columns are those of a `.csv`. Rows are decoded in batches; dictionaries and decimals are
+    converted to their values.
 
     Raises InputError, one line: pyarrow is missing, or the file is invalid; rows count from 0.
     """
@@ -444,7 +397,7 @@ def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
         path.open("rb") as raw,
         pq.ParquetFile(raw, page_checksum_verification=True) as file,
     ):
-        columns = find_columns(file.schema_arrow.names, labels_required, lists=True)
+        columns = find_columns(file.schema_arrow.names, labels_required)
         # not metadata.row_group(k).column(j): if it is damaged, pyarrow ends the process
         check_room(file.metadata.num_rows * len(columns.used) * 8, most := room(path))
         row = next(file.iter_batches(batch_size=1, columns=columns.used), None)
@@ -454,10 +407,7 @@ def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
         for batch in file.iter_batches(batch_size=size, columns=columns.used):
             batch.validate(full=True)  # offsets of a hostile file may point anywhere
             for name, own in parts.items() if batch.num_rows else ():
-                own.append(_values(pa, name, batch.column(name), rows, name in columns.lists))
-                if own[0].shape[1:] != own[-1].shape[1:]:
-                    where = f"lists of another length from row {rows} on"
-                    raise InputError(f"column {name!r} has {where}")
+                own.append(_values(pa, name, batch.column(name), rows))
                 taken += own[-1].size * max(own[-1].itemsize, 8)
                 check_room(taken, most)
             rows += batch.num_rows
@@ -471,37 +421,18 @@ def with_scores(columns: Columns, arrays: Mapping[str, NDArray[Any]]) -> dict[st
     """Return the values of columns by name, as `arguments` takes them: scores as (n, c)."""
     values = {name: arrays[name] for name in columns.single}
     for model, scores in columns.models.items():
-        first = arrays[scores.names[0]]
         each = [numbers(name, arrays[name]) for name in scores.names]
-        values[model] = np.asarray(first if scores.listed else np.column_stack(each), np.float64)
+        values[model] = np.asarray(np.column_stack(each), np.float64)
     return values
 
 
-def _values(
-    pa: Any, name: str, array: Any, first: int, is_list: bool = False, per_row: int = 1
-) -> NDArray[Any]:
-    """Return a column of a batch: (m,), or of lists of c numbers (m, c); from the row `first` on.
-
-    Dictionaries are decoded; extension types are replaced by their storage.
-    """
-    if isinstance(array.type, pa.BaseExtensionType):
-        array = array.storage
+def _values(pa: Any, name: str, array: Any, first: int) -> NDArray[Any]:
+    """Return a column of a batch, (m,), from the row `first` on; dictionaries are decoded."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if array.null_count and name not in IDS:  # `ids_of` counts those without a name
         nulls = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
-        row = first + int(np.argmax(nulls)) // per_row
-        raise InputError(f"column {name!r} holds null at row {row}")
-    if is_list:
-        if not hasattr(array, "value_lengths"):
-            raise InputError(f"column {name!r} must hold lists of numbers, got {array.type}")
-        lengths = np.asarray(array.value_lengths().to_numpy(zero_copy_only=False))
-        width = int(lengths[0])
-        for row in np.flatnonzero(lengths != width)[:1].tolist():
-            what = f"count of numbers in column {name!r} at row {first + row}, as at row {first},"
-            same(what, int(lengths[row]), width)
-        flat = _values(pa, name, array.flatten(), first, per_row=max(width, 1))
-        return flat.reshape(len(lengths), width)
+        raise InputError(f"column {name!r} holds null at row {first + int(np.argmax(nulls))}")
     values = np.asarray(array.to_numpy(zero_copy_only=False))
     if values.dtype.kind != "O" or not all(isinstance(value, str | None) for value in values):
         return values

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.core.checks import InputError, blamed, needed, one_of, same
-from fedcal.core.naming import class_names, first_names
+from fedcal.core.naming import class_names, listed
 from fedcal.core.numerics import KINDS, Floats, Integers, Kind, logits_of
 from fedcal.core.scores import as_array, check_scores, without_gradient
 from fedcal.datasets._arrays import from_arrays
@@ -205,6 +205,6 @@ def columns_of(names: NDArray[Any], y: ArrayLike, columns: int) -> Integers:
     codes = [place.get(label, -1) for label in labels]
     if -1 in codes:
         row = codes.index(-1)
-        known = first_names(list(map(str, place)))
+        known = listed(list(map(str, place)), most=10)
         raise InputError(f"label {labels[row]!r} at row {row} is not among classes ({known})")
     return np.array(codes, np.int64)

@@ -21,7 +21,7 @@ _LOG_CHANCE = math.log(1e3)
 """Uninformative scores are taken for inverted scores in at most one of a thousand sets of rows;
 informative scores hardly ever."""
 
-_FROM_1 = "Do the labels count from 1? Then name the classes by their numbers (--class-names)."
+_ORDER = "Are the classes in the right order? Labels count from 0 where classes have no names."
 _LOW_AUC = 0.4
 _GAINED = 0.25
 """Least gain of recall to report: a weak model may be a little worse than chance at a site."""
@@ -71,15 +71,10 @@ def check_rows(
                 "two classes in the right order?"
             )
             return [words], (1, 0)
-        order = None
-    elif count[0] == 0 and _counted_from_1(scores, labels):
-        order, why = (c - 1, *range(c - 1)), _FROM_1
-    else:
-        order, why = _better_order(scores, labels, count), "Are the classes in the right order?"
-    if order is not None:
+    elif (order := _better_order(scores, labels, count)) is not None:
         moved = [j for j in range(c) if order[j] != j]
         some = "; ".join(f"{called(names, order[j])} for {called(names, j)}" for j in moved[:5])
-        return [f"the scores name {some}{'; ...' if len(moved) > 5 else ''}. {why}"], order
+        return [f"the scores name {some}{'; ...' if len(moved) > 5 else ''}. {_ORDER}"], order
     if (count[scores.argmax(axis=1)] == 0).mean() > 0.5:
         words = (
             "most rows have their highest score for a class that no row belongs to: are these "
@@ -114,15 +109,6 @@ def _auc(score: Floats, labels: Integers) -> tuple[float, bool]:
     auc = float(above / (positive * negative))
     variance = (len(labels) + 1) / (12 * positive * negative)
     return auc, (auc - 0.5) ** 2 > 2 * _LOG_CHANCE * variance
-
-
-def _counted_from_1(scores: Floats, labels: Integers) -> bool:
-    """Return whether far more rows are right, by more than chance, if classes count from 1."""
-    top, c = scores.argmax(axis=1), scores.shape[1]
-    shares = (np.bincount(x, minlength=c) / len(labels) for x in (top, labels - 1))
-    chance = np.prod([*shares], axis=0).sum()  # that both agree, of a model that knows nothing
-    gain = float((top == labels - 1).mean() - max((top == labels).mean(), chance))
-    return gain > max(_GAINED, math.sqrt(2 * _LOG_CHANCE / len(labels)))  # Hoeffding
 
 
 def _better_order(scores: Floats, labels: Integers, count: Integers) -> Order:

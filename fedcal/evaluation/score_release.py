@@ -21,6 +21,7 @@ from fedcal.evaluation import findings
 from fedcal.evaluation.findings import Counted, Findings, Key
 from fedcal.evaluation.page import parts
 from fedcal.evaluation.sites import effects
+from fedcal.evaluation.sites.site_tests import Sites
 from fedcal.mechanisms import NoiseDistribution
 from fedcal.metrics.histogram import Histogram
 from fedcal.metrics.score_table import ScoreTable
@@ -178,14 +179,10 @@ class ScoreRelease(Artifact):
         asked = self.question
         if asked.by != "site" or asked.score == "classes" or not self.known:
             return {}
-        each, root = self.by_site
-        counts = dict(zip(asked.group_names, each, strict=True))
-        if not root.any():  # exact: a site without rows or answer adds nothing
-            counts = {name: own for name, own in counts.items() if own.any()}
-        if len(counts) < 3:
-            return {}
-        every = np.array([*counts.values()])
-        return effects.next_site(every, asked.edges_read, root)
+        sites = self.by_site
+        if not sites.root.any():  # exact: a site without rows or answer adds nothing
+            sites = sites[sites.counts.any(axis=(1, 2))]
+        return effects.next_site(sites) if len(sites.rows) > 2 else {}
 
     def page(self) -> list[Part]:
         """Return tables and figures of metrics, curves and groups."""
@@ -224,15 +221,21 @@ class ScoreRelease(Artifact):
         return Histogram(self.question.bucket_edges, counts, root, distribution).joined()
 
     @property
-    def by_site(self) -> tuple[Floats, Floats]:
-        """Rows by site, outcome and bucket, (S, 2, buckets), and the root of each row's noise.
-
-        Buckets are between the question's `edges_read`.
-        """
+    def by_site(self) -> Sites:
+        """Rows of each site between the question's `edges_read`."""
         asked, cells = self.question, self._cells
         starts = np.searchsorted(asked.bucket_edges, asked.edges_read[:-1])
         counts, root = cells[0, :, :, 0].sum(axis=1), np.tile(self._root, cells.shape[2])
-        return np.add.reduceat(counts, starts, axis=-1), np.add.reduceat(root, starts, axis=0)
+        counts, root = (np.add.reduceat(counts, starts, -1), np.add.reduceat(root, starts, 0))
+        return self.sites_of(counts, root, self.distribution)
+
+    def sites_of(self, counts: Floats, root: Floats, distribution: NoiseDistribution) -> Sites:
+        """Return such counts (S, 2, buckets) for tests of sites."""
+        asked = self.question
+        # the largest probability is at least 1 / c
+        least = -math.log(asked.classes - 1) if asked.score == "confidence" else -math.inf
+        most = max(asked.subject_rows, 1)
+        return Sites.of(counts, asked.edges_read, root, distribution, least, most)
 
     @property
     def within(self) -> dict[tuple[str, str], Histogram]:

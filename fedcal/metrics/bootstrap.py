@@ -47,7 +47,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import fraction, integer, same
+from fedcal.core.checks import same
 from fedcal.core.numerics import FLOOR, Floats, Integers, Purpose, stream
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.standard import BINS, Cells, check_scored, scan, summary
@@ -317,6 +317,7 @@ def _crossing(quantile: Floats, observed: float) -> float:
 
 GROUPS = 200
 REPLICATES = 1000
+LEVEL, TAILS = 0.95, (0.025, 0.975)
 MEANS = ("accuracy", "nll", "brier")
 GAPS = ("ece", "classwise_ece")
 FEWEST = 20
@@ -324,17 +325,11 @@ FEWEST = 20
 
 
 def metric_intervals(
-    before: ArrayLike,
-    after: ArrayLike,
-    labels: ArrayLike,
-    *,
-    bins: int = BINS,
-    level: float = 0.95,
-    seed: int = 0,
+    before: ArrayLike, after: ArrayLike, labels: ArrayLike, *, seed: int = 0
 ) -> dict[str, Any]:
     """Return the confidence intervals of the scores of `fedcal.metrics.summary`, over test rows.
 
-    Raises InputError as the scores; the two differ in shape; the level is not in (0, 1).
+    Raises InputError as the scores, or if the two differ in shape.
 
     Parameters
     ----------
@@ -342,10 +337,6 @@ def metric_intervals(
         (n, c) probabilities of the same rows
     labels
         (n,) whole numbers in [0, c)
-    bins
-        as in `fedcal.metrics.ece`
-    level
-        confidence level of each interval alone
     seed
         random seed of groups and weights; the same seed gives the same bits
 
@@ -357,8 +348,6 @@ def metric_intervals(
         difference : metric -> [low, high] of after - before, paired by row
         noise : "before", "after" -> calibration error -> its median if the truth were calibrated
     """
-    fraction("level", level)
-    integer("bins", bins, 1, 2**12)
     p, y = check_scored(before, labels)
     q, _ = check_scored(after, labels)
     same("shape of after, as of before,", q.shape, p.shape)
@@ -366,12 +355,11 @@ def metric_intervals(
     order, groups = rng.permutation(n), min(n, GROUPS)
     edges = np.arange(groups + 1) * n // groups
     weights = rng.multinomial(groups, np.full(groups, 1 / groups), REPLICATES).astype(np.float32)
-    tails = (0.5 - level / 2, 0.5 + level / 2)
-    sides = [_sums(x, y, order, edges, bins) for x in (p, q)]
+    sides = [_sums(x, y, order, edges) for x in (p, q)]
     parts = ("before", "after", "difference")
-    record: dict[str, Any] = {"level": level, "replicates": REPLICATES, "rows": n}
+    record: dict[str, Any] = {"level": LEVEL, "replicates": REPLICATES, "rows": n}
     record |= {part: {} for part in parts} | {"noise": {"before": {}, "after": {}}}
-    first, second = summary(p, y, bins), summary(q, y, bins)
+    first, second = summary(p, y), summary(q, y)
     seen = dict(zip(parts, (first, second, {m: second[m] - first[m] for m in first}), strict=True))
 
     def note(part: str, metric: str, low: float, high: float) -> None:
@@ -382,9 +370,9 @@ def metric_intervals(
         sums = np.stack([side[metric] for side in sides], axis=1)
         values = weights.astype(np.float64) @ sums / (weights @ np.diff(edges))[:, None]
         for part, of in zip(parts, (*values.T, values[:, 1] - values[:, 0]), strict=True):
-            note(part, metric, *np.quantile(of, tails))
+            note(part, metric, *np.quantile(of, TAILS))
     for metric in GAPS:
-        fits = [_invert(side[metric], weights, tails) for side in sides]
+        fits = [_invert(side[metric], weights) for side in sides]
         for part, fit in zip(("before", "after"), fits, strict=True):
             note(part, metric, min(fit.low, 1.0), min(fit.high, 1.0))
             record["noise"][part][metric] = fit.noise
@@ -418,7 +406,7 @@ def _difference(before: Inverted, after: Inverted) -> tuple[float, float]:
 
 
 def _sums(
-    probs: NDArray[Any], labels: Integers, order: Integers, edges: Integers, bins: int
+    probs: NDArray[Any], labels: Integers, order: Integers, edges: Integers
 ) -> dict[str, NDArray[Any]]:
     """Return sums by group of rows: of means (groups,), of calibration errors (groups, cells).
 
@@ -428,17 +416,17 @@ def _sums(
     of_row = np.repeat(np.arange(groups), np.diff(edges))  # in the order of `order`
     seen, squares = scan(probs, labels, own=True, top=True), np.empty(n)
     own, top, hit = seen.own[order], seen.confidence[order], seen.hit[order]
-    gaps = np.empty((groups, c * bins))
+    gaps = np.empty((groups, c * BINS))
     for k, (first, end) in enumerate(pairwise(edges.tolist())):
-        rows, cells = order[first:end], Cells(c, bins)
+        rows, cells = order[first:end], Cells(c, BINS)
         block = np.ascontiguousarray(probs[rows], np.float64)
         squares[first:end] = np.einsum("ij,ij->i", block, block)
         cells.add(block, labels[rows])
         gaps[k] = cells.gap().ravel()
     brier = np.square(probs[order, 1] - labels[order]) if c == 2 else squares - 2 * own + 1
     summed = {"accuracy": hit, "nll": -np.log(np.maximum(own, FLOOR)), "brier": brier}
-    cell = of_row * bins + bin_index(top, bins)
-    top_gaps = np.bincount(cell, top - hit, groups * bins).reshape(groups, bins)
+    cell = of_row * BINS + bin_index(top, BINS)
+    top_gaps = np.bincount(cell, top - hit, groups * BINS).reshape(groups, BINS)
     tables = {"ece": top_gaps / n, "classwise_ece": gaps / (n * c)}
     return {k: np.bincount(of_row, v, groups) for k, v in summed.items()} | {
         k: np.ascontiguousarray(table[:, table.any(axis=0)], np.float32)
@@ -446,12 +434,10 @@ def _sums(
     }
 
 
-def _invert(
-    table: NDArray[np.float32], weights: NDArray[np.float32], tails: tuple[float, float]
-) -> Inverted:
+def _invert(table: NDArray[np.float32], weights: NDArray[np.float32]) -> Inverted:
     """Invert the test of this module for the gaps of one set of probabilities by group."""
     around = weights - 1  # deviations of a replicate are around @ table
     gap = table.sum(axis=0, dtype=np.float64)
     error = np.sqrt(np.square(table - table.mean(axis=0)).sum(axis=0, dtype=np.float64))
     direction = spread_out(gap, error)
-    return invert(gap, direction, lambda part: around @ table[:, part], len(weights), tails)
+    return invert(gap, direction, lambda part: around @ table[:, part], len(weights), TAILS)

@@ -149,7 +149,7 @@ class Curator:
         self.opened = round_number
         return self._open
 
-    def resume(self, run: str, releases: int, *, ahead: bool = False) -> None:
+    def resume(self, run: str, releases: int) -> None:
         """Go on with a run that another process began; `replay` then what was released.
 
         Parameters
@@ -158,9 +158,6 @@ class Curator:
             its name
         releases
             how many were made: all that anybody has seen
-        ahead
-            rounds after them may be charged already: seeded noise makes the same releases of them,
-            so that asking them again tells nothing. Never with noise of the operating system's
 
         Raises
         ------
@@ -180,8 +177,7 @@ class Curator:
         own = (plan.epsilon, plan.delta, plan.rounds, plan.unit)
         reserved = (entry.epsilon, entry.delta, entry.releases, entry.unit)
         same(f"plan of the ledger's reservation for run {run}", reserved, own)
-        last = plan.rounds if ahead and plan.federation.noise_source == "seeded" else releases + 1
-        if not set(range(1, releases + 1)) <= set(entry.charged) <= set(range(1, last + 1)):
+        if not set(range(1, releases + 1)) <= set(entry.charged) <= set(range(1, releases + 2)):
             raise InputError(
                 f"the ledger has charged rounds {list(entry.charged)} of run {run}, and "
                 f"{releases} releases are known: this is not its last checkpoint"

@@ -88,7 +88,7 @@ class Plan(AgreedPlan):
 
     @property
     def mask_seed(self) -> int:
-        """Seed of the simulated pair seeds, which clients get instead of `seed`.
+        """Seed of the simulated masks, which clients get instead of `seed`.
 
         With `seed` they could subtract the noise. This hides it no better than a hash hides a
         small number: one more reason why seeded runs protect nobody.

@@ -67,8 +67,8 @@ class CalibratedModel(Classifier):
     * both: there is nothing to do, and `predict_proba` works without `fit`.
 
     As everywhere in scikit-learn `clone`, and with it cross-validation and searches, makes an
-    unfitted copy, which trains the classifier anew; wrap it in `FrozenEstimator` to keep it there,
-    too. Only a pair of which both are fitted is cloned as it is.
+    unfitted copy of the classifier, which is trained anew; wrap it in `FrozenEstimator` to keep it
+    there, too.
 
     Parameters
     ----------
@@ -197,25 +197,8 @@ class CalibratedModel(Classifier):
             return calibrator.calibrated(scores)
         return calibrator.predict_proba(scores)
 
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters as in scikit-learn; a part whose own parameters change is refitted."""
-        parts = {key.partition("__")[0] for key in params if "__" in key}
-        if "estimator" in parts:  # other scores than those that the calibrator knows
-            parts.add("calibrator")
-        for part in parts & {"estimator", "calibrator"} - set(params):
-            if hasattr(getattr(self, part), "get_params"):
-                setattr(self, part, clone(getattr(self, part)))
-        super().set_params(**params)
-        return self
-
     def _finished(self) -> bool:
         return _is_fitted(self.estimator) and _is_fitted(self.calibrator)
-
-    def __sklearn_clone__(self) -> Self:
-        if self._finished():
-            return type(self)(**self.get_params(deep=False))
-        copied: Self = super().__sklearn_clone__()
-        return copied
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibrator_") or self._finished()

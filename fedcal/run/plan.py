@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from fedcal import datasets
 from fedcal.core import checks, numerics, pages
 from fedcal.core.checks import InputError, one_of, positive
 from fedcal.core.options import options_of
@@ -22,16 +21,10 @@ from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import calibrating, lacks_rows
 from fedcal.strategies.warnings import percent
 
-HOME_ROWS = 100  # from so many labelled rows on, one temperature of their own mostly pays
-
 # Budgets among which the smallest that helps is looked for.
 EPSILONS = [digit * 10.0**power for power in range(-2, 2) for digit in (1, 1.5, 2, 3, 5, 7)]
 
 ANSWERS = {True: "yes", None: "unsure", False: "no"}
-HOME = (
-    "First: a site with {:g} labelled rows can calibrate alone, and spends nothing (fedcal "
-    "simulate --data OWN --method pooled-temperature); if sites differ, that is better"
-)
 HOW_TO_READ = (
     "Made from these public facts alone: no row of anybody was looked at",
     "'noise' is the noise std of each released sum, in percent of the most that all clients can "
@@ -112,16 +105,14 @@ class PlanTable(Displayable):
 
     def words(self) -> list[str]:
         """Return what to do, and how to read the table."""
-        home = self.rows_per_client >= HOME_ROWS and self.federation.clients > 1
-        first = [HOME.format(self.rows_per_client)] if home else []
         if self.recommended is not None:
-            first.append(f"Recommended: {self.recommended}, with least noise beside its signal")
-            return [*first, *HOW_TO_READ]
+            first = f"Recommended: {self.recommended}, with least noise beside its signal"
+            return [first, *HOW_TO_READ]
         forms = {"fewest_clients": "{} clients", "smallest_epsilon": "epsilon {:g}"}
         found = {k: [line[k] for line in self.methods if line[k] is not None] for k in forms}
         needs = [form.format(min(found[key])) for key, form in forms.items() if found[key]]
         needed = f": it needs about {' or '.join(needs)}" if needs else ""
-        return [*first, f"No method is likely to help{needed}", *HOW_TO_READ]
+        return [f"No method is likely to help{needed}", *HOW_TO_READ]
 
     def to_json(self) -> dict[str, Any]:
         """Return strict JSON: no NaN and no infinity."""
@@ -142,7 +133,6 @@ def plan(
     clients: int | None = None,
     rows_per_client: float | None = None,
     classes: int | None = None,
-    data: str | None = None,
     methods: Sequence[str] | None = None,
     **options: Any,
 ) -> PlanTable:
@@ -153,11 +143,9 @@ def plan(
     clients
         enrolled; needed
     rows_per_client
-        a public nominal number, not a count; None = rows of `data` / clients
+        a public nominal number, not a count; needed
     classes
-        of the model; None = those of `data`
-    data
-        a shipped data set, whose size is public
+        of the model; needed
     methods
         only these, as METHOD or METHOD[KEY=VALUE,...]; None = all that calibrate
     **options
@@ -166,14 +154,8 @@ def plan(
     Raises
     ------
     InputError
-        A fact that is missing or not allowed, a data set that is not shipped, or no method that
-        goes with the facts.
+        A fact that is missing or not allowed, or no method that goes with the facts.
     """
-    if data is not None:
-        one_of("public data set", data, [e.name for e in datasets.catalogue()], "fedcal datasets")
-        public = datasets.load(data).split(0)
-        classes = classes or public.classes
-        rows_per_client = rows_per_client or (clients and len(public.labels) / clients)
     if clients is None or rows_per_client is None or classes is None:
         raise InputError(
             "a plan needs clients, rows_per_client (a public nominal number, not a count) and "

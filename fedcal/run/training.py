@@ -1,8 +1,7 @@
 """Train a base model over simulated clients, and leave its logits for calibration."""
 
 import math
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
@@ -12,7 +11,6 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.accounting import rdp_epsilons
 from fedcal.core import checks, numerics, pages
 from fedcal.core.checks import InputError, Interrupted, RoundFailed
 from fedcal.metrics import below_floor, names, summary
@@ -25,13 +23,10 @@ from fedcal.run.training_data import IN_MEMORY, PARTS, ClientData, load
 from fedcal.storage.atomic import locked, path_of
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.strategies.server import checkpoint
-from fedcal.strategies.server.outcome import OUTCOME, RELEASED, Outcome
+from fedcal.strategies.server.outcome import OUTCOME, RELEASED, Outcome, Progress
 from fedcal.training import networks
 
 KIND = folders.TRAINING
-
-AfterRound = Callable[[int, int, float], None]
-"""Called after each round: rounds done, rounds planned, the epsilon of the releases so far."""
 
 TRAINING, ROWS = "training", "rows"
 """Keys of a checkpoint beside the job's: the options of the training, and its rows."""
@@ -159,7 +154,7 @@ class Training(Displayable):
             columns[f"{prefix}logits"] = self.logits[part].astype(np.float32)
             columns[f"{prefix}labels"] = rows.y
             if rows.group is not None:
-                columns[f"{prefix}group"] = np.array(rows.group_names)[rows.group]
+                columns[f"{prefix}group"] = rows.group
         columns["client"] = np.repeat(np.array(data.names), data.sizes["calibration"])
         np.savez_compressed(folder / "logits.npz", **columns)  # type: ignore[arg-type]
         self.model.write(folder, self.model.form)
@@ -192,7 +187,7 @@ def train(
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    progress: AfterRound | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> Training:
     """Train a model over simulated clients, privately or not.
@@ -288,7 +283,7 @@ def _trained(
     folder: Path | None = None,
     *,
     resume: bool = False,
-    progress: AfterRound | None = None,
+    progress: Progress | None = None,
 ) -> Training:
     """Train a model and write its files; see `train`."""
     data, config = load(config, rows)
@@ -300,32 +295,15 @@ def _trained(
         network.module(data.shape, data.classes, 0)
     run, shards = config.run(data.clients, data.shape), data.shards()
     job = jobs.job_of(run, shards)
-    rate, clients = job.plan.federation.sampling_rate, job.plan.clients
-    if job.plan.cohort and clients > 1 and len(job.plan.sample(1)) == 1:
-        warnings.warn(
-            f"one client trains in each round: sampling rate {rate:g} of {clients} clients; "
-            f"--sampling-rate {min(1.0, 5 / clients):.2g} takes {min(5, clients)}",
-            stacklevel=3,
-        )
-    plan, epsilon_of = job.plan, None
-    if plan.private and plan.mechanism.order == 2:  # by Renyi DP: quick, and above the account
-        epsilon_of = rdp_epsilons(plan.delta, plan.multiplier, plan.amplifying_rate)
-
-    def after_round(done: int, total: int) -> None:
-        if progress is not None:
-            spent = plan.epsilon if epsilon_of is None else min(plan.epsilon, epsilon_of(done))
-            progress(done, total, spent)
-
     about = {ROWS: data.fingerprint(), TRAINING: config.to_dict()}
     release = partial(
         engines.run,
         job,
         shards,
         run.engine,
-        progress=after_round,
+        progress=progress,
         folder=folder,
         resume=resume,
-        every=config.checkpoint_every,
         about=about,
     )
     ended = resume and folder is not None and (folder / OUTCOME).is_file()

@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass
 from typing import Annotated, Any
 
 from fedcal.core import checks, options
-from fedcal.core.options import DATA, REQUIRED, RUNNING, TRAINING, like, option, options_of
+from fedcal.core.options import DATA, REQUIRED, TRAINING, like, option, options_of
 from fedcal.privacy import privacy
 from fedcal.run.config import Config, RunOptions, check_partition, layered
 from fedcal.strategies import STRATEGIES
@@ -43,8 +43,6 @@ class TrainConfig(RunOptions):
         the method's settings `lr` and `batch`
     feature_norm
         a public bound on the norm of a row of features; longer rows are scaled to it (the file's)
-    checkpoint_every
-        rounds between checkpoints
     """
 
     data: str = option(
@@ -103,7 +101,6 @@ class TrainConfig(RunOptions):
         "Public bound on the norm of a row's features; longer rows are scaled",
         unset="the file's",
     )
-    checkpoint_every: options.Count = option(10, RUNNING, "Rounds between checkpoints in --out")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -71,10 +71,10 @@ class LabelledRows:
         of the classes
     client
         (n,) who owns a row, whole numbers or texts; or None
-    subject, group
-        (n,) int64, whom a row is about and to which group it belongs; or None
-    group_names
-        of the groups, by their numbers
+    subject
+        (n,) int64, whom a row is about; or None
+    group
+        (n,) the group of a row, whole numbers or texts; or None
     test
         the source's own test rows, which nothing is trained on; or None
     """
@@ -84,8 +84,7 @@ class LabelledRows:
     names: tuple[str, ...]
     client: NDArray[Any] | None = field(default=None, repr=False)
     subject: Integers | None = field(default=None, repr=False)
-    group: Integers | None = field(default=None, repr=False)
-    group_names: tuple[str, ...] = ()
+    group: NDArray[Any] | None = field(default=None, repr=False)
     test: LabelledRows | None = field(default=None, repr=False)
 
     @property
@@ -163,10 +162,11 @@ def labelled_rows(arrays: Arrays, norm: float | None = None) -> LabelledRows:
         checks.unused(f"there is no test_{kind}", **stray)
     parts = [_part(arrays, prefix, kind, names, norm) for prefix in prefixes]
     checks.same(f"kind of test_{kind}", _kind(parts[-1].x), _kind(parts[0].x))
+    checks.same("use of test_group", *(part.group is not None for part in (parts[-1], parts[0])))
     if not names:
         names = tuple(map(str, range(max(int(part.y.max()) for part in parts) + 1)))
     checks.integer("the number of classes", len(names), 2)
-    parts = [replace(part, names=names) for part in _with_groups(parts, arrays)]
+    parts = [replace(part, names=names) for part in parts]
     return parts[0] if len(parts) == 1 else replace(parts[0], test=parts[1])
 
 
@@ -180,7 +180,7 @@ def _either(arrays: Arrays, key: str, other: str) -> str:
 def _part(
     arrays: Arrays, prefix: str, kind: str, names: tuple[str, ...], norm: float | None
 ) -> LabelledRows:
-    """Return the rows of one part, without groups."""
+    """Return the rows of one part."""
     x = _inputs(f"{prefix}{kind}", arrays[f"{prefix}{kind}"], kind, _number(arrays, "scale"))
     bound = _number(arrays, "norm") if norm is None else norm
     if bound is not None:
@@ -190,10 +190,13 @@ def _part(
     labels = _either(arrays, f"{prefix}labels", f"{prefix}y")
     shape = (len(x), len(names) or MOST_CLASSES)
     y = labels_of.places_of(labels, arrays[labels], names or None, shape, kind)
-    client, subject = (_ids(arrays, f"{prefix}{key}", len(x)) for key in ("client", "subject"))
+    client, subject, group = (_ids(arrays, f"{prefix}{key}", len(x)) for key in IDS)
     if subject is not None:
         subject = np.unique(subject, return_inverse=True)[1].astype(np.int64)
-    return LabelledRows(x, y, names, client=client, subject=subject)
+    if group is not None and (called := _names(arrays, "group_names")):
+        codes = labels_of.places_of(f"{prefix}group", group, None, (len(x), len(called)))
+        group = np.array(called)[codes]
+    return LabelledRows(x, y, names, client=client, subject=subject, group=group)
 
 
 def _inputs(key: str, x: NDArray[Any], kind: str, scale: float | None) -> NDArray[Any]:
@@ -238,30 +241,6 @@ def _names(arrays: Arrays, key: str) -> tuple[str, ...]:
     if key not in arrays:
         return ()
     return naming.class_names(arrays[key].ravel().tolist(), arrays[key].size, key)
-
-
-def _with_groups(parts: list[LabelledRows], arrays: Arrays) -> list[LabelledRows]:
-    """Training and test rows with their groups numbered alike."""
-    keys = ("group", "test_group")[: len(parts)]
-    for key in keys:
-        checks.same(f"use of {key}", key in arrays, keys[0] in arrays)
-    if keys[0] not in arrays:
-        return parts
-    columns: Any = [_ids(arrays, key, len(part.y)) for key, part in zip(keys, parts, strict=True)]
-    names = _names(arrays, "group_names")
-    if names:
-        codes: list[Integers] = [
-            labels_of.places_of(key, ids, None, (len(ids), len(names)))
-            for key, ids in zip(keys, columns, strict=True)
-        ]
-    else:
-        distinct, every = np.unique(np.concatenate(columns), return_inverse=True)
-        names = tuple(map(str, distinct))
-        codes = np.split(every.astype(np.int64), [len(columns[0])])[: len(parts)]
-    return [
-        replace(part, group=code, group_names=names)
-        for part, code in zip(parts, codes, strict=True)
-    ]
 
 
 def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows:

@@ -1,8 +1,8 @@
-"""Sum without seeing rows: contributions in a ring, hidden by masks that cancel in the sum.
+"""Sum without seeing rows: contributions in a ring, hidden by masks that come off the sum.
 
 `fixed_point` turns floats into integers modulo 2**64; `client_sums` adds up a client's rows;
-`masking` simulates the pairwise masks of secure aggregation, with dropouts. The protocol among
-sites is made of `committee` (who holds which masks), `shares` (arrays), `keys` and `messages`.
+`masking` simulates the masks of secure aggregation. The protocol among sites is made of `roster`
+(who holds which masks), `keys` and `messages`.
 """
 
 from fedcal.secure_aggregation.fixed_point import ClientSums, Ring

@@ -28,9 +28,6 @@ from fedcal.core.checks import InputError, damaged, located, system_errors
 
 KEY_BYTES, SIGNATURE_BYTES, DIGEST_BYTES = 32, 64, 32
 
-SEALED_MORE_BYTES = 28
-"""Nonce and tag: a sealed message is so much longer than what is in it."""
-
 _NONCE_BYTES = 12
 _SEAL = "seal-2"  # the first version of the derivation did not name the public keys
 _DOMAIN = b"fedcal/secure-sum/1/"

@@ -37,7 +37,6 @@ from fedcal.storage.atomic import path_of
 _NUMBERS = ("log loss", "fall of it", "standard error", "chance of harm")
 _COLUMNS = ("prior", "gate", *_NUMBERS)
 _BUCKETS = 240
-_CLOSE, _OFF = 0.9, 0.3  # of the identity prior's spread: the release has hardly moved it
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +108,6 @@ def recalibrate(
     if reversed_order := against_outcomes(here.shards):
         raise InputError(f"{reversed_order} A calibrator would only hide it; none was made")
     none = identity_prior(asked.classes)
-    spread, wide = (np.sqrt(np.diag(one.cov)) for one in (prior, none))
     tried = {}
     for name, one in {"without other sites": none, f"from {prior.sites} sites": prior}.items():
         tried[name], at, after = here.tried(one)
@@ -124,7 +122,6 @@ def recalibrate(
         who=plural,
         stranger="" if site is None or own_name else repr(site),
         sites=asked.group_names,
-        no_news=(spread > _CLOSE * wide).all() and (np.abs(prior.mean) < _OFF * wide).all(),
         fitted=tried[name],
         alone=tried["without other sites"],
     )
@@ -146,8 +143,8 @@ def recalibrate(
     called = {"subjects": f"{plural} with a known outcome", "rows": "rows with a known outcome"}
     facts = tuple((called.get(name, name), _shown(value)) for name, value in here.numbers.items())
     tables = (
-        pages.Table("This site's rows", ("", "exact"), facts, *sentences["rows"]),
-        pages.Table("Recalibration here", _COLUMNS, lines, *sentences["priors"]),
+        pages.Table("This site's rows", ("", "exact"), facts, sentences["rows"][0]),
+        pages.Table("Recalibration here", _COLUMNS, lines, sentences["priors"][0]),
     )
     curve = here.curve(views)
     return AtHome(record, made, tables if curve is None else (*tables, curve))

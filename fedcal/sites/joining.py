@@ -36,24 +36,22 @@ from fedcal.storage.npz import read_npz
 from fedcal.training.networks import need_torch
 from fedcal.units import Subject
 
-FEW, FEW_OF_A_CLASS = 100, 10
-"""Fewer of those protected, and fewer rows of a class, are warned of."""
+FEW = 100
+"""Fewer of those protected are warned of."""
 
-MASS = 0.1
-"""Share of rows with one and the same score from which on it is warned of."""
+MASS, LEAST = 0.1, 10
+"""Share of rows with one and the same score, and how many, from which on it is warned of."""
 
 
 @dataclass(frozen=True)
 class Kit:
     """A site's folder: what the coordinator sent, and what the site has made since.
 
-    `study` is as the kit has it, which is not what the site has accepted; `one_machine` says that
-    the coordinator's machine runs the server.
+    `study` is as the kit has it, which is not what the site has accepted.
     """
 
     folder: Path
     site: str
-    one_machine: bool
     study: Study
 
     @classmethod
@@ -65,10 +63,9 @@ class Kit:
         if not joins:
             check_kit(folder)
         fields = read_fields(folder / kits.KIT)
-        site, is_one = str(fields.get("site")), fields.get("one_machine") is True
-        study = Study.read(folder / kits.STUDY)
+        site, study = str(fields.get("site")), Study.read(folder / kits.STUDY)
         one_of(f"site of {study.study}", site, study.sites)
-        return cls(folder, site, is_one, study)
+        return cls(folder, site, study)
 
     @property
     def own(self) -> Path:
@@ -151,16 +148,11 @@ def rows_of(
     site_rows = SiteRows(rows, shards, study.classes, notes, study.subjects)
     subjects = shards.subjects if study.unit == Subject.name else None
     own = len(shards.labels if subjects is None else np.unique(subjects))
-    masses = _point_masses(shards, study.model.points)
-    doubts = {
-        f"{study.number(own)}: below {FEW} the noise hides all but the largest faults": own < FEW,
-        masses: masses != "",
-        "rows of the part test are not counted": rows.test_labels is not None,
-    }
-    counts = np.bincount(shards.labels).tolist()
-    for name, count in zip(site_rows.names, counts, strict=False):
-        doubts[f"only {count} rows of {name}"] = 0 < count < FEW_OF_A_CLASS
-    return site_rows, site_rows.doubts() + [f"warning: {k}" for k, so in doubts.items() if so]
+    doubts = site_rows.doubts() + _point_masses(shards, study.model.points)
+    if own < FEW:
+        few = f"{study.number(own)}: below {FEW} the noise hides all but the largest faults"
+        doubts.append(f"warning: {few}")
+    return site_rows, doubts
 
 
 def _features(study: Study, data: str) -> SiteRows:
@@ -176,19 +168,20 @@ def _features(study: Study, data: str) -> SiteRows:
     return SiteRows(rows, replace(shards_of(rows), inputs=found.x), study.classes)
 
 
-def _point_masses(shards: Shards, named: Sequence[float]) -> str:
+def _point_masses(shards: Shards, named: Sequence[float]) -> list[str]:
     """Return a warning if many rows have one and the same score that the study does not name."""
     scores = shards.probs[:, 1] if shards.classes == 2 else shards.probs.max(axis=1)
     values, counts = np.unique(scores, return_counts=True)
     first = np.argsort(-counts, kind="stable")[:50]
     first = first[~np.isclose(values[first, None], np.array(named), 0, 1e-6).any(axis=1)][:6]
-    if not len(first) or counts[first[0]] < max(MASS * len(scores), FEW_OF_A_CLASS):
-        return ""
+    if not len(first) or counts[first[0]] < max(MASS * len(scores), LEAST):
+        return []
     most = [f"{values[k]:.4g} ({100 * counts[k] / len(scores):.0f} %)" for k in first]
-    return (
-        f"many rows have the same score, {', '.join(most)}: if these are the model's points, ask "
-        "the coordinator to name them all in the study (points), from the model and not from rows"
-    )
+    return [
+        f"warning: many rows have the same score, {', '.join(most)}: if these are the model's "
+        "points, ask the coordinator to name them all in the study (points), from the model and "
+        "not from rows"
+    ]
 
 
 def join(
@@ -220,11 +213,13 @@ def join(
     from fedcal.sites.at_home import against_outcomes
 
     kit = Kit.read(folder, joins=True)
-    own, files = kit.own, partial(kits.kit_files, kit.study, kit.site, one_machine=kit.one_machine)
+    own, paths = kit.own, {"folder": folder.resolve(), "beside": Path.cwd(), "own": kit.own}
+    # what a kit has that could be run is not the coordinator's
+    files = kits.kit_files(kit.study, kit.site)
+    files |= kits.service_files(kit.site, python=sys.executable, **paths)
     signing, connection = own / SIGNING, own / CONNECTION
     made = {STATE, HOME, ACCEPTED, ROWS, f"{kit.site}{JOIN}"}
-    known = {*files(), kits.AUTHORITY} | (made if kit.has_joined else set())
-    check_kit(folder, known)
+    check_kit(folder, {*files, kits.AUTHORITY} | (made if kit.has_joined else set()))
     data = os.path.abspath(data) if Path(data).exists() else data
     if reading is None:
         reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else AS_IT_IS
@@ -248,12 +243,9 @@ def join(
             make_key(signing)
     write_file(own / MADE_IN, "\n".join(kit.marks))
     warnings += kit.use(data, rows, reading)
-    # what a kit has that could be run is not the coordinator's any more
-    paths: Any = {"folder": folder.resolve(), "beside": Path.cwd(), "own": own}
-    unit = files(account=os.getuid(), python=sys.executable, **paths)
-    write_folder(folder, lambda draft: kits.write_files(draft, unit))
+    write_folder(folder, partial(kits.write_files, files=files))
     study, out = kit.study, Path(f"{kit.site}{JOIN}")
-    joined = Join(study.study, study.digest, kit.site, *kit.own_keys, study.class_digest)
+    joined = Join(study.study, study.digest, kit.site, *kit.own_keys)
     write_file(out, joined.to_text(read_key(signing)))
     return rows, [*rows.notes, *warnings], out
 
@@ -313,7 +305,6 @@ class Offer:
             sealed=sealed,
             site=self.kit.site,
             others=named([name for name in study.sites if name != self.kit.site]),
-            one_machine=self.kit.one_machine or sealed.one_machine,
             since="the kit" if before is None else "what was accepted",
             changed=changed,
             words=in_words(sealed.digest),

@@ -84,7 +84,7 @@ def make_kits(path: Path) -> list[str]:
         for name in _SERVED:
             shutil.copy(own / name, server / name)  # with its mode
     for site in study.sites:
-        files = kit_files(study, site, one_machine=is_ours)
+        files = kit_files(study, site)
         files[AUTHORITY] = (own / AUTHORITY).read_text("ascii")
         write_folder(kits / site, partial(write_files, files=files))
     facts: dict[str, Any] = {"study": study, "path": path, "own": own, "server": server}
@@ -105,29 +105,31 @@ def is_here(host: str) -> bool:
     return False
 
 
-def kit_files(study: Study, site: str, *, one_machine: bool, **unit: Any) -> dict[str, str]:
-    """Return name -> text of the files of a site's kit, but for the authority's certificate.
-
-    `unit` is of a site that has joined, for its services: its `account` and the paths `python`,
-    `folder`, of its kit, `own`, of its keys, and `beside`, its working folder.
-    """
-    home, note = f"/srv/fedcal/{site}", ONE_MACHINE if one_machine else ""
+def kit_files(study: Study, site: str) -> dict[str, str]:
+    """Return name -> text of the files of a site's kit, but for the authority's certificate."""
     about = page.Page(
         f"{study.study}: {site}",
         f"{site} is invited to the study {study.study}.",
         (),
         versions={"fedcal": __version__},
     )
-    own = Path("/srv/fedcal/own/sites", study.study, site)
-    unit = {"account": "fedcal", "python": "", "folder": home, "beside": home, "own": own} | unit
-    unit["account"] = unit["account"] or "fedcal"  # a service of root's could do more than a site
     return {
         STUDY: study.to_toml(),
-        KIT: json.dumps({"schema": 1, "site": site, "one_machine": one_machine}) + "\n",
-        "start.sh": '#!/bin/sh\nexec fedcal site start "$(dirname "$0")" "$@"\n',
-        UNIT: page.render("kit.service.j2", site=site, **unit),
-        "compose.yml": page.render("kit-compose.yml.j2", site=site, version=__version__, **unit),
-        "read-me.html": about.html(template="kit.html.j2", study=study, site=site, note=note),
+        KIT: json.dumps({"schema": 1, "site": site}) + "\n",
+        "read-me.html": about.html(template="kit.html.j2", study=study, site=site),
+    }
+
+
+def service_files(site: str, **paths: str | Path) -> dict[str, str]:
+    """Return name -> text of the files by which a site that has joined runs as a service.
+
+    `paths` are `python`, `folder` (its kit), `own` (of its keys) and `beside`, its working folder.
+    """
+    # a service of root's could do more than a site
+    paths |= {"account": str(os.getuid() or "fedcal")}
+    return {
+        UNIT: page.render("kit.service.j2", site=site, **paths),
+        "compose.yml": page.render("kit-compose.yml.j2", site=site, version=__version__, **paths),
     }
 
 

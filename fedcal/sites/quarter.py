@@ -20,7 +20,7 @@ from fedcal.core.checks import InputError, integer, same
 from fedcal.evaluation import findings, intervals, page
 from fedcal.evaluation.estimates import at_threshold, evaluate
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.sites import effects
+from fedcal.evaluation.sites.effects import next_site
 from fedcal.evaluation.sites.verdicts import enough, groups_of, verdicts_of
 from fedcal.metrics import bootstrap, histogram, score_table
 from fedcal.privacy.making import differences
@@ -44,7 +44,7 @@ Before = Mapping[str, Earlier]
 
 KEPT = ("terms", "digest", "rehearsal", "took_part", "date")
 _METRICS = {"positive": ("prevalence", "brier"), "confidence": ("accuracy", "confidence_brier")}
-_AGREED = ("contributors", "plural", "epsilon_release", "quorum", "score", "classes")
+_AGREED = ("plural", "epsilon_release", "quorum", "score", "classes")
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def quarter_summary(
     usable = present(here, [s for s in facts.took_part if s not in verdicts["left_out"]])
     histograms = {site or "all sites": h for (_, site, _), h in here.histograms.items()}
     histograms["all sites"] = next(iter(usable.histograms.values()))
-    each, (counts, root), edges = histograms.items(), usable.by_site, here.question.edges_read
+    each, sites, edges = histograms.items(), usable.by_site, here.question.edges_read
     content: dict[str, Any] = {
         "schema": 1,
         "study": study.study,
@@ -135,8 +135,8 @@ def quarter_summary(
         "next_site": {},
         "curves": pages.to_json(_curves(histograms, score)),
     }
-    if len(counts) > 2:
-        content["next_site"] = effects.next_site(counts, edges, root)
+    if len(sites.rows) > 2:
+        content["next_site"] = next_site(sites)
     content = json.loads(
         json.dumps(content), parse_constant=lambda _: None
     )  # NaN is none of JSON's
@@ -195,14 +195,13 @@ def _since(
 ) -> dict[str, Any]:
     """Return the facts kept of an earlier quarter, and why it cannot be compared ("" = it can)."""
     sites, why = [site for site in facts.took_part if site in earlier["took_part"]], ""
+    edges = [one.question.bucket_edges for one in (before, release)]
     if changed := next(differences("", earlier["terms"], json.loads(study.terms), 0.0), None):
         why = "{} was {}, now it is {}".format(*changed)[:200]
     elif earlier["rehearsal"] != facts.rehearsal or not sites:
         why = "one of the two is a rehearsal, or no site took part in both"
-    try:
-        rereading.check_comparable(before, release)
-    except InputError as e:
-        why = why or str(e)
+    elif before.input != release.input or edges[0].tolist() != edges[1].tolist():
+        why = "its scores were counted in other buckets"
     return {**{key: earlier[key] for key in KEPT}, "why": why, "sites": sites}
 
 

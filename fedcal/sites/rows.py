@@ -20,7 +20,7 @@ import numpy as np
 
 from fedcal import datasets
 from fedcal.core import checks
-from fedcal.core.naming import first_names
+from fedcal.core.naming import listed
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset, plausible_rows
 from fedcal.datasets.site_csv import AS_IT_IS, SUFFIXES, Reading, read_site_csv
@@ -189,7 +189,7 @@ class SiteRows:
     def described(self, *, counts: bool = True) -> str:
         """One line; with `counts` for the site's own terminal and for nothing else."""
         rows, names = self.rows, self.names
-        what = f"{len(names)} classes ({first_names(names)}), {rows.input}"
+        what = f"{len(names)} classes ({listed(names, most=10)}), {rows.input}"
         if not counts:
             return f"{rows.name}: {what}"
         groups = "" if rows.group_names is None else f", {len(rows.group_names)} groups"

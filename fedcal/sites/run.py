@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.checks import BudgetExceeded, FedcalError, InputError, needed, same
+from fedcal.core.checks import BudgetExceeded, InputError, needed, same
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.results.labels import STUDY
@@ -136,8 +136,7 @@ def release(
     sealed, out = Sealed.read(sealed_path), _folder(path, name)
     study = sealed.study
     if path != sealed_path:
-        study = Study.read(path)  # the question's words and contributors are not sealed
-    same(f"terms of {path} (seal them anew)", study.digest, sealed.study.digest)
+        same(f"study of {path} (seal it anew)", Study.read(path).to_toml(), study.to_toml())
     key = kits.folder_of(path, study.study, "coordinator") / kits.KEY
     if not sealed.one_machine:
         why = f"by {sealed_path} it is not on the server's machine. Move it to another one"
@@ -159,13 +158,6 @@ def release(
     except BudgetExceeded:
         spent = f"epsilon {study.epsilon:g} of {study.policy().in_words(year)} is spent"
         raise BudgetExceeded(f"{spent}; no site was contacted") from None
-    except FedcalError as e:
-        hint = {
-            "no server listens": f"{serves} runs the server",
-            "nothing was asked": "at a hospital fedcal site status shows whether it runs",
-        }
-        found = (words for start, words in hint.items() if start in str(e))
-        raise type(e)("; ".join([str(e), *found])) from None
     known, privacy = recorded(config, job, outcome, tested=False)
     result = result_of(outcome, known, privacy, given=config, test=None, data=None)
     made = (work / SERVER / OUTCOME).stat().st_mtime

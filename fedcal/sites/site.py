@@ -11,27 +11,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from stat import S_ISREG
 from types import FrameType
-from typing import Any
+from typing import NoReturn
 
 from fedcal.clients.site.guard import SITE
-from fedcal.clients.site.preparing import prepare
-from fedcal.clients.site.process.limits import CPU_SECONDS
-from fedcal.clients.site.site_log import LOG, LOGGER
+from fedcal.clients.site.site_log import LOGGER, rotate
 from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import FedcalError, InputError
 from fedcal.run.engines.supernode import FLOWER_LOG, Ended, SuperNode
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.sites.rows import SiteRows
 
 NO_CONNECTION = 305
 """Flower's exit code where the SuperLink does not take a node."""
 
 _TICK, _PAUSE_S, _LATER_S, _SOON = 0.2, 5.0, 30.0, 12  # after so many pauses longer ones
 _QUICK_S, _QUICK_ENDS = 10.0, 3
-_STEADY_S = 5.0  # in which a file, and the site's log, has not changed before rows are read anew
-_FORGOTTEN_S = CPU_SECONDS + 300.0  # an answer takes less, and then another message comes
 
 log = logging.getLogger(LOGGER)
 
@@ -66,111 +60,38 @@ def check_federation(state: Path, digest: str | None) -> None:
         )
 
 
-class Site:
-    """A site that runs SuperNodes over its rows, those of another file once it has changed.
+def keep_running(
+    state: Path, server: str, node_of: Callable[[], AbstractContextManager[SuperNode]], echo: Echo
+) -> NoReturn:
+    """Run a SuperNode over a site's folder, and another whenever it ends and may come back.
 
-    Parameters
-    ----------
-    state
-        the site's folder
-    read
-        reads the rows and checks them
-    file
-        once it has changed, and no run is under way, the rows are read anew
-    rules
-        `policy`, `terms`, `roster`, `sign_key` and `server`, as `prepare` takes them
+    It waits for a SuperLink that does not know this site's key yet, or whose clock differs.
+    Raises FedcalError if Flower ends again and again. `server` is a word for the log.
     """
-
-    def __init__(self, state: Path, read: Callable[[], SiteRows], file: Path, **rules: Any) -> None:
-        self._state, self._read, self._file, self._rules = state, read, file, rules
-        self._known = self._seen = self._stamp()
-        self._since = time.monotonic()
-
-    def prepare(self, rows: SiteRows) -> None:
-        """Write rows where messages are answered."""
-        prepare(self._state, rows.shards, names=rows.names, **self._rules)
-
-    def keep(self, node_of: Callable[[], AbstractContextManager[SuperNode]], echo: Echo) -> None:
-        """Run a SuperNode, and another whenever it ends and may come back; never returns.
-
-        It waits for a SuperLink that does not know this site's key yet, or whose clock differs.
-        Raises FedcalError if Flower ends again and again.
-        """
-        quick, message, again = 0, "", 0
-        while True:
-            began = time.monotonic()
-            with node_of() as node:
-                rows = self._watch(node, echo)
-                ended = node.ended()
-            if rows is not None:
-                self.prepare(rows)
-                log.info("the file of rows has changed: it was read anew")
-                continue
-            turned_away = ended.denied or ended.code == NO_CONNECTION
-            quick = quick + 1 if time.monotonic() - began < _QUICK_S and not turned_away else 0
-            if quick >= _QUICK_ENDS:
-                why = f"{ended.words[:200]}; its log is {self._state / FLOWER_LOG}"
-                raise FedcalError(f"the SuperNode ends again and again: {why}")
-            words = _why(ended).format(self._rules["server"])
-            again = again + 1 if words == message else 0
-            if not again:
-                log.info(words)
+    quick, message, again = 0, "", 0
+    while True:
+        began = time.monotonic()
+        with node_of() as node:
+            connected = False
+            while node.poll() is None and not node.stuck():
+                if not connected and (connected := node.connected()):
+                    log.info("connected to %s: waiting for questions", server)
+                node.bound_log()
                 echo.show()
-            message = words
-            time.sleep(_LATER_S if again > _SOON else _PAUSE_S)
-
-    def _watch(self, node: SuperNode, echo: Echo) -> SiteRows | None:
-        """Show the site's log while the node runs.
-
-        Returns rows that take the place of the node's, or None once it has ended.
-        """
-        connected = False
-        while node.poll() is None and not node.stuck():
-            if not connected and (connected := node.connected()):
-                log.info("connected to %s: waiting for questions", self._rules["server"])
-            if (rows := self._renewed()) is not None:
-                return rows
-            node.bound_log()
+                time.sleep(_TICK)
+            ended = node.ended()
+        turned_away = ended.denied or ended.code == NO_CONNECTION
+        quick = quick + 1 if time.monotonic() - began < _QUICK_S and not turned_away else 0
+        if quick >= _QUICK_ENDS:
+            why = f"{ended.words[:200]}; its log is {state / FLOWER_LOG}"
+            raise FedcalError(f"the SuperNode ends again and again: {why}")
+        words = _why(ended).format(server)
+        again = again + 1 if words == message else 0
+        if not again:
+            log.info(words)
             echo.show()
-            time.sleep(_TICK)
-        return None
-
-    def _renewed(self) -> SiteRows | None:
-        """Return the rows of a file that has changed, once it is steady and nobody asks for rows.
-
-        Of rows that cannot be used the log says nothing but that: those of before stay.
-        """
-        if (stamp := self._stamp()) != self._seen:
-            self._seen, self._since = stamp, time.monotonic()
-        steady = time.monotonic() - self._since >= _STEADY_S
-        if stamp in (None, self._known) or not steady or not self._idle():
-            return None
-        self._known = stamp
-        try:
-            return self._read()
-        except Exception:  # noqa: BLE001  whatever it is, a site with the old rows goes on
-            log.warning(
-                "the file of rows has changed and cannot be used: the rows of before stay. Start "
-                "the site by hand to see why"
-            )
-            return None
-
-    def _stamp(self) -> tuple[int, ...] | None:
-        with contextlib.suppress(OSError):  # there is none, or it is replaced right now
-            if S_ISREG((status := self._file.stat()).st_mode):
-                return status.st_mtime_ns, status.st_size, status.st_ino
-        return None
-
-    def _idle(self) -> bool:
-        """Return whether no run is under way here, or none that was heard of for long."""
-        try:
-            quiet = time.time() - (self._state / LOG).stat().st_mtime
-            if quiet < _STEADY_S:
-                return False
-            with records_in(self._state) as records:
-                return records.unfinished == 0 or quiet > _FORGOTTEN_S
-        except (OSError, InputError):  # the log is put aside right now, or the books are held
-            return False
+        message = words
+        time.sleep(_LATER_S if again > _SOON else _PAUSE_S)
 
 
 def _why(ended: Ended) -> str:
@@ -188,32 +109,22 @@ def _why(ended: Ended) -> str:
     return "the connection to {} has ended: connecting again"
 
 
-class Echo(AbstractContextManager["Echo"]):
-    """Shows on stdout what the site's log gains; other processes write to it and rotate it."""
+class Echo:
+    """Shows on stdout what all processes write to a site's log; a full one is put aside."""
 
     def __init__(self, path: Path) -> None:
         path.touch()
-        self._path = path
-        self._file = path.open(encoding="utf-8", errors="replace")
-        self._file.seek(0, os.SEEK_END)
+        self._path, self._at = path, path.stat().st_size
 
     def show(self) -> None:
         """Show what was added since the last time."""
-        self._rest()
-        with contextlib.suppress(FileNotFoundError):  # it is put aside right now
-            if not os.path.samestat(self._path.stat(), os.fstat(self._file.fileno())):
-                self._rest()
-                self._file.close()
-                self._file = self._path.open(encoding="utf-8", errors="replace")
-                self._rest()
-
-    def _rest(self) -> None:
-        if new := self._file.read():
-            print(new, end="", flush=True)
-
-    def __exit__(self, *error: object) -> None:
-        self.show()
-        self._file.close()
+        with contextlib.suppress(FileNotFoundError), self._path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) < self._at:  # it was put aside, and this is another one
+                self._at = 0
+            file.seek(self._at)
+            print(file.read().decode("utf-8", "replace"), end="", flush=True)
+            self._at = file.tell()
+        rotate(self._path)
 
 
 class Terminated(BaseException):

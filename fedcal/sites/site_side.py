@@ -7,11 +7,13 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedcal.clients.site import guard, results, site_log
 from fedcal.clients.site.policy import account
+from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import PUT_BACK, RECORDS, records_in
 from fedcal.core.checks import InputError, needed
 from fedcal.core.flower_internals_site import check_flower
@@ -20,18 +22,15 @@ from fedcal.results.terminal import Stopped, console
 from fedcal.run.engines.supernode import supernode
 from fedcal.run.engines.tls import check_fleet, read_address, trusted
 from fedcal.sites import joining, kits, site
-from fedcal.sites.rows import SiteRows
 from fedcal.storage.atomic import write_file
 
 log = logging.getLogger(site_log.LOGGER)
-_REFUSALS = ("refused to", "cannot take part", "cannot be used")
 
 
 def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> None:
     """Run a site that has accepted its study until a signal comes.
 
-    It waits for a server that is not up yet. While it runs a file of rows that has changed is
-    checked and used, without a command.
+    It waits for a server that is not up yet. Its rows are those of the file when it starts.
 
     Parameters
     ----------
@@ -62,21 +61,6 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
     rows = before if data is None else data
     rows = os.path.abspath(rows) if Path(rows).exists() else rows
 
-    def read() -> SiteRows:
-        try:
-            site_rows, warnings = joining.rows_of(sealed.study, rows, kit.site, reading)
-        except InputError:
-            if say is not None or not Path(rows).is_file():
-                raise
-            raise InputError(
-                f"{rows} cannot be used. Start the site on a terminal to see why"
-            ) from None
-        warnings += kit.use(rows, site_rows, reading)
-        if say is not None:
-            for line in warnings:
-                say(line)
-        return site_rows
-
     check_flower()
     state, fleet = folder / joining.STATE, read_address("server", sealed.study.server)
     authority, roster = kit.own / kits.AUTHORITY, sealed.roster
@@ -84,28 +68,37 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
     rules = sealed.study.policy(roster.digest)
     context = trusted(authority)
     site.check_federation(state, roster.digest)
-    running = site.Site(
+    try:
+        site_rows, warnings = joining.rows_of(sealed.study, rows, kit.site, reading)
+    except InputError:
+        if say is not None or not Path(rows).is_file():
+            raise
+        raise InputError(
+            f"{rows} cannot be used. Start the site on a terminal to see why"
+        ) from None
+    for line in [*warnings, *kit.use(rows, site_rows, reading)]:
+        if say is not None:
+            say(line)
+    if sys.stdout.isatty():  # what goes into a file or a container's log tells of no rows
+        console().print(site_rows.described())
+    prepare(
         state,
-        read,
-        Path(rows),
+        site_rows.shards,
+        names=site_rows.names,
         policy=rules,
         terms=sealed.asked,
         roster=roster,
         sign_key=kit.own / joining.SIGNING,
         server=str(fleet),
     )
-    site_rows, screen = read(), sys.stdout.isatty()
-    # what goes into a file or a container's log tells of no rows
-    doubts = site_rows.doubts() if screen else ()
-    console().print("\n".join([site_rows.described(counts=screen), *doubts]))
-    running.prepare(site_rows)
     del site_rows
     with records_in(state) as records:
         if (why := records.refusal) not in ("", PUT_BACK):
             raise InputError(f"{state / RECORDS} {why}")
     site_log.log_to(state / site_log.LOG)
     try:
-        with site.until_terminated(), site.Echo(state / site_log.LOG) as echo:
+        with site.until_terminated():
+            echo = site.Echo(state / site_log.LOG)
             log.info("a site of the federation %s, digest %s", roster.name, roster.digest)
             if why:
                 log.warning("the records of this site %s", why)
@@ -113,7 +106,8 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
             echo.show()
             check_fleet(fleet, context, math.inf)
             key = {"root_certificates": authority, "key": kit.own / joining.CONNECTION}
-            running.keep(lambda: supernode(state, fleet=str(fleet), **key), echo)
+            node_of = partial(supernode, state, fleet=str(fleet), **key)
+            site.keep_running(state, str(fleet), node_of, echo)
     except site.Terminated:
         log.info("stopped")
     except KeyboardInterrupt:
@@ -145,17 +139,15 @@ def status(folder: Path) -> dict[str, Any]:
     left_this_year = min(max(study.epsilon - this_year, 0.0), left)
     log = state / site_log.LOG
     lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
-    has_joined, is_read = kit.has_joined, (state / guard.SITE).exists()
     last = last_result(folder)
     content: dict[str, Any] = {
         "study": study.study,
         "until": study.until.isoformat(),
         "site": kit.site,
-        "running": is_read and _runs(state),
+        "running": (state / guard.SITE).exists() and _runs(state),
         "asked by": study.server,
         "digest": None if kit.accepted is None else kit.accepted.digest,
-        "rows": kit.rows[0] if has_joined else None,
-        "read": _time((state / guard.SITE).stat().st_mtime) if is_read else None,
+        "rows": kit.rows[0] if kit.has_joined else None,
         "epsilon": {
             "spent this year": this_year,
             "left this year": left_this_year,
@@ -166,7 +158,6 @@ def status(folder: Path) -> dict[str, Any]:
         "records": refusal or None,
         "result": None if last is None else str(last),
         "log": lines[-1] if lines else None,
-        "refused": [line for line in lines if any(w in line for w in _REFUSALS)][-3:],
         "answered": jobs,
     }
     enough = study.epsilon_release * (1 - 1e-9)

@@ -11,10 +11,8 @@ from fedcal.privacy.ledger import Ledger
 from fedcal.sites import kits
 from fedcal.sites.release import releases_of
 from fedcal.sites.sealed import JOIN, SEALED, Sealed
-from fedcal.sites.server_run import SERVER, control
+from fedcal.sites.server_run import control
 from fedcal.sites.study_file import Study
-from fedcal.strategies.server import checkpoint
-from fedcal.strategies.server.outcome import OUTCOME
 
 
 def status(path: Path, at: str | None = None) -> dict[str, Any]:
@@ -31,8 +29,7 @@ def status(path: Path, at: str | None = None) -> dict[str, Any]:
     -------
     dict
         `sites`: name -> whether it is `connected` ("yes", "no", "never" or "not known") and what it
-        must do `next`; `releases` by name, `running` ones with rounds done and planned, the
-        `epsilon` of this year, and `words`
+        must do `next`; `releases`: name -> day; the `epsilon` of this year
     """
     sealed_path = path.with_suffix(SEALED)
     sealed = Sealed.read(sealed_path) if sealed_path.exists() else None
@@ -50,24 +47,15 @@ def status(path: Path, at: str | None = None) -> dict[str, Any]:
         sites[site] = {"connected": word, "next": _next(made_kits, has_joined, sealed, word)}
     today = datetime.datetime.now(datetime.UTC).date()
     spent = _spent(home, study, today)
-    there = [name for name, one in sites.items() if one["connected"] == "yes"]
-    current = sealed is not None and sealed.study.digest == study.digest
     return {
         "study": study.study,
-        "words": f"{study.study}: {len(there)} of {len(sites)} sites are connected.",
-        "sealed": sealed is not None,
-        "changed since it was sealed": sealed is not None and not current,
-        "server": at,
         "sites": sites,
-        "quorum": study.quorum,
         "releases": releases_of(path.parent, study.study),
-        "running": _running(home),
         "epsilon": {
             "a release": study.epsilon_release,
             "spent this year": spent,
             "left this year": max(study.epsilon - spent, 0.0),
         },
-        "until": study.until.isoformat(),
     }
 
 
@@ -112,9 +100,3 @@ def _spent(home: Path, study: Study, today: datetime.date) -> float:
         return 0.0
     with Ledger(path) as book:
         return book.spent()[0]
-
-
-def _running(home: Path) -> dict[str, list[int]]:
-    """Return name -> [rounds done, rounds planned] of releases that have begun and not ended."""
-    begun = [path for path in home.glob(f"runs/*/{SERVER}") if not (path / OUTCOME).exists()]
-    return {path.parent.name: [*(checkpoint.read_progress(path) or [(0, 0)])[-1]] for path in begun}

@@ -33,7 +33,7 @@ from fedcal.core.checks import (
     unused,
 )
 from fedcal.core.naming import class_names, digest_of
-from fedcal.evaluation.sites.effects import FINE
+from fedcal.evaluation.sites.buckets import FINE
 from fedcal.metrics import score_table
 from fedcal.privacy import AUTO
 from fedcal.privacy.agreement import Terms
@@ -51,13 +51,10 @@ from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import settings_of
 
 MOST_BYTES = 1 << 20
-PROTECTED = {
-    **dict.fromkeys(("patient", "customer", "person"), units.Subject.name),
-    "record": units.Example.name,
-}
-"""Word for the protected persons in a study -> unit."""
+PROTECTED = {"patient": "patients", "customer": "customers", "person": "people"}
+PROTECTED |= {"record": "records"}
+"""Word for what a study protects, and its plural."""
 
-PLURAL = {"person": "people"}
 DELTA = 1e-9
 """Maximum delta of a release: the arithmetic of exact noise adds no more to a pure epsilon."""
 
@@ -120,13 +117,13 @@ class StudyQuestion:
 class Study:
     """Terms of a study: its question, sites and budget.
 
-    `study` is its name, and that of its files; `contributors` are as the report has
-    them; sites find the server at `server`, HOST:PORT. `sites` has about how many of those
-    protected each has in a release, in public (0 = not said); `protect` is one of `PROTECTED`.
-    `epsilon` is of one of those, in a year from `since` on, for so many `years`, with `per_year`
-    releases. `groups` of rows (column `group`) are counted apart at each site. Rows without an
-    outcome or a score are left out at a site, at most a share `missing` of its rows. So many sites
-    may be `away` in a release; so many may work with whoever runs the server (`colluding`).
+    `study` is its name, and that of its files; sites find the server at `server`, HOST:PORT.
+    `sites` has about how many of those protected each has in a release, in public (0 = not said);
+    `protect` is one of `PROTECTED`. `epsilon` is of one of those, in a year from `since` on, for so
+    many `years`, with `per_year` releases. `groups` of rows (column `group`) are counted apart at
+    each site. Rows without an outcome or a score are left out at a site, at most a share `missing`
+    of its rows. So many sites may be `away` in a release; so many may work with whoever runs the
+    server (`colluding`).
     """
 
     study: str
@@ -134,7 +131,6 @@ class Study:
     sites: Mapping[str, int]
     server: str
     question: StudyQuestion = field(default_factory=StudyQuestion)
-    contributors: tuple[str, ...] = ()
     protect: str = "patient"
     epsilon: float = 4.0
     per_year: int = 4
@@ -254,12 +250,12 @@ class Study:
     @property
     def unit(self) -> str:
         """Unit of privacy."""
-        return PROTECTED[self.protect]
+        return (units.Example if self.protect == "record" else units.Subject).name
 
     @property
     def plural(self) -> str:
         """Word for the protected persons, in the plural."""
-        return PLURAL.get(self.protect, f"{self.protect}s")
+        return PROTECTED[self.protect]
 
     @property
     def subjects(self) -> str:

@@ -1,6 +1,5 @@
 """Files in TOML that somebody else may have written: read whole, or refused in one line."""
 
-import datetime
 import re
 import tomllib
 from collections.abc import Collection, Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from fedcal.core.checks import InputError, integer, number_in, one_of, system_errors
+from fedcal.core.checks import CALLED, InputError, integer, number_in, one_of, system_errors
 
 T = TypeVar("T")
 
@@ -86,17 +85,8 @@ def check_keys(where: str, table: Mapping[str, Any], known: Collection[str]) -> 
         one_of(f"key of {where}", key, known)
 
 
-_CALLED = {
-    str: "a text",
-    float: "a number",
-    int: "a whole number",
-    bool: "true or false",
-    datetime.date: "a day, as 2026-10-01",
-}
-
-
-def record_of(kind: type[T], table: Mapping[str, Any], where: str, dash: str = "-") -> T:
-    """Return a dataclass from a table, whose keys have a `dash` where the fields have underscores.
+def record_of(kind: type[T], table: Mapping[str, Any], where: str) -> T:
+    """Return a dataclass from a table, whose keys have a dash where the fields have underscores.
 
     A list becomes a tuple, a table a mapping or another dataclass, by the fields' annotations.
     Raises InputError for a key that is unknown or missing, and for a value of another type: a
@@ -108,7 +98,7 @@ def record_of(kind: type[T], table: Mapping[str, Any], where: str, dash: str = "
         what the table is, in a message
     """
     own: Any = kind
-    known = {field.name.replace("_", dash): field for field in fields(own)}
+    known = {field.name.replace("_", "-"): field for field in fields(own)}
     check_keys(where, table, known)
     for key, field in known.items():
         if key not in table and field.default is field.default_factory is MISSING:
@@ -125,32 +115,18 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     plain, parts = get_origin(kind) or kind, get_args(kind)
     if plain is UnionType:
         if NoneType in parts and len(parts) == 2:
-            return None if value is None else _typed(name, value, parts[0])
+            return _typed(name, value, parts[0])
         for part in parts:
             with suppress(InputError):
                 return _typed(name, value, part)
     elif is_dataclass(plain) and isinstance(value, dict):
         return record_of(kind, value, f"[{name}]")
     elif plain is tuple and isinstance(value, list):
-        inner = parts[:1] * len(value) if parts[-1] is ... else parts
-        if len(inner) == len(value):
-            names = (f"{name} number {k}" for k in range(1, len(value) + 1))
-            return tuple(map(_typed, names, value, inner))
+        return tuple(_typed(f"{name} number {k}", one, parts[0]) for k, one in enumerate(value, 1))
     elif plain is Mapping and isinstance(value, dict):
         return {key: _typed(f"{name}.{key}", one, parts[1]) for key, one in value.items()}
     elif plain is float and type(value) is int:
         return float(value)
     elif type(value) is plain:  # true is not a number, and a time not a day
         return value
-    raise InputError(f"{name} must be {_word(kind)}, got {value!r:.80}")
-
-
-def _word(kind: Any) -> str:
-    plain, parts = get_origin(kind) or kind, get_args(kind)
-    if plain is UnionType:
-        (first, *more) = (part for part in parts if part in _CALLED)
-        return "a value" if more else _CALLED[first]
-    if plain is tuple:
-        many = "" if parts[-1] is ... else f"{len(parts)} "
-        return f"a list of {many}{_word(parts[0]).removeprefix('a ').partition(' of ')[0]}s"
-    return _CALLED.get(plain, "a table")
+    raise InputError(f"{name} must be {CALLED.get(plain, 'another value')}, got {value!r:.80}")

@@ -1,1 +1,1 @@
-"""Training of models by noisy gradients: networks, exact gradient sums, optimisers, the model."""
+"""Training of models by noisy gradients: networks, exact gradient sums, the model."""

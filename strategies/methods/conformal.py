@@ -10,7 +10,7 @@ import numpy as np
 from fedcal.clients.questions.conformal import SetCounts, SetGaps, SetQuery
 from fedcal.conformal import PredictionSets, page
 from fedcal.conformal.levels import CountNoise, after_last, centred_level, client_clip
-from fedcal.conformal.page import FAILS, SetRelease
+from fedcal.conformal.page import SetRelease
 from fedcal.core.checks import InputError, one_of
 from fedcal.core.imports import registry
 from fedcal.core.numerics import Floats, override
@@ -63,8 +63,7 @@ class NoisyGaps(Noisy):
     """Centred counts at a few thresholds, each clipped and noisy by itself (ours).
 
     Privacy: the plan's; unit "user" (zero-out; replace under `local`): each of a client's centred
-    counts is clipped to +-C. How many rows there are is taken from the public nominal number; of
-    several parts from a noisy bound.
+    counts is clipped to +-C. How many rows there are is taken from the public nominal number.
     """
 
     name = "gaps"
@@ -73,40 +72,29 @@ class NoisyGaps(Noisy):
 
     def __init__(self, settings: ConformalSettings) -> None:
         super().__init__(settings)
-        self._stricter = self.alpha
-        if settings.apart:
-            self._stricter -= FAILS * self.alpha  # the bound of a part's number of rows may fail
-        need, at = 1.0 - self._stricter, self.thresholds(settings.bins or GAPS)
-        self.opening = self.ask(SetGaps, at, need=need)
-        rows = (settings.rows_per_client or 1.0) / self.opening.parts
-        self._clip = client_clip(rows, self.alpha)
+        at = self.thresholds(settings.bins or GAPS)
+        self.opening = self.ask(SetGaps, at, need=1.0 - self.alpha)
+        self._clip = client_clip(settings.rows_per_client or 1.0, self.alpha)
         self.bound, self.prefers = self.bound_by(self._clip), (Gaussian, Laplace)
 
     @classmethod
     @override
     def obstacles(cls, settings: ConformalSettings) -> dict[str, bool]:
-        why, overall = "it protects whole clients", settings.by_client
-        return super().obstacles(settings) | {why: not overall}
+        return super().obstacles(settings) | {
+            "it protects whole clients": not settings.by_client,
+            "it finds one threshold, and by asks for several": settings.apart,
+        }
 
     @override
     def found(self, values: Floats, std: float) -> Floats:
-        asked, alpha = self.opening, self._stricter
-        sums, noise = values.reshape(asked.parts, -1), self.noise(std)
-        one, last = noise.of_one(), sums[:, -1]  # at 1 each row counts alpha, unless it is clipped
-        fewest = last - noise.bound(np.ones(1), 1.0 - FAILS * self.alpha)
-        if asked.parts > 1:
-            self.counted = tuple((last / alpha).tolist()), std / alpha
-            levels = [centred_level(rows, alpha, one) for rows in (fewest / alpha).tolist()]
-        else:
-            levels = [centred_level(self.settings.expected, alpha, one)]
-        parts = zip(sums, levels, strict=True)
-        return np.array([after_last(asked.thresholds, s[:-1] < level) for s, level in parts])
+        level = centred_level(self.settings.expected, self.alpha, self.noise(std).of_one())
+        return np.array([after_last(self.opening.thresholds, values[:-1] < level)])
 
     def reaches(self, rows: float | None) -> bool:
-        """Return whether the level is at most the sum over all rows of a part."""
-        each = (rows or 0.0) / self.opening.parts
-        level = centred_level(each, self._stricter, self.noise(self.std).of_one())
-        return level <= self._stricter * each
+        """Return whether the level is at most the sum over all rows."""
+        rows = rows or 0.0
+        level = centred_level(rows, self.alpha, self.noise(self.std).of_one())
+        return level <= self.alpha * rows
 
     @property
     def guarantee(self) -> tuple[str, ...]:
@@ -221,7 +209,7 @@ class FedConformal(ConformalSettings, FederatedStrategy):
         public facts and budget
     alpha
         share of rows whose label may be missing in its set
-    score, randomised, penalty, free
+    score, randomised
         see `fedcal.conformal.Conformity`
     calibrator
         file of a calibrator: sets are of its probabilities
@@ -242,7 +230,7 @@ class FedConformal(ConformalSettings, FederatedStrategy):
     name, family = "conformal", "conformal"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"alpha": 0.2},
-        {"alpha": 0.3, "score": "raps", "randomised": True},
+        {"alpha": 0.3, "score": "aps", "randomised": True},
         {"alpha": 0.3, "by": "class"},
     )
 

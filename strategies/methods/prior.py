@@ -10,17 +10,14 @@ from fedcal.core.checks import InputError
 from fedcal.core.numerics import override
 from fedcal.core.options import Count
 from fedcal.evaluation.findings import counted_of, subject_rows
-from fedcal.evaluation.sites.effects import edges_of
+from fedcal.evaluation.sites.buckets import edges_of
 from fedcal.mechanisms import MECHANISMS, Laplace
-from fedcal.metrics.score_table import FLAT, TREE, check_score, names_text
+from fedcal.metrics.score_table import check_score, names_text
 from fedcal.partition import numbered
 from fedcal.personal.releases import SitesRelease
-from fedcal.privacy import AUTO, Plan, Query, Release, privacy
+from fedcal.privacy import Plan, Query, Release
 from fedcal.strategies.base import FederatedStrategy, Names
 from fedcal.strategies.methods.counting import excluded
-
-HEIGHT = 4
-"""Levels of a tree."""
 
 
 class FedPrior(FederatedStrategy):
@@ -32,9 +29,7 @@ class FedPrior(FederatedStrategy):
     refused: it hides the very sites that are counted.
 
     Noise of a site's sum(y - p), and of its sum((y - p) x), x the log-odds, at epsilon = 1: Laplace
-    4.0 and 14.3 on flat counts, 4.1 and 18.0 on a tree; Gaussian (delta 1e-5) 10.5 and 37.7 on flat
-    ones, 7.2 and 33.6 on a tree of 4 levels: flat under Laplace noise, the default, else such a
-    tree.
+    4.0 and 14.3, the default; Gaussian (delta 1e-5) 10.5 and 37.7.
 
     Parameters
     ----------
@@ -60,15 +55,14 @@ class FedPrior(FederatedStrategy):
         if self.hides_clients:
             why = "a client that is protected as a whole is not counted by itself"
             raise InputError(f"{self.name}: {why}; use unit 'example' or 'subject'")
-        score, asked = check_score("", self.classes), f.mechanism
-        tree = f.private and MECHANISMS.get(asked, Laplace).order != Laplace.order
+        score = check_score("", self.classes)
         self._query = scores.ScoreCounts(
-            *(self.classes, edges_of(score), score, *((TREE, HEIGHT) if tree else (FLAT, 1))),
+            *(self.classes, edges_of(score), score),
             groups=names_text(self.groups or numbered(f.clients)),
             by="site",
             subject_rows=subject_rows(f.unit, self.rows_per_subject),
         )
-        order = 1 if asked == AUTO else privacy.order_of(f)
+        order = MECHANISMS.get(f.mechanism, Laplace).order
         return self.plan_for(self._query, (1.0,), 1, order, prefers=(Laplace,))
 
     @override

@@ -20,7 +20,7 @@ from fedcal.core.options import Positive, among
 from fedcal.mechanisms import Exponential, Gaussian, Mechanism
 from fedcal.metrics import score_table
 from fedcal.privacy import AUTO, Plan, Question, Range, Release
-from fedcal.strategies.base import Names, Number, Settings, Share, integer
+from fedcal.strategies.base import Names, Settings, Share, integer
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
@@ -34,8 +34,6 @@ class ConformalSettings(Settings):
     alpha: Share = 0.1
     score: str = "lac"
     randomised: bool = False
-    penalty: Number | None = None
-    free: Annotated[int, integer(0)] | None = None
     calibrator: str = ""
     quantile: str = AUTO
     bins: Annotated[int, integer(0, 4096)] = 0
@@ -48,7 +46,7 @@ class ConformalSettings(Settings):
     def conformity(self) -> Conformity:
         """Conformity score of labels."""
         text = text_of(self.calibrator, self.federation.classes) if self.calibrator else ""
-        return Conformity(self.score, self.randomised, self.penalty, self.free, calibrator=text)
+        return Conformity(self.score, self.randomised, calibrator=text)
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -146,8 +144,7 @@ class QuantileRule(ABC):
 
     def thresholds(self, number: int, *, arcs: bool = False) -> Floats:
         """Return this number of public thresholds for the score; see `Conformity.thresholds`."""
-        classes = self.settings.federation.classes
-        return self.settings.conformity.thresholds(classes, number, arcs=arcs)
+        return self.settings.conformity.thresholds(number, arcs=arcs)
 
     def ask(self, kind: type[Q], thresholds: Floats, **more: Any) -> Q:
         """Return a question about these thresholds."""
@@ -207,15 +204,11 @@ class QuantileRule(ABC):
         return "subjects" if self.settings.one_row_each else "rows"
 
     def clipped(self, clip: float, why: str) -> tuple[str, str]:
-        """Return the guarantee under a clip with its worst case, and what it assumes.
-
-        The worst case is known for one threshold.
-        """
-        settings, sure = self.settings, None
-        if not settings.apart and settings.rows_per_client is not None:
-            sure = sure_coverage(clip, settings.rows_per_client, self.alpha)
+        """Return the guarantee under a clip with its worst case, and what it assumes."""
+        rows = self.settings.rows_per_client or 0.0  # `needs_rows`
+        sure = sure_coverage(clip, rows, self.alpha)
         return (
-            page.if_not_clipped(self.promise, sure, settings.rows_per_client),
+            page.if_not_clipped(self.promise, sure, rows),
             f"An assumption: what clipping to {clip:.4g} rows cuts off clients that have far more "
             f"misses than others, near the threshold, is a small part of all rows{why}; coverage "
             "may be lower by that part. No release tells it.",

@@ -36,11 +36,12 @@ from fedcal.core import checks, fitting
 from fedcal.core.checks import positive
 from fedcal.core.numerics import Floats, override
 from fedcal.core.options import Positive
-from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
+from fedcal.mechanisms import MECHANISMS, Exponential, Gaussian, Laplace
 from fedcal.metrics.binning import MOST_BINS
 from fedcal.privacy import Federation, Plan, Question, Range, Release, privacy
 from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import FederatedStrategy, integer
+from fedcal.trust import TRUSTS
 
 RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 """Fraction of the interval that a step of golden section leaves; Algorithm 1 rounds it to 0.618."""
@@ -263,13 +264,13 @@ temperatures the shipped networks have 0.1 and 0.3."""
 class TemperatureSearch(FederatedStrategy):
     """Search for the least objective over [low, high], with the noise of their evaluations.
 
-    Each round evaluates the objective at one temperature, chosen from what was released before;
-    "exponential" asks once, for a grid of them. Without privacy the sums are exact.
+    Each round evaluates the objective at one temperature, chosen from what was released before.
+    Without privacy the sums are exact.
 
     Privacy: the federation's unit and trust. Public: the federation and all parameters below, which
     must not be tuned on the clients' rows. The sum of an evaluation gets Laplace noise (in shares
     of it under trust `distributed`) with epsilon / evaluations each, unless the federation names
-    another mechanism; "exponential" spends all of epsilon on one draw (central only, delta = 0).
+    another mechanism.
 
     * Unit `example`, add/remove of one row: the sensitivity is what a row adds, as the class says.
       No client is clipped. The Laplace scale is evaluations * sensitivity / epsilon.
@@ -280,137 +281,79 @@ class TemperatureSearch(FederatedStrategy):
     ----------
     federation
         public facts and budget; `rounds` is the number of evaluations
-    search
-        how the next temperature is chosen
-
-        * "golden": golden section, as Algorithm 1; 6 evaluations
-        * "posterior": by the size of the sum and of its noise (AccT only); 3 evaluations
-        * "exponential": one draw from a grid, evenly spaced in log T (not AccT)
-        * "auto": what measured best under the trust model, see the class
-    points
-        of the grid of "exponential" (101), and refused elsewhere
     iterations
-        K of Algorithm 1, evaluations - 1; None = as above
+        K of Algorithm 1, evaluations - 1; None = 5
     low, high
         interval of the search
     clip
         of unit `user` with privacy, and refused elsewhere; None = by `rows_per_client`
     rows_per_client
         m, the public nominal number of rows of a client; needed with privacy for
-        unit `user` (unless `clip` is given), and for "posterior"
+        unit `user` (unless `clip` is given)
     """
 
-    search: str
-    points: Annotated[int, integer(2, 4096)] | None
     iterations: Annotated[int, integer(1, privacy.MOST_ROUNDS - 1)] | None = None
     low: Positive = 0.5
     high: Positive = 3.0
     clip: Positive | None = None
     rows_per_client: Positive | None = None
-    signed: ClassVar[bool] = False
-    """True if the objective's sign tells on which side of the temperature its root lies."""
     clip_share: ClassVar[float] = 0.08  # default clip, per nominal row
     least_clip: ClassVar[float] = 2.0
 
     def prepare(self) -> Plan:
-        """Return the plan of the evaluations."""
-        if self.search == "auto":  # what measured best under the trust model and mechanism
-            noisy = self.federation.private and (self.signed or self.draws_index)
-            self.search = ("posterior" if self.signed else "exponential") if noisy else "golden"
+        """Return the plan of the evaluations, and begin the search."""
         interval(self.low, self.high)
-        self._drawn, self._learned, rounds = 1.0, False, self._evaluations(self.federation.rounds)
+        self._learned, rounds = False, self._evaluations()
         clips = (self.client_clip(self.clip_share, self.least_clip),)
-        self._search: Search | None = None
-        if self.search == "exponential":
-            self._temperatures = np.exp(fitting.log_grid(self.low, self.high, self.points or 101))
-            query = self.question(tuple(self._temperatures.tolist()))
-            return self.plan_for(query, clips, 1, 1, prefers=(Exponential,))
-        if not self.signed:
-            self.unused(f"search '{self.search}' asks for one temperature at a time", "points")
         plan = self.plan_for(self.question(1.0), clips, rounds, 1, prefers=(Laplace,))
-        if self.search == "golden":
-            self._search = GoldenSection(self.low, self.high, rounds - 1)
-        else:
-            rows = self.nominal_rows("search 'posterior'")
-            n = rows * self.federation.clients * self.federation.sampling_rate
-            slope = (STEEP[0] * n, STEEP[1] * n)
-            self._search = PosteriorBisection(self.low, self.high, rounds, slope, plan.tailed)
+        self._search: Search = GoldenSection(self.low, self.high, rounds - 1)
         return plan
 
-    @classmethod
-    def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
-        """Return whether the clip of unit `user`, or the posterior's prior, needs the number."""
-        search = settings.get("search")
-        best = search == "auto" and cls.signed and federation.private
-        return search == "posterior" or best or super().needs_rows(federation, settings)
-
-    def _evaluations(self, rounds: int | None) -> int:
+    def _evaluations(self) -> int:
         """Return the number of rounds of the search."""
-        iterations = self.iterations
-        if self.search == "exponential":
-            self.unused("search 'exponential' asks once", "iterations")
-            self.check_rounds(1, " with search 'exponential'")
-            return 1
-        if iterations is not None:
-            self.check_rounds(iterations + 1, f" with iterations = {iterations}")
-            return iterations + 1
-        if self.search == "golden":
-            return checks.integer("rounds of search 'golden'", rounds or 6, 2)
-        return rounds or 3
+        if self.iterations is not None:
+            rounds = self.iterations + 1
+            self.check_rounds(rounds, f" with iterations = {self.iterations}")
+            return rounds
+        return checks.integer("rounds of golden section", self.federation.rounds or 6, 2)
 
     @abstractmethod
-    def question(self, temperatures: float | tuple[float, ...]) -> TemperatureQuery:
-        """Return the question for the objective at one or several temperatures."""
+    def question(self, temperature: float) -> TemperatureQuery:
+        """Return the question for the objective at a temperature."""
 
     def query(self, round_number: int) -> TemperatureQuery | None:
-        """Return the question at the next temperature, or at all of the grid."""
-        if self._search is None:
-            return self.question(tuple(self._temperatures.tolist()))
+        """Return the question at the next temperature."""
         t = self._search.next()
         return None if t is None else self.question(float(t[0]))
 
     def questions(self) -> tuple[Question, ...]:
-        """Declare any temperature of the interval, also once the search is over; or the grid."""
-        if self._search is None:
-            return super().questions()
+        """Declare any temperature of the interval, also once the search is over."""
         asked, within = self.question(1.0), Range(self.low, self.high)
         return (Question.like(asked, (1, self.plan.rounds), temperatures=within),)
 
     def update(self, release: Release) -> None:
-        """Tell the search, or keep the temperature that was drawn."""
+        """Tell the search."""
         if self.plan.unanswered(release.std):
             return  # nobody was asked: the next round asks this again
         # without rows and without noise all is exactly 0, and nothing was learned
         self._learned = self._learned or bool(release.values.any()) or self.plan.private
-        if self._search is None:
-            index = int(release.values[0])
-            if not self.plan.private:
-                each = release.values.reshape(len(self._temperatures), -1)
-                index = int(np.argmin([self.objective(values) for values in each]))
-            self._drawn = float(self._temperatures[index])
-            return
-        posterior = self.search == "posterior"
-        value = float(release.values[0]) if posterior else self.objective(release.values)
         if (t := self._search.next()) is not None:
-            self._search.tell(t, value, float(release.std[0]))
+            self._search.tell(t, self.objective(release.values), float(release.std[0]))
 
     def objective(self, values: Floats) -> float:
         """Return the value that golden section minimises, from one evaluation's numbers."""
         return float(np.abs(values).sum())
 
     def at_limits(self) -> list[str]:
-        """Say that the last interval, or the likeliest or drawn temperature, touches an end."""
-        low = high = self._drawn
-        if self._search is not None:
-            low, high = float(self._search.low[0]), float(self._search.high[0])
+        """Say that the last interval, or the likeliest temperature, touches an end."""
+        low, high = float(self._search.low[0]), float(self._search.high[0])
         return at_end("What the search ended with", low, high, (self.low, self.high))
 
     def result(self) -> TemperatureScaling:
         """Temperature scaling by the best temperature so far; by 1 before the first release."""
         if not self._learned:
             return TemperatureScaling(1.0, self.classes)
-        t = self._drawn if self._search is None else float(self._search.answer()[0])
-        return TemperatureScaling(t, self.classes)
+        return TemperatureScaling(float(self._search.answer()[0]), self.classes)
 
 
 class AccT(TemperatureSearch):
@@ -458,7 +401,8 @@ class AccT(TemperatureSearch):
     federation
         public facts and budget; `rounds` is the number of evaluations
     search
-        "golden", "posterior" or "auto"
+        "golden": golden section, as Algorithm 1; 6 evaluations. "posterior": by the size of the sum
+        and of its noise; 3 evaluations. Or "auto"
     iterations
         K of Algorithm 1, evaluations - 1; None = 5, with "posterior" 2
     low, high
@@ -466,27 +410,51 @@ class AccT(TemperatureSearch):
     clip
         of unit `user` with privacy, in rows; None = max(0.08 m, 2)
     rows_per_client
-        m, the public nominal number of rows of a client
+        m, the public nominal number of rows of a client; needed for "posterior", too
     """
 
     name = "acct"
     examples = ({}, {"search": "posterior"})
     search: Literal["auto", "golden", "posterior"] = "golden"
-    signed = True
 
-    def question(self, temperatures: float | tuple[float, ...]) -> AccuracyGap:
+    @override
+    def prepare(self) -> Plan:
+        if self.search == "auto":
+            self.search = "posterior" if self.federation.private else "golden"
+        plan = super().prepare()
+        if self.search == "posterior":
+            rows = self.nominal_rows("search 'posterior'")
+            n = rows * self.federation.clients * self.federation.sampling_rate
+            of = plan.rounds, (STEEP[0] * n, STEEP[1] * n), plan.tailed
+            self._search = PosteriorBisection(self.low, self.high, *of)
+        return plan
+
+    @classmethod
+    @override
+    def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
+        search = settings.get("search")
+        posterior = search == "posterior" or (search == "auto" and federation.private)
+        return posterior or super().needs_rows(federation, settings)
+
+    @override
+    def _evaluations(self) -> int:
+        if self.search == "posterior" and self.iterations is None:
+            return self.federation.rounds or 3
+        return super()._evaluations()
+
+    def question(self, temperature: float) -> AccuracyGap:
         """sum_i (correct_i - conf_i(T))."""
-        return AccuracyGap(temperatures)
+        return AccuracyGap(temperature)
+
+    @override
+    def objective(self, values: Floats) -> float:
+        return float(values[0]) if self.search == "posterior" else super().objective(values)
 
 
 class NLLT(TemperatureSearch):
     """NLL-T: temperature scaling by golden section (Luo et al., C.2.1).
 
-    The objective is sum_i min(-log p_i(y_i; T), nll_clip). It has no sign: "golden" or
-    "exponential" only; "auto" is the latter with privacy under trust `central`, unless a mechanism
-    that adds noise is named: over six data sets, 100 and 500 clients, both units and epsilon 0.3 to
-    8 the mean ECE is lower by it in 82 of 96 cells, of ECE-T in 85 (10 seeds; users, 100 clients,
-    epsilon 1: 4.1 % for 6.2 %, of ECE-T 2.3 % for 6.5 %).
+    The objective is sum_i min(-log p_i(y_i; T), nll_clip).
 
     Privacy: the federation's unit (adjacency zero-out, replace under `local`, or add/remove of a
     row) and trust. A row adds between 0 and nll_clip: that is the sensitivity for unit `example`.
@@ -498,20 +466,17 @@ class NLLT(TemperatureSearch):
     ----------
     nll_clip
         nats that a row adds at most; the paper's 10
-    federation, search, iterations, low, high, points, clip, rows_per_client
+    federation, iterations, low, high, clip, rows_per_client
         as for AccT
     """
 
     name = "nllt"
-    examples = ({}, {"search": "exponential", "points": 11})
     nll_clip: Positive = 10.0
-    search: Literal["auto", "golden", "exponential"] = "golden"
-    points: Annotated[int, integer(2, 4096)] | None = None
     clip_share, least_clip = 1.0, 10.0
 
-    def question(self, temperatures: float | tuple[float, ...]) -> ClippedNLL:
+    def question(self, temperature: float) -> ClippedNLL:
         """sum_i min(-log p_i(y_i; T), nll_clip)."""
-        return ClippedNLL(temperatures, self.nll_clip)
+        return ClippedNLL(temperature, self.nll_clip)
 
     def objective(self, values: Floats) -> float:
         """Return the sum itself: noise may make it negative, which is smaller still."""
@@ -522,8 +487,7 @@ class ECET(TemperatureSearch):
     """ECE-T: the temperature with the least binned calibration error (Luo et al., C.2.2).
 
     The query asks for sum_{i in b} (correct_i - conf_i(T)) of each bin b; the objective is the sum
-    of their absolute values. It has no sign: "golden" or "exponential" only; "auto" as for NLLT.
-    Noise in each bin adds to the sum at every temperature alike.
+    of their absolute values. Noise in each bin adds to the sum at every temperature alike.
 
     Privacy: the federation's unit (adjacency zero-out, replace under `local`, or add/remove of a
     row) and trust. A row is in one bin at each temperature and adds less than 1 there: L1
@@ -534,19 +498,16 @@ class ECET(TemperatureSearch):
     ----------
     bins
         of equal width
-    federation, search, iterations, low, high, points, clip, rows_per_client
+    federation, iterations, low, high, clip, rows_per_client
         as for AccT
     """
 
     name = "ecet"
-    examples = ({}, {"search": "exponential", "points": 11})
     bins: Annotated[int, integer(1, MOST_BINS)] = 15
-    search: Literal["auto", "golden", "exponential"] = "golden"
-    points: Annotated[int, integer(2, 4096)] | None = None
 
-    def question(self, temperatures: float | tuple[float, ...]) -> CalibrationGaps:
+    def question(self, temperature: float) -> CalibrationGaps:
         """sum_{i in b} (correct_i - conf_i(T)) of each bin."""
-        return CalibrationGaps(temperatures, self.bins)
+        return CalibrationGaps(temperature, self.bins)
 
 
 ASKED = 8
@@ -601,12 +562,11 @@ class FedOneShot(FederatedStrategy):
     def prepare(self) -> Plan:
         """Return the plan of the one round."""
         self.check_rounds(1)
-        self.log_a, asked = 0.0, self.points
-        prefers: tuple[type[Mechanism], ...] = (Laplace, Gaussian)
-        if self.federation.private and self.draws_index:
-            prefers = (Exponential,)
-        elif self.federation.private:
-            asked = ASKED
+        f, self.log_a = self.federation, 0.0
+        best = Exponential if TRUSTS[str(f.trust)].accepts(Exponential) else Laplace
+        drawn = MECHANISMS.get(f.mechanism, best).answers == "index"
+        prefers = (Exponential,) if f.private and drawn else (Laplace, Gaussian)
+        asked = ASKED if f.private and not drawn else self.points
         self._query = query = TemperatureScores(self.low, self.high, asked)
         self._log_t = fitting.log_grid(query.low, query.high, self.points)
         clip = self.gradient_clip()

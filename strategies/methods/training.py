@@ -4,21 +4,24 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
 from fedcal.calibrators import TemperatureScaling, order_preserving, parametric
 from fedcal.calibrators.scaling import VectorScaling
 from fedcal.clients.questions import scaling, training
-from fedcal.core.checks import InputError, RoundFailed, integer, unused
+from fedcal.core.checks import InputError, RoundFailed, integer, interval, unused
 from fedcal.core.fitting import LOG_A_LIMIT, softplus
 from fedcal.core.numerics import Floats, override
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy import SEED, Federation, Plan, Query, Range, Release, privacy
 from fedcal.strategies import base, method
-from fedcal.training import networks, optimisers
+from fedcal.training import networks
 from fedcal.units import UNITS
+
+Momentum = Annotated[float, interval("[0, 1)")]
+Schedule = Literal["constant", "linear"]
 
 
 class GradientTraining(base.FederatedStrategy):
@@ -29,8 +32,14 @@ class GradientTraining(base.FederatedStrategy):
 
     keeps_releases = False
     w: Floats
-    steps: optimisers.Optimiser
+    velocity: Floats
+    momentum: float
     done = 0
+
+    def step(self, gradient: Floats, lr: float) -> Floats:
+        """Return the step -lr v with heavy-ball momentum, v = momentum v + gradient."""
+        self.velocity = self.momentum * self.velocity + gradient
+        return -lr * self.velocity
 
     def move(self, step: Floats, release: Release, mend: str) -> None:
         """Move the weights; RoundFailed if they leave what floats hold."""
@@ -42,12 +51,12 @@ class GradientTraining(base.FederatedStrategy):
         """All that later rounds depend on, by name; noisy with privacy, as the releases are."""
         if self.keeps_releases:
             return None
-        return {"w": self.w, "done": np.array([float(self.done)]), **self.steps.memory}
+        return {"w": self.w, "done": np.array([float(self.done)]), "velocity": self.velocity}
 
     def restore(self, run: str, state: Mapping[str, Floats]) -> None:
         """Go on with a run that another process began, after the releases that `state` has seen."""
-        self.w, self.done = np.array(state["w"], np.float64), int(state["done"][0])
-        self.steps.restore(state)
+        self.w, self.velocity = (np.array(state[k], np.float64) for k in ("w", "velocity"))
+        self.done = int(state["done"][0])
         self.resume_after(run, self.done)
 
 
@@ -103,16 +112,14 @@ class Descent(GradientTraining):
         public nominal number of rows per client
     schedule
         how the step changes: "constant", or "linear" towards 0
-    optimiser, momentum
-        see `OPTIMISERS`
+    momentum
+        of heavy balls
     weight_decay
         of the weights' half squared norm, added to the mean loss
     """
 
     rows_per_client: base.Positive | None = None
-    schedule: optimisers.Schedule
-    optimiser: str
-    momentum: float
+    schedule: Schedule
     weight_decay: float
 
     def descend(
@@ -129,13 +136,7 @@ class Descent(GradientTraining):
         """
         rows = self.nominal_rows(self.name) * self.federation.clients
         self.batch_rows = rows if batch is None else min(batch, rows)
-        chosen = optimisers.OPTIMISERS[self.optimiser]
-        if not chosen.has_momentum:
-            self.unused(f"the optimiser {self.optimiser} has none", "momentum")
-        self.w, self.steps = start, chosen(start.size, self.momentum)
-        if chosen.by_noise and not self.federation.private:
-            why = "takes its step from the noise: epsilon"
-            raise InputError(f"the optimiser {self.optimiser} {why}")
+        self.w, self.velocity, self.step_size = start, np.zeros(start.size), lr
         steps = self.federation.rounds
         if epochs is not None:
             steps = math.ceil(epochs * rows / self.batch_rows)
@@ -144,11 +145,7 @@ class Descent(GradientTraining):
         steps = integer("rounds", steps, 1, privacy.MOST_ROUNDS)
         query, rate = self.query(1), self.batch_rows / rows
         more: dict[str, Any] = {"prefers": (Gaussian,), "row_rate": rate, "fine": query.fine}
-        plan = self.plan_for(query, (clip,), steps, **more)
-        if chosen.by_noise and plan.noise_std is not None:
-            lr = optimisers.langevin_lr(self.batch_rows, rows, plan.noise_std[0])
-        self.step_size = lr
-        return plan
+        return self.plan_for(query, (clip,), steps, **more)
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
@@ -164,15 +161,16 @@ class Descent(GradientTraining):
         return {"w": Range()}
 
     def update(self, release: Release) -> None:
-        """One step of the optimiser.
+        """One step.
 
         Raises RoundFailed if the weights leave what floats hold.
         """
         self.done += 1
         gradient = release.values / (self.batch_rows * self.plan.federation.sampling_rate)
         gradient = gradient + self.weight_decay * self.w
-        lr = self.step_size * optimisers.scheduled(self.schedule, self.done, self.plan.rounds)
-        self.move(self.steps.step(gradient, lr), release, f"lr ({self.step_size})")
+        left = (self.plan.rounds - self.done + 1) / self.plan.rounds
+        lr = self.step_size * (1.0 if self.schedule == "constant" else left)
+        self.move(self.step(gradient, lr), release, f"lr ({self.step_size})")
 
 
 BATCH, EPOCHS, RECALIBRATION_EPOCHS = 256.0, 10.0, 100.0
@@ -199,7 +197,7 @@ class FedSGD(_Network, Descent):
     network, shape
         what is trained (`network_named`), on inputs of which shape ("512", "28x28x1"); None = on
         the logits of a model that is there already
-    rows_per_client, epochs, schedule, optimiser, momentum, weight_decay
+    rows_per_client, epochs, schedule, momentum, weight_decay
         as `Descent` and `Descent.descend`; 10 epochs
     batch
         rows that are expected to take part in a round; 256, or all where units are no rows
@@ -213,22 +211,14 @@ class FedSGD(_Network, Descent):
     one_place = True
     examples = (
         {"batch": 8.0, "rows_per_client": 10.0, "momentum": 0.5, "schedule": "linear"},
-        {
-            "rows_per_client": 10.0,
-            "clipping": "global",
-            "reach": 2.0,
-            "optimiser": "adam",
-            "lr": 0.5,
-            "weight_decay": 0.25,
-        },
+        {"rows_per_client": 10.0, "clipping": "global", "reach": 2.0, "weight_decay": 0.25},
     )
 
     batch: base.Positive | None = None
     epochs: base.Positive | None = None
     lr: base.Positive | None = None
-    schedule: optimisers.Schedule = "constant"
-    optimiser: Annotated[str, base.among(optimisers.OPTIMISERS)] = "sgd"
-    momentum: base.NotNegative = 0.0
+    schedule: Schedule = "constant"
+    momentum: Momentum = 0.0
     weight_decay: base.NotNegative = 0.0
     clip: base.Positive | None = None
     clipping: networks.Rule | None = None
@@ -249,8 +239,6 @@ class FedSGD(_Network, Descent):
             self.unused(f"all rows take part in each round for unit '{f.unit}'", "batch")
         elif batch is None:
             batch = BATCH
-        if optimisers.OPTIMISERS[self.optimiser].by_noise:
-            self.unused(f"the optimiser {self.optimiser} takes its step from the noise", "lr")
         self._clip = self.clip or 1.0
         return self.descend(
             self.first_weights(),
@@ -286,10 +274,6 @@ class _Local(_Network):
     def local_sgd(self) -> tuple[str, str, Floats, int, int, float]:
         """Arguments with which every question begins."""
         return *self.asked, self.w, self.epochs, self.batch, self.lr
-
-
-CLIP_LR = 0.2
-"""Step of the clip's logarithm, per share of updates that is too many (Andrew et al. 2021)."""
 
 
 class FedAvg(_Local):
@@ -368,18 +352,16 @@ class FedAvg(_Local):
 
 
 class DPFedAvg(_Local):
-    """Federated averaging with bounded updates (McMahan et al. 2018), the clip adapted to them.
+    """Federated averaging with bounded updates (McMahan et al. 2018).
 
     In each round sampled clients run SGD on their own rows and send w_k - w, bounded to norm C; the
-    sum is released, and the server steps by its share of the expected clients, q K. With
-    `unclipped` each client tells, too, whether its update was within C: 1/2 or -1/2, in the same
-    noisy sum, and C follows the wanted share (Andrew et al. 2021). This takes half a percent of the
-    update's noise. Updates are sent in units of C, so that the plan does not depend on it. Without
-    privacy they are bounded all the same.
+    sum is released, and the server steps by its share of the expected clients, q K. Updates are
+    sent in units of C, so that the plan does not depend on it. Without privacy they are bounded all
+    the same.
 
     Privacy: as the plan says. A client's answer is bounded as a whole; one row may move it from one
     end to the other, so unit "example" costs twice as much noise as unit "user". Public: all
-    parameters; the clip of each round follows from what was released.
+    parameters.
 
     Parameters
     ----------
@@ -388,62 +370,42 @@ class DPFedAvg(_Local):
     momentum
         of the server
     clip
-        C: of all rounds, or of the first one
-    unclipped
-        share of updates that should be within the clip; None = C stays what it is
+        C
     """
 
     name = "dp-fedavg"
-    examples = ({"batch": 8, "clip": 0.3}, {"batch": 8, "momentum": 0.5, "unclipped": 0.8})
+    examples = ({"batch": 8, "clip": 0.3}, {"batch": 8, "momentum": 0.5})
 
-    momentum: base.NotNegative = 0.0
+    momentum: Momentum = 0.0
     clip: base.Positive = 1.0
-    unclipped: base.Share | None = 0.5
 
     def prepare(self) -> Plan:
         """Return the plan, in units of the clip."""
-        self.w, self.current_clip = self.first_weights(), self.clip
-        self.steps = optimisers.SGD(self.w.size, self.momentum)
+        self.w = self.first_weights()
+        self.velocity = np.zeros(self.w.size)
         return self.plan_with(20, self.query(1).bound("client"), prefers=(Gaussian,))
 
     def query(self, round_number: int) -> training.LocalUpdate:
         """Return the question for the local update at w, with a new seed for the order of rows."""
         return training.LocalUpdate(
-            *self.local_sgd,
-            self.current_clip,
-            count=self.unclipped is not None,
-            seed=round_number,
-            classes=self.classes,
+            *self.local_sgd, self.clip, seed=round_number, classes=self.classes
         )
 
     def moving(self) -> dict[str, Range]:
-        """Return any w, any order of rows and every clip that the rounds can reach."""
-        factor = math.exp(CLIP_LR * self.plan.rounds)
-        clip = {"clip": Range(self.clip / factor, self.clip * factor)}
-        return {"w": Range(), "seed": SEED, **({} if self.unclipped is None else clip)}
+        """Return any w and any order of rows."""
+        return {"w": Range(), "seed": SEED}
 
     def update(self, release: Release) -> None:
-        """One step by the mean update, and one of the clip; the divisor q K is public.
+        """One step by the mean update; the divisor q K is public.
 
         Raises RoundFailed if the weights leave what floats hold.
         """
         self.done += 1
-        means = release.values / (self.plan.federation.sampling_rate * self.plan.clients)
-        mean = self.current_clip * means[: self.w.size]
-        step = self.steps.step(-mean, self.server_lr)
+        mean = self.clip * (
+            release.values / (self.plan.federation.sampling_rate * self.plan.clients)
+        )
+        step = self.step(-mean, self.server_lr)
         self.move(step, release, f"server_lr ({self.server_lr})")
-        if self.unclipped is not None:
-            share = min(max(0.5 + float(means[-1]), 0.0), 1.0)
-            self.current_clip *= math.exp(-CLIP_LR * (share - self.unclipped))
-
-    @override
-    def state(self) -> dict[str, Floats]:
-        return {**(super().state() or {}), "clip": np.array([self.current_clip])}
-
-    @override
-    def restore(self, run: str, state: Mapping[str, Floats]) -> None:
-        super().restore(run, state)
-        self.current_clip = float(state["clip"][0])
 
 
 class _Recalibration(Descent):
@@ -451,7 +413,7 @@ class _Recalibration(Descent):
 
     form: ClassVar[str]
     keeps_releases = True
-    schedule, optimiser, momentum, weight_decay = "linear", "sgd", 0.0, 0.0
+    schedule, momentum, weight_decay = "linear", 0.0, 0.0
     wider: ClassVar[float]
     """A client's clip over that of its gradient in log(1/T)."""
     examples = ({"rows_per_client": 20.0}, {"rows_per_client": 20.0, "clip": 1.0, "lr": 0.1})

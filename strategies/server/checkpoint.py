@@ -239,13 +239,7 @@ class Checkpoint:
 
     @classmethod
     def follow(
-        cls,
-        strategy: FederatedStrategy,
-        job: Mapping[str, Any],
-        folder: Path,
-        *,
-        resume: bool,
-        every: int = 1,
+        cls, strategy: FederatedStrategy, job: Mapping[str, Any], folder: Path, *, resume: bool
     ) -> Self:
         """Keep a fresh strategy's checkpoint from now on.
 
@@ -253,8 +247,6 @@ class Checkpoint:
         ----------
         resume
             bring the strategy first to where the checkpoint in `folder` stands
-        every
-            releases between two writings
 
         Raises
         ------
@@ -283,8 +275,7 @@ class Checkpoint:
             checkpoint.roster, checkpoint.took_part = dict(strategy.roster), strategy.took_part
             if not strategy.plan.secret_sample:  # how long a round takes tells how many were asked
                 checkpoint.seconds = before + time.perf_counter() - start
-            if release.round % every == 0:
-                checkpoint.save(folder)
+            checkpoint.save(folder)
             if report is not None:
                 report(release)
 

@@ -197,7 +197,6 @@ class Job(Running):
         *,
         folder: Path | None = None,
         resume: bool = False,
-        every: int = 1,
         about: Mapping[str, Any] | None = None,
     ) -> outcome.Outcome:
         """Let `drive` run a fresh strategy through all its rounds.
@@ -208,9 +207,6 @@ class Job(Running):
             where a checkpoint is kept after each release
         resume
             go on from the one that is there
-        every
-            releases between two checkpoints of a method that keeps none, in a simulation; noise of
-            the operating system's is never drawn twice, so it allows none to be lost
         about
             what else must be the same to go on
 
@@ -233,17 +229,9 @@ class Job(Running):
             watch = outcome.Watch(strategy, progress)
             start = time.perf_counter()
             if folder is not None:
-                once = strategy.keeps_releases or plan.federation.noise_source == "system"
                 fields = {**self.to_fields(), **(about or {})}
-                every = 1 if once else every
-                checkpoint = Checkpoint.follow(strategy, fields, folder, resume=resume, every=every)
-                start -= checkpoint.seconds
-            try:
-                drive(strategy)
-            except KeyboardInterrupt:
-                if folder is not None:
-                    checkpoint.save(folder)
-                raise
+                start -= Checkpoint.follow(strategy, fields, folder, resume=resume).seconds
+            drive(strategy)
             seconds = time.perf_counter() - start
         artifact = strategy.result()
         for learnt in (artifact, *watch.history):

@@ -155,9 +155,7 @@ class FlowerTransport(Method, Strategy):
             self.secure.enrol(self._sites, self._ask)
             guarded |= _records(self.secure.content)
         if self.secure_aggregation == "masks":
-            cohort = asked.clients.tolist()
-            masking = ConfigRecord({"seed": self.plan.mask_seed, "cohort": cohort})
-            content["masking"] = guarded["masking"] = masking
+            content["masking"] = guarded["masking"] = ConfigRecord({"seed": self.plan.mask_seed})
         waits = asked.round, self._timeout
         gone = set(self.unavailable(asked.round).tolist())
         there = (k for k in asked.clients.tolist() if k in self._sites and k not in gone)
@@ -169,7 +167,7 @@ class FlowerTransport(Method, Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Sum the contributions, unmask dropouts, release."""
+        """Sum the contributions, take masks off, release."""
         asked = self._asked
         if asked is None:
             return None, None
@@ -188,9 +186,8 @@ class FlowerTransport(Method, Strategy):
         total = np.zeros(asked.request.bound.length, np.uint64)
         for words in sent.values():
             total += words
-        if self.secure_aggregation == "masks" and sent:
-            cohort, seed = asked.clients.tolist(), self.plan.mask_seed
-            total = unmask(total, sent, cohort, seed, asked.round)
+        if self.secure_aggregation == "masks":
+            total = unmask(total, sent, self.plan.mask_seed, asked.round)
         return total
 
     def _secure_total(

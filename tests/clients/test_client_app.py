@@ -58,19 +58,12 @@ def sent_by_all(request: Request, **options: bool) -> list[list[int]]:
     return [words_of(ask(k, records_of(request), **options)) for k in range(CLIENTS)]
 
 
-def test_with_a_cohort_the_answer_is_masked():
+def test_an_answer_is_masked_where_the_server_says_so():
     request = request_of(noise=None, rate=1.0)
-    masking = {"seed": 9, "cohort": [0, 2, 3]}
+    masking = {"seed": 9}
     reply = ask(2, {**records_of(request), "masking": masking})
-    want = answer(SHARDS, request)[2] + mask(2, [0, 2, 3], 9, request.round, LENGTH)
+    want = answer(SHARDS, request)[2] + mask(2, 9, request.round, LENGTH)
     assert words_of(reply) == want.tolist()
-
-
-def test_a_simulated_client_sends_the_bits_of_the_batched_function():
-    request = request_of()
-    want = contribute(SHARDS, request, np.arange(CLIENTS))
-    assert sent_by_all(request, simulated=True) == want.tolist()
-    assert want.tolist() != answer(SHARDS, request).tolist()
 
 
 def test_a_real_client_ignores_the_seed_in_a_query():

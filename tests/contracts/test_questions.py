@@ -45,7 +45,6 @@ SMALL: dict[str, Any] = {"rows_per_client": 12.0}
 MORE: dict[str, list[dict[str, Any]]] = {
     "evaluate": [{"edges": "equi-depth"}],
     "conformal": [{"quantile": name} for name in ("gaps", "prefix", "crossing")],
-    "dp-fedavg": [{"unclipped": None}],
 }
 """Beside the examples of a method: what makes it ask in other rounds, or something else."""
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import quarters
 from attackers import World, fedcal, forged, refused
-from hospitals import write_rows
+from hospitals import SITES, table, write_rows
 from quarters import hospitals, quarter, sealed_of
 
 from fedcal.secure_aggregation.keys import SigningKey
@@ -263,7 +263,8 @@ def test_a_quarter_of_another_study_or_coordinator_is_refused(folder, tmp_path):
 def test_a_rehearsal_by_commands_is_verified_and_an_altered_one_refused(tmp_path, monkeypatch):
     world = World(tmp_path)
     world.init()
-    write_rows(world.office / "rows.csv")
+    rows = table() | {"client": [SITES[int(name[1:]) % 3] for name in table()["patient"]]}
+    write_rows(world.office / "rows.csv", rows)
     world.does("office", "study run sepsis.toml trial --rehearse rows.csv")
     assert "rehearsal" in world.does("office", "study verify trial")
     shutil.copytree(world.office / "trial", tmp_path / "trial")

@@ -40,11 +40,9 @@ KITS = (
     ("study", "touch $'\\e[2Jstudy'"),
     ("is well", "touch $'a\\nfedcal: all is well'"),
     ("lmth", "touch $'lmth.\\u202eevil'"),
-    *((f"{x}|link", f"mv {x} $E; ln -s $E/{x} .") for x in ("study.toml", "ca.crt", "start.sh")),
-    *(
-        (f"{x}|link", f"cp {x} $E; ln -f $E/{x} .")
-        for x in ("study.toml", "ca.crt", "start.sh", "compose.yml")
-    ),
+    *((f"{x}|link", f"mv {x} $E; ln -s $E/{x} .") for x in ("study.toml", "ca.crt")),
+    *((f"{x}|link", f"cp {x} $E; ln -f $E/{x} .") for x in ("study.toml", "ca.crt")),
+    *((f"{x}|link", f"ln -s $E/report.html {x}") for x in ("start.sh", "compose.yml")),
     *((x, f"rm {x}; mkfifo {x}") for x in ("study.toml", "kit.json", "ca.crt", "read-me.html")),
     *((x, f"rm {x}; mkdir {x}") for x in ("kit.json", "ca.crt")),
     ("alder", "sed -i s,alder,../../elsewhere/alder, kit.json"),
@@ -60,7 +58,7 @@ AGAIN = (
     ("signing.pem", "cp $K/signing.pem ."),
     ("home|link", "rm -rf home; ln -s $E home"),
     ("study.toml|link", "mv study.toml $E; ln -s $E/study.toml ."),
-    ("start.sh|link", "mv start.sh $E; ln -s $E/start.sh ."),
+    ("start.sh|link", "ln -s $E/start.sh ."),
     ("compose.yml|link", "cp compose.yml $E; ln -f $E/compose.yml ."),
     ("ca.crt", "rm ca.crt; mkfifo ca.crt"),
 )

@@ -225,7 +225,7 @@ EXTRAS = {
     f"apply --data rows.npz {CALIBRATOR} --out new.parquet": "parquet",
     "simulate --engine ray": "simulation",
     "simulate --engine flower": "simulation",
-    "compare --method acct --ray-address 127.0.0.1:1": "simulation",
+    "compare --method acct --engine ray": "simulation",
     "evaluate --partition flwr:IidPartitioner": "datasets",
     "train --data adult-features --partition flwr:IidPartitioner": "datasets",
     f"export {CALIBRATOR} --out calibrator.onnx": "export",

@@ -5,14 +5,12 @@ Oracle: `by_hand`, a loop over single clients with Python integers mod 2**64, no
 
 import math
 from collections.abc import Callable, Iterable
-from contextlib import closing
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from flwr.app import Message
-from protocol_sums import SecureSums
 
 from experiments.benchmarks.in_process import run_in_process
 from fedcal.clients.answers import contribute
@@ -26,10 +24,8 @@ from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.run.engines.inline import Unavailable, run_inline
 from fedcal.run.training import train
-from fedcal.secure_aggregation.masking import COMPLETE_UP_TO
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies import STRATEGIES, FederatedStrategy
-from fedcal.strategies.server.collector import Collector
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.transport import ANSWER
 from fedcal.strategies.settings import settings_of
@@ -184,38 +180,6 @@ def test_a_dropout_leaves_the_plain_sum_of_the_survivors(method, shards):
 PROTOCOL: dict[str, Any] = {"masks": "protocol", "committee": 3, "threshold": 2, "quorum": 0.5}
 
 
-def under_the_protocol(strategy: FederatedStrategy, shards: Shards, **lost: Any) -> Any:
-    """What it tells, but for bytes sent: those of the contributions that the server got."""
-    longest: dict[Collector, int] = {}
-    add = Collector.add
-
-    def noted(self: Collector, site: int, text: bytes) -> bool:
-        longest[self] = max(longest.get(self, 0), len(text))
-        return add(self, site, text)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Collector, "add", noted)
-        with closing(SecureSums(strategy, shards)) as sums:
-            found = outcome_of(strategy, run_inline, shards, sum_of=sums, **lost)
-    assert found.pop("bytes")[0] == sum(longest.values())
-    return found
-
-
-@pytest.mark.parametrize(
-    "method", [pytest.param(m, marks=[] if m in FEW else [pytest.mark.slow]) for m in METHODS]
-)
-def test_the_protocol_gives_the_bits_of_the_plain_sum(method, shards):
-    """Of all, and of those who are left where a member of the committee is away, too."""
-    some = {"unavailable": lambda number: np.array([2, 5, 11])}
-    for lost in (some, {}) if method in FEW else (some,):
-        want = outcome_of(make(method), run_inline, shards, **lost)
-        del want["bytes"]
-        assert under_the_protocol(make(method, **PROTOCOL), shards, **lost) == want
-        counted = outcome_of(make(method, **PROTOCOL), run_inline, shards, **lost)
-        del counted["bytes"]
-        assert counted == want
-
-
 class Shuffled(InProcessGrid):
     """Replies arrive in any order."""
 
@@ -260,15 +224,6 @@ def test_a_round_without_clients_releases_its_noise(method, shards):
             assert (np.abs(release.values) < 9.2 * release.std).all()
     for release in exact.releases:
         assert release.kind == "class_counts" or not release.values.any()
-
-
-def test_a_cohort_with_a_sparse_graph_and_dropouts():
-    clients = COMPLETE_UP_TO + 12
-    many = some_shards(clients, 400, (0, 70, clients - 1))
-    unavailable = partial(dropouts, 1, clients, 0.2)
-    want = outcome_of(make("fednewton", 1.0, clients=clients), by_hand, many, unavailable)
-    got = make("fednewton", 1.0, masks="masks", clients=clients)
-    assert outcome_of(got, run_in_process, many, unavailable=unavailable) == want
 
 
 by_clients = pytest.mark.parametrize("trust", ["distributed", "local"])

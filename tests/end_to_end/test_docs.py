@@ -29,8 +29,8 @@ import pytest
 
 import experiments.__main__
 from fedcal.cli import main as cli
+from fedcal.core import fitting
 from fedcal.privacy.ledger import Ledger
-from fedcal.run import sweep
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -132,7 +132,7 @@ def run_page(
 ) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(sweep.fitting, "usable_cores", lambda: 1)  # in this process
+    monkeypatch.setattr(fitting, "usable_cores", lambda: 1)  # in this process
     module = ModuleType("__main__")  # where classes of the page look their annotations up
     monkeypatch.setitem(sys.modules, "__main__", module)
     names = vars(module)

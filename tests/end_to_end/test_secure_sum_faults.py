@@ -1,11 +1,10 @@
-"""The secure sum among faults and liars, in thousands of random runs; and that these would notice.
+"""The secure sum among liars, in thousands of random runs; and that these would notice.
 
-`sum_faults.run` makes a federation at random and lets things go wrong: an honest server among
-sites that are absent, late or restarted and messages that are damaged, doubled or old ones; or a
-hostile server with the keys of as many sites as may work with it. Each run is checked: every sum
-that is released is that of the contributions in it, each site draws and sends one contribution a
-round, and from all that the server has it can compute nothing but multiples of one sum a round
-over at least m contributors.
+`sum_faults.run` makes a federation at random and a hostile server with the keys of as many sites as
+may work with it, which asks for whatever may help it; sites restart now and then. Each run is
+checked: each site draws and sends one contribution a round, and from all that the server has it can
+compute nothing but multiples of one sum a round over at least m contributors. What an honest server
+makes of damaged messages: tests/strategies/server/test_collector.py.
 """
 
 from collections import Counter

@@ -23,8 +23,8 @@ from unittest import mock
 import numpy as np
 
 from fedcal.calibrators import TemperatureScaling
+from fedcal.core import fitting
 from fedcal.results.figures import drawing
-from fedcal.run.sweep import fitting
 from fedcal.secure_aggregation import roster
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -35,7 +35,7 @@ MASKS = (
     (r"\b\d{4}(?: \d{4}){7,}\b|\b[0-9a-f]{4}(?:[ -][0-9a-f]{4}){5,}\b", "DIGEST"),
     (r"(?<![.\w])(?=[0-9]*[a-f])[0-9a-f]{12,}\b", "HEX"),
     (r"\b\d+(\.\d+)? (ms|s|seconds|min)\b", "TIME"),
-    (r"(?m)│ *[\d.]+ │$", "│ TIME │"),  # the last column of a comparison
+    (r"(?m)( / [\d,]+ )│ *[\d.]+ │$", r"\1│ TIME │"),  # after the bytes of a comparison
     (r"(?m)^fedcal: (?!error|warning).*\n", ""),  # progress
     (r"fedcal \d+\.\d+\.\d+", "fedcal VERSION"),
     (r"Versions: .*", "Versions: MASKED"),

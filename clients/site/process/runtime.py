@@ -13,7 +13,6 @@ import signal
 import socket
 import sys
 import tempfile
-import time
 import traceback
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -99,13 +98,12 @@ def work(folder: Path) -> None:
 
 def _answer(line: socket.socket, folder: Path) -> None:
     """Answer one message and end this process."""
-    began, code = time.monotonic(), 1
+    code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         arguments = b"".join(iter(lambda: line.recv(4096), b"")).decode().split("\0")
         code = run_message(arguments, folder)
         line.sendall(str(code).encode())
-        print(f"fedcal: a message took {time.monotonic() - began:.2f} s of this process")
     except BaseException:  # noqa: BLE001  this process must not go on listening
         traceback.print_exc()
     finally:
@@ -237,7 +235,7 @@ def self_test() -> None:
     def probe(message: Message, context: Context) -> Message:
         return Message(RecordDict(), reply_to=message)
 
-    with tempfile.TemporaryDirectory() as folder, _home(folder), _silent():
+    with tempfile.TemporaryDirectory() as folder, _aside(folder):
         mark = Path(folder) / "mark"
         code = {"hostile.py": f"open({str(mark)!r}, 'w').close()\nraise SystemExit"}
         with own_app(own):
@@ -279,28 +277,18 @@ def _bundle(**files: str) -> bytes:
 
 
 @contextlib.contextmanager
-def _home(folder: str) -> Iterator[None]:
-    """Set the folder into which Flower would install a bundle."""
-    before = os.environ.get("FLWR_HOME")
+def _aside(folder: str) -> Iterator[None]:
+    """Let Flower install a bundle in this folder, and no log tell of what is tried here."""
+    home, disabled = os.environ.get("FLWR_HOME"), logging.root.manager.disable
     os.environ["FLWR_HOME"] = folder
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["FLWR_HOME"]
-        else:
-            os.environ["FLWR_HOME"] = before
-
-
-@contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """No log tells of what is tried here."""
-    before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
-        logging.disable(before)
+        logging.disable(disabled)
+        del os.environ["FLWR_HOME"]
+        if home is not None:
+            os.environ["FLWR_HOME"] = home
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
@@ -18,14 +19,12 @@ from fedcal.clients.site.party import Party
 from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.process.limits import OverLimit, lacks_memory
 from fedcal.clients.site.site_log import LOGGER
-from fedcal.clients.site.store import answer_once, finish, records_of
+from fedcal.clients.site.store import records_of
 from fedcal.core import checks, numerics
 from fedcal.core.checks import BudgetExceeded, ContributionRefused, FedcalError, InputError
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.query import Asked
-from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.messages import REPLY
-from fedcal.secure_aggregation.roster import Roster
 
 log = logging.getLogger(LOGGER)
 """A site's plain log: what was asked, answered and refused. Nothing of a row, of how many rows
@@ -101,16 +100,18 @@ def site_app(folder: Path) -> ClientApp:
                     )
                 return words
 
+            question, once = (request.round, request.digest), request.query.asked_once
             if terms.plan.committee:
-                question = request.round, request.digest
                 members = texts_in(records["members"], "enrolments")
-                with party_of(site, terms) as party:
-                    sent, again = party.answer(
-                        *(job, *question, members, draw), asked_once=request.query.asked_once
-                    )
+                with party_of(site) as party:
+                    sent, again = party.answer(job, *question, members, draw, asked_once=once)
                 reply = replied_to(message, sent)
             else:
-                words, again = answer_once(site, job, request, draw)
+                with records_of(site) as book:
+                    sent, again = book.answer(
+                        job, *question, lambda: draw().astype("<u8").tobytes(), asked_once=once
+                    )
+                words = np.frombuffer(sent, "<u8").astype(np.uint64)
                 reply = answer_with(words, message, request, site.number or 0)
         plan = terms.plan
         log.info(
@@ -136,7 +137,8 @@ def site_app(folder: Path) -> ClientApp:
                 if job.job not in {one.job for one in known.booked()}:
                     raise InputError("this site has not answered in the run of this result")
             keep_result(folder, run, form, files, terms)
-            finish(site, job, run)
+            with records_of(site) as known:
+                known.finish(job.job)
         log.info("result received: run %s, fedcal site status says where it is", run)
         return Message(RecordDict({"ok": ConfigRecord()}), reply_to=message)
 
@@ -155,7 +157,7 @@ def _take_part_in_sums(app: ClientApp, folder: Path) -> None:
             fields, site = message.content.config_records[record], prepared(folder)
             run = checks.read(fields, "run", str)
             terms = own_terms(context.run_config, run, site)
-            with party_of(site, terms) as party:
+            with party_of(site) as party:
                 yield party, JobFacts.of(terms, run, site.server), fields, terms
 
     @app.query("enrol")
@@ -213,10 +215,6 @@ def _unfit(site: Prepared, asked: Asked, fields: Mapping[str, Any]) -> str:
     _ = site.terms, site.policy, site.roster, site.sign_key
     try:
         terms = check(fields, asked, site)[1]
-        if terms.job["secure-aggregation"] == "masks":
-            checks.needed("a number of this site", site.number, MASKED)
-        if terms.plan.committee:
-            in_roster(site, terms)
     except InputError as e:
         if isinstance(e.__context__, OSError):
             raise
@@ -280,28 +278,13 @@ def _where(error: Exception) -> tuple[str, str]:
     return kind, f"{kind} in {Path(frame.filename).name}, line {frame.lineno}"
 
 
-def check_roster(terms: Terms, roster: Roster) -> None:
-    """InputError if a job is not among the sites, and by the committee, of this roster."""
-    checks.same("federation of the job", terms.job["roster"], roster.to_text())
-    own = (len(roster.committee.members), roster.committee.threshold)
-    checks.same("number of sites", terms.plan.clients, len(roster.sites))
-    checks.same("committee", terms.plan.committee, own)
+@contextmanager
+def party_of(site: Prepared) -> Iterator[Party]:
+    """Open the records of a site, for what it does in a job under the protocol.
 
-
-def in_roster(site: Prepared, terms: Terms) -> tuple[SigningKey, Roster]:
-    """Return a site's key and roster; InputError if the job is not one among its sites."""
+    That the job is one among the sites of its roster is checked before, by its policy.
+    """
     roster = checks.needed("a roster", site.roster, WITH_POLICY)
     key = checks.needed("a signing key", site.sign_key, WITH_POLICY)
-    check_roster(terms, roster)
-    return key, roster
-
-
-@contextmanager
-def party_of(site: Prepared, terms: Terms) -> Iterator[Party]:
-    """Open the records of a real site, for what it does in a job under the protocol.
-
-    Raises InputError as `in_roster`.
-    """
-    own = in_roster(site, terms)
     with records_of(site) as records:
-        yield Party(*own, records)
+        yield Party(key, roster, records)

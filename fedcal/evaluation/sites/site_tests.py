@@ -16,7 +16,7 @@ from scipy.special import erfc, expit, ndtri
 
 from fedcal.calibrators.histogram_binning import norm_sub
 from fedcal.core.numerics import Floats, Integers
-from fedcal.evaluation.sites.effects import SPIKE, fractions, inverse, within_buckets
+from fedcal.evaluation.sites.buckets import SPIKE, fractions, inverse, within_buckets
 from fedcal.mechanisms import NoiseDistribution
 from fedcal.metrics.histogram import divide
 
@@ -114,7 +114,7 @@ _ORDERED = 0.3
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
 _CALIBRATED, _PRIOR = np.array([0.0, 1.0]), np.array([3.0, 1.0])
-"""Offset and slope that a fit is about, and the std of its prior: all but flat."""
+"""Offset and slope that a fit starts from, and the std of its prior about these: all but flat."""
 _STEPS, _LONGEST, _HALVINGS = 30, 0.5, 30
 _REACH, _FARTHEST = (8.0, 4.0), 15.0
 """Largest distance of an interval's end from offset and slope; largest offset of a fault."""
@@ -131,10 +131,10 @@ _BY_BUCKET, _BY_POINT = ("counts", "rows", "misread"), ("points", "within")
 class Sites:
     """Counts of sites from a release: `counts` (..., 2, buckets) by outcome, and their noise.
 
-    `root` and `distribution` are of `Histogram`. `rows` (..., buckets) of both outcomes are not
-    negative; `within` (..., buckets, nodes) is the fraction of a bucket's rows that have the log
-    odds `points`, and `misread` (..., buckets) the std of the resulting error. Rows of one subject
-    count as `most` together.
+    `edges`, `root` and `distribution` are of `Histogram`; no log odds are below `least`. `rows`
+    (..., buckets) of both outcomes are not negative; `within` (..., buckets, nodes) is the fraction
+    of a bucket's rows that have the log odds `points`, and `misread` (..., buckets) the std of the
+    resulting error. Rows of one subject count as `most` together.
     """
 
     counts: Floats
@@ -144,6 +144,8 @@ class Sites:
     points: Floats
     within: Floats
     misread: Floats
+    edges: Floats
+    least: float = -np.inf
     most: float = 1.0
 
     @classmethod
@@ -154,8 +156,9 @@ class Sites:
         root: Floats,
         distribution: NoiseDistribution,
         least: float = -np.inf,
+        most: float = 1.0,
     ) -> Sites:
-        """Return sites from counts between edges from 0 to 1; `least` = the lowest log odds."""
+        """Return sites from counts between edges from 0 to 1."""
         rows = norm_sub(counts.sum(axis=-2))
         middles, width, slope = within_buckets(edges, rows, least)
         half = width[:, None] / 2 * _NODES
@@ -163,12 +166,27 @@ class Sites:
         within /= within.sum(axis=-1, keepdims=True)
         crowded = (fractions(rows) ** 2).sum(axis=-1, keepdims=True)
         misread = width * (MISREAD + CROWDED * crowded**2)
-        return cls(counts, root, distribution, rows, middles[:, None] + half, within, misread)
+        points = middles[:, None] + half
+        known = counts, root, distribution, rows, points, within, misread
+        return cls(*known, edges, least, most)
 
     def __getitem__(self, places: Any) -> Sites:
         """Return the sites at these places of the leading dimensions."""
         each = (*_BY_BUCKET, "within")
         return replace(self, **{name: getattr(self, name)[places] for name in each})
+
+    def together(self, places: Any = slice(None)) -> Sites:
+        """Return the sum of the sites (S,) at places as one site, (1,)."""
+        kept = self.counts[places]
+        times = max(len(kept), 1)
+        root, distribution = math.sqrt(times) * self.root, self.distribution.times(times)
+        counts = kept.sum(axis=0, keepdims=True)
+        return Sites.of(counts, self.edges, root, distribution, self.least, self.most)
+
+    @property
+    def cells(self) -> Floats:
+        """Counts that are not negative, (..., 2, buckets)."""
+        return norm_sub(self.counts)
 
     @property
     def directions(self) -> Floats:
@@ -210,7 +228,7 @@ class Sites:
     def fit(self, free: tuple[int, ...] = (0, 1), start: Floats = _CALIBRATED) -> Floats:
         """Fit offset and slope (..., 2); coefficients that are not `free` (0, 1) keep their start.
 
-        Newton's method; noise alone moves nothing.
+        Newton's method; noise alone moves nothing from the start.
         """
         own, prior = list(free), np.diag(1 / _PRIOR[list(free)] ** 2)
         lead = np.broadcast_shapes(self.rows.shape[:-1], start.shape[:-1])
@@ -221,7 +239,7 @@ class Sites:
             noise = self.distribution_of(share, directions).variance - self.most * info
             lever = info @ inverse(info + noise)
             gain = (lever @ self.score(share, directions)[..., None])[..., 0]
-            gain = gain - (at - _CALIBRATED)[..., own] @ prior
+            gain = gain - (at - start)[..., own] @ prior
             step = np.linalg.solve(lever @ info + prior, gain[..., None])[..., 0]
             at[..., own] += np.clip(step, -_LONGEST, _LONGEST)
             if np.abs(step).max(initial=0.0) < 1e-7:
@@ -260,14 +278,14 @@ def ranking(sites: Sites) -> tuple[Floats, Floats, Floats]:
     """
     total, unsure = sites.total, np.sqrt((sites.root**2).sum())  # std of noise in a number of rows
     rows = sites.rows + unsure / sites.rows.shape[-1]
-    each = norm_sub(sites.counts) + unsure * fractions(rows)[..., None, :]
+    each = sites.cells + unsure * fractions(rows)[..., None, :]
     events = np.clip(sites.counts[..., 1, :].sum(axis=-1), 0, total)
     rate = (events + 1) / (total + 2)
     share = rate[..., None] + 0 * sites.rows
-    ranks, own = (_mean_ranks(part)[..., None, :] for part in (rows, each))
+    ranks, own = _mean_ranks(rows)[..., None, :], placements(each)
     null, sums = sites.distribution_of(share, ranks), sites.score(share, ranks)[..., 0]
     parts, size = fractions(each), total * rate * (1 - rate)
-    other = (parts * own[..., ::-1, 0, :] ** 2).sum(axis=-1)  # of outcome 0, and 1
+    other = (parts * own**2).sum(axis=-1)  # of outcome 0, and 1
     apart = sites.most * size * (rate * other[..., 0] + (1 - rate) * other[..., 1])
     alike = sites.most * rate * (1 - rate) * (sites.rows * ranks[..., 0, :] ** 2).sum(axis=-1)
     both = parts.prod(axis=-2)
@@ -280,7 +298,7 @@ def ranking(sites: Sites) -> tuple[Floats, Floats, Floats]:
     spread = np.abs(sites.points[..., :, None] - sites.points[..., None, :])
     spread = np.einsum("...bi,...bij,...bj->...b", sites.within, spread, sites.within)
     order = np.clip(sites.fit()[..., 1, None] * spread / 4, -_ORDERED, _ORDERED)
-    weights = own[..., ::-1, 0, :] * _SIDES[:, None] - lead[..., None, None]  # DeLong's
+    weights = own - lead[..., None, None]  # DeLong's
     noise = ((weights @ sites.root) ** 2).sum(axis=-1)
     of = total[..., None] * np.stack([1 - rate, rate], axis=-1)
     variance = (sites.most * (parts * weights**2).sum(axis=-1) / of + noise / of**2).sum(axis=-1)
@@ -293,6 +311,14 @@ def _mean_ranks(rows: Floats) -> Floats:
     """Return the mean rank of each bucket's rows, from -1/2 to 1/2 (..., buckets)."""
     share = fractions(rows)
     return np.asarray(np.cumsum(share, axis=-1) - share / 2 - 0.5)
+
+
+def placements(cells: Floats) -> Floats:
+    """Return the mean rank of each bucket's rows among the other outcome's, (..., 2, buckets).
+
+    It is above 0 where an outcome ranks as it should.
+    """
+    return np.asarray(_mean_ranks(cells)[..., ::-1, :] * _SIDES[:, None])
 
 
 def gaps(sites: Sites, truth: Floats, share: Floats | None = None) -> tuple[Floats, Floats]:
@@ -416,7 +442,9 @@ def changes(
 
 def _side_by_side(a: Sites, b: Sites) -> Sites:
     """Return the buckets of both releases as if of one."""
-    each = {k: np.concatenate([getattr(a, k), getattr(b, k)], axis=-1) for k in _BY_BUCKET}
+    each: dict[str, Any] = {
+        k: np.concatenate([getattr(a, k), getattr(b, k)], axis=-1) for k in _BY_BUCKET
+    }
     points, within = (np.concatenate([getattr(a, k), getattr(b, k)], -2) for k in _BY_POINT)
     distribution = NoiseDistribution(
         a.distribution.tailed or b.distribution.tailed,
@@ -429,6 +457,7 @@ def _side_by_side(a: Sites, b: Sites) -> Sites:
         distribution=distribution,
         points=points,
         within=within,
+        edges=a.edges,
         most=max(a.most, b.most),
         **each,
     )

@@ -107,7 +107,7 @@ def verdicts_of(
             usable &= [not words for words in _one_class(of, release)]
         changed = site_tests.changes(pair[0], pair[1], np.flatnonzero(usable))
         p_values, gap, std, slope = map(np.ndarray.tolist, (changed[0], *changed[1], changed[2]))
-        turned = _slope_changes(*(_spans(of, release, usable) for of in pair))
+        turned = _slope_changes(*(_spans(of, usable) for of in pair))
         for k, name in enumerate((*same, ALL)):
             alone[when, name] = p_values[k]
             moved[when, name] = gap[k], std[k], slope[k], turned[k]
@@ -149,7 +149,7 @@ def verdicts_of(
         verdicts["changes"][when][name] = one
     bad = [n for n, one in verdicts["sites"].items() if {ORDER, ONE_CLASS} & {*one["named"]}]
     bad = bad if len(bad) < len(names) else []
-    (together,) = _estimates(_together(now, release, [name not in bad for name in names]))
+    (together,) = _estimates(now.together([name not in bad for name in names]))
     return verdicts | {"all": together, "left_out": bad, "level": level, "tests": len(alone)}
 
 
@@ -197,17 +197,9 @@ def _crowd(rows: Floats, release: ScoreRelease) -> str:
     )
 
 
-def _together(sites: Sites, release: ScoreRelease, places: Any) -> Sites:
-    """Return the sum of the sites at places of (S,), (1,)."""
-    kept = sites.counts[places]
-    times = max(len(kept), 1)
-    counts, root = kept.sum(axis=0, keepdims=True), math.sqrt(times) * sites.root
-    return _read(release, counts, root, sites.distribution.times(times))
-
-
-def _spans(sites: Sites, release: ScoreRelease, places: Any) -> tuple[Floats, ...]:
+def _spans(sites: Sites, places: Any) -> tuple[Floats, ...]:
     """Return the slopes (value, low and high) of sites, and of some of them together, (S + 1,)."""
-    both = (site_tests.spans(of, 1) for of in (sites, _together(sites, release, places)))
+    both = (site_tests.spans(of, 1) for of in (sites, sites.together(places)))
     return tuple(np.concatenate(parts) for parts in zip(*both, strict=True))
 
 
@@ -277,7 +269,7 @@ def groups_of(release: ScoreRelease) -> list[Record]:
     groups = []
     for (site, group), h in release.within.items():
         one: Record = {"site": site, "group": group, "rows": h.rows, "noise": h.rows_std}
-        (made,) = _estimates(_read(release, h.counts[None], h.root, h.distribution))
+        (made,) = _estimates(release.sites_of(h.counts[None], h.root, h.distribution))
         unknown = _interval(*[math.nan] * 3)
         groups.append(one | {k: unknown if few(h) else made[k] for k in ("gap", "slope")})
     return groups
@@ -288,17 +280,7 @@ def _sites(release: ScoreRelease, name: str) -> tuple[tuple[str, ...], Sites]:
     asked = release.question
     if asked.by != "site" or asked.score == "classes" or asked.buckets < 4:
         raise InputError(f"{name} does not count rows by site in at least 4 buckets of a score")
-    return asked.group_names, _read(release, *release.by_site, release.distribution)
-
-
-def _read(
-    release: ScoreRelease, counts: Floats, root: Floats, distribution: NoiseDistribution
-) -> Sites:
-    asked = release.question
-    # the largest probability is at least 1 / c
-    least = -math.log(asked.classes - 1) if asked.score == "confidence" else -math.inf
-    sites = Sites.of(counts, asked.edges_read, root, distribution, least)
-    return replace(sites, most=max(asked.subject_rows, 1))
+    return asked.group_names, release.by_site
 
 
 def _asked(release: ScoreRelease) -> tuple[Any, ...]:

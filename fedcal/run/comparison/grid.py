@@ -249,7 +249,7 @@ def read_grid(*layers: Mapping[str, Any]) -> Grid:
 def _value(option: Option, value: Any) -> Any:
     """Return the value of an option, or the tuple of those of an axis."""
     if option.name in ALONE:
-        why = "compare simulates many populations here or on Ray (ray_address), without a ledger"
+        why = "compare simulates many populations without a ledger"
         checks.unused(why, **{option.name: value})
     if not option.axis:
         return option.checked(value)

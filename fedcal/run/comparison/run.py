@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcal import trust, units
-from fedcal.core import checks
+from fedcal.core import checks, fitting
 from fedcal.datasets import Dataset
 from fedcal.metrics.names import METRICS
 from fedcal.results import comparison, files, page, terminal
@@ -20,6 +20,7 @@ from fedcal.results.statement import sentences, sets_noise
 from fedcal.run import folders, load, simulation, sweep
 from fedcal.run.comparison.grid import Cell, Grid, LeftOut, read_grid, resolve
 from fedcal.run.config import merge, read_options, takes_options
+from fedcal.run.engines.ray import cluster
 from fedcal.run.result import versions
 from fedcal.run.sweep import CONFIG, ROWS, Row, Run
 from fedcal.storage.atomic import path_of
@@ -132,14 +133,9 @@ _PRIVACY = (
     *("noise_source", "releases"),
 )
 _SENT = ("bytes_up_per_client", "bytes_down_per_client", "rounds")
-_PARTS = ("before", "after", "privacy", "communication")
-_FAILURE, _RESULT = ("run", "versions", "error"), ("run", "versions", *_PARTS, "seconds")
-"""Keys of a row, and of what was sent.
+"""Keys of a row's `privacy`, and of what was sent.
 
 Rows are published: nothing in them follows from the fit rows but what a release gives away."""
-
-_LARGEST = 1e100
-"""No number of a row is larger; the squares of such numbers are finite."""
 
 
 def runs_of(cell: Cell) -> list[Run]:
@@ -149,7 +145,7 @@ def runs_of(cell: Cell) -> list[Run]:
     return [plain | {"seed": seed} for seed in cell.seeds]
 
 
-def run_row(run: Run, data: Dataset) -> Row:
+def run_row(run: Run, data: Dataset, **engine: str | None) -> Row:
     """Run one cell with one seed.
 
     Parameters
@@ -158,6 +154,8 @@ def run_row(run: Run, data: Dataset) -> Row:
         from `runs_of`
     data
         what `run["data"]` names
+    **engine
+        `engine` and `ray_address` of `simulate`
 
     Returns
     -------
@@ -165,7 +163,7 @@ def run_row(run: Run, data: Dataset) -> Row:
         A run that fails in operation (nobody answered) is a row, too: it holds `error`.
     """
     row: Row = {"run": run, "versions": versions()}
-    config = merge({**run, "epsilon": float(run["epsilon"])})
+    config = merge({**run, "epsilon": float(run["epsilon"])}, engine)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # said once for all runs, before they begin
         try:
@@ -181,29 +179,6 @@ def run_row(run: Run, data: Dataset) -> Row:
         "seconds": result.seconds,
     }
 
-
-def check_row(row: Any) -> None:
-    """Raise ValueError, or what looking at it raises, unless a row that was read is complete."""
-    if "error" in row:
-        complete = row.keys() == {*_FAILURE} and isinstance(row["error"], str)
-    else:
-        before, after, privacy, sent = (row[part] for part in _PARTS)
-        metrics = family_of([row["run"].get("method")]).complete
-        numbers = [*before.values(), *after.values(), *sent.values(), row["seconds"] or 0]
-        complete = (
-            (row.keys(), privacy.keys(), sent.keys()) == ({*_RESULT}, {*_PRIVACY}, {*_SENT})
-            and (not metrics or before.keys() == after.keys() == {*metrics})
-            and all(type(n) in (float, int) and abs(n) <= _LARGEST for n in numbers)
-        )
-    if not complete or not isinstance(row["versions"], dict):
-        raise ValueError("not a row")
-
-
-DONE = "compare.json"
-"""The summary, which is there when all runs are finished."""
-
-_LINES = 8
-"""Number of lines of the table that `print` shows."""
 
 FORMS = ("markdown", "csv")
 """Forms of a table as a text."""
@@ -297,9 +272,7 @@ class Comparison(page.Displayable):
         return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() shows them>"
 
     def __str__(self) -> str:
-        lines = self.to_table().splitlines()
-        more = len(lines) - _LINES
-        return "\n".join([self.verdict, *lines[:_LINES], *([f"and {more} more"] * (more > 0))])
+        return f"{self.verdict}\n{self.to_table()}"
 
     def _lines(self) -> list[dict[str, Any]]:
         return comparison.as_rows(self.cells)
@@ -363,12 +336,13 @@ def compare(
     report
         False writes neither report nor figures; `fedcal report` makes them later
     jobs
-        processes; None = the cores that may be used. 1 = this process
+        processes; None = the cores that may be used, or with another engine than "inline" 1 =
+        this process
     engine
-        "inline" = processes here (None); "ray" = tasks on Ray. Each run is computed inline: all
-        engines of `simulate` give the same bits
+        of each run (None = "inline"); all give the same bits. With "ray" runs follow each other,
+        and the clients of each are spread over the cluster
     ray_address
-        of a Ray cluster, or "local"; implies "ray"
+        of a Ray cluster, for the engine "ray"
     progress
         called after each run with runs finished, runs kept earlier among them, and all
     uncalibrated
@@ -401,13 +375,16 @@ def compare(
     Interrupted
         Ctrl-C; finished runs are kept in `out`.
     """
-    place = sweep.pool_of(jobs, ray_address, engine)
+    where: dict[str, Any] = {"engine": engine, "ray_address": ray_address}
+    runs_by = merge(where).engine
+    many = jobs or (fitting.usable_cores() if runs_by == "inline" else 1)
+    checks.integer("jobs", many, 1)
     for metric in metrics:
         checks.one_of("metric", metric, METRICS)
     journal, read = None, dict[str, Any]()
     if out is not None:
         out = path_of(out)
-        journal = sweep.Journal(out, DONE, check_row, resume=resume, overwrite=overwrite)
+        journal = sweep.Journal(out, resume=resume, overwrite=overwrite)
         folders.claim(out, folders.COMPARISON, overwrite=overwrite, resume=resume)
         read |= journal.begun
     elif resume:
@@ -433,10 +410,12 @@ def compare(
 
     runs = [run for cell in cells for run in runs_of(cell)]
     kept: AbstractContextManager[dict[str, Row]] = nullcontext({})
+    connected = cluster(ray_address) if runs_by == "ray" else nullcontext()
     if journal is not None:
         kept = journal.opened(grid.to_toml(), sources, runs)
-    with place as pool, kept as rows:
-        ordered = sweep.run_all(runs, sources, run_row, pool, rows, progress)
+    with connected, kept as rows:
+        work = partial(run_row, **where)
+        ordered = sweep.run_all(runs, sources, work, rows, progress, jobs=many)
         following = iter(ordered)  # one for each cell and seed, in this order
         lines = [comparison.summarise(c, list(islice(following, len(c.seeds)))) for c in cells]
         held_out = [name for name, source in sources.items() if source.test_scores is None]

@@ -6,7 +6,6 @@ that holds them, and stay with it. In Flower's own simulation, `run_flower`, eac
 message.
 """
 
-import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,7 +40,6 @@ def run_ray(
     *,
     ray_address: str | None = None,
     progress: Progress | None = None,
-    processes: list[list[int]] | None = None,
     **kept: Any,
 ) -> Outcome:
     """Run a job over simulated clients whose rows are spread over the workers of a Ray cluster.
@@ -59,9 +57,6 @@ def run_ray(
         that this process is connected to already is used as it is
     progress
         called after each round
-    processes
-        gains a list for each worker, which has one for each core of the cluster: who answered in
-        each round, another process than before where one was started again
     **kept
         the checkpoint: see `Job.run`
 
@@ -81,10 +76,8 @@ def run_ray(
         If there is no cluster, or a worker died too often.
     """
     job.plan  # noqa: B018  # refuses settings before Ray starts
-    with cluster(None, ray_address) as ray:
+    with cluster(ray_address) as ray:
         spread = Workers(ray, shards)
-        if processes is not None:
-            processes += spread.processes
         drive = partial(
             inline.run_inline, shards=shards, unavailable=job.unavailable, sum_of=spread.sum_of
         )
@@ -112,7 +105,6 @@ class Workers:
         self._rows = [ray.put(part) for _, part in parts]
         self._actors = [actor.remote(first) for first, _ in parts]
         self._edges = np.array([first for first, _ in parts] + [shards.clients])
-        self.processes: list[list[int]] = [[] for _ in parts]
         self._get([one.ready.remote([r]) for one, r in zip(self._actors, self._rows, strict=True)])
 
     def sum_of(self, asked: curator.OpenRound, alive: numerics.Integers) -> numerics.Words:
@@ -124,9 +116,8 @@ class Workers:
             for k in at
         ]
         total = np.zeros(request.bound.length, np.uint64)
-        for k, (words, process) in zip(at, self._get(waiting), strict=True):
+        for words in self._get(waiting):
             total += np.frombuffer(words, np.uint64)
-            self.processes[k].append(process)
         return total
 
     def _get(self, waiting: list[Any]) -> list[Any]:
@@ -167,23 +158,19 @@ class _Holder:
         """Answer when the rows are there."""
         self._held(rows)
 
-    def sum_of(
-        self, rows: list[Any], request: Request, ids: numerics.Integers
-    ) -> tuple[bytes, int]:
-        """Return the sum of these clients, and the process."""
-        return self._held(rows)(request, ids - self._first).tobytes(), os.getpid()
+    def sum_of(self, rows: list[Any], request: Request, ids: numerics.Integers) -> bytes:
+        """Return the sum of these clients."""
+        return self._held(rows)(request, ids - self._first).tobytes()
 
 
 @contextmanager
-def cluster(cores: int | None, address: str | None) -> Iterator[Any]:
+def cluster(address: str | None) -> Iterator[Any]:
     """Connect to a Ray cluster, or start a Ray on this machine; end what was started.
 
     Parameters
     ----------
-    cores
-        of a Ray that is started here; None = all
     address
-        HOST:PORT of a cluster that runs already; None or "local" = start one here. A Ray that this
+        HOST:PORT of a cluster that runs already; None = start one here. A Ray that this
         process is connected to already is used as it is, and stays
 
     Yields
@@ -202,15 +189,13 @@ def cluster(cores: int | None, address: str | None) -> Iterator[Any]:
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its warning of a change
-    address = "local" if address is None else address
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    if address == "local":
-        options |= {"num_cpus": cores, "include_dashboard": False}
-        options["_node_ip_address"] = "127.0.0.1"
+    if address is None:
+        options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     else:
         check_cluster(address)
     try:
-        ray.init(address=address, **options)
+        ray.init(address=address or "local", **options)
     except (ConnectionError, RuntimeError, ValueError) as e:
         why = " ".join(str(e).split())[:300]
         raise InputError(f"no Ray cluster at {address!r}: {why}") from None
@@ -256,8 +241,7 @@ def run_flower(job: Job, shards: Shards, *, progress: Progress | None = None) ->
             "module of its own"
         )
     programs = superlink.commands("flower")
-    if importlib.util.find_spec("ray") is None:
-        raise imports.absent("ray", "simulation", "engine 'flower'")
+    imports.need("ray", "simulation", "engine 'flower'")
     with superlink.run_folder() as folder:
         rows, out = folder / "rows.npz", folder / "out"
         write_assigned(rows, shards)

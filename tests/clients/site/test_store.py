@@ -19,11 +19,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import policies
 import pytest
 from refusals import refused
 
 import fedcal
-from fedcal.clients.site.policy import CLAIMED, OWN_NOISE, JobFacts, Policy
+from fedcal.clients.site.policy import CLAIMED, Policy
 from fedcal.clients.site.restored import RestoredRecords
 from fedcal.clients.site.store import KEPT_JOBS, KEPT_ROUNDS, RECORDS
 from fedcal.core.checks import BudgetExceeded
@@ -34,16 +35,12 @@ def job(name: object) -> str:
 
 
 JOB = job("a job")
-FACTS = JobFacts(
-    *(JOB, "fedtemp", "user", "distributed", "zero-out", "gaussian", 1.0, 1e-6, 9, OWN_NOISE),
-    *("hub.example:9092", math.inf),
-)
+FACTS = replace(policies.FACTS, job=JOB)
 
 
 def caps(epsilon: float, delta: float, *a_year: float, **more: Any) -> Policy:
     own = dict(zip(("epsilon_a_year", "delta_a_year"), a_year, strict=False))
-    total = {"epsilon_total": epsilon, "delta_total": delta}
-    return Policy("0" * 64, **{"expires": date(2999, 12, 31)} | total | own | more)
+    return policies.policy(**own | {"epsilon_total": epsilon, "delta_total": delta} | more)
 
 
 LIMITS = caps(2.0, 1e-5)
@@ -117,17 +114,10 @@ def test_a_site_asked_once_in_a_job_answers_in_one_round(records):
     assert records.answer(FACTS, 1, "q", never, asked_once=True)[1]
 
 
-def test_neither_a_job_nor_its_rounds_can_change(records):
-    give(records)
-    for round in (0, FACTS.rounds + 1):
-        refused(r"must be a whole number in \[1, 9\]", ask, records, round)
-    for change in ({"epsilon": 0.5}, {"rounds": 10}, {"unit": "example"}, {"verified": CLAIMED}):
-        refused("of job 3f0822e4aa9b must be", ask, records, 2, **change)
-    give(records, 2, server="another address")
-
-
 def test_old_answers_are_not_kept_and_not_drawn_again(records):
     enrol(records)
+    for round in (0, FACTS.rounds + 1):
+        refused(r"must be a whole number in \[1, 9\]", ask, records, round)
     for round in range(1, KEPT_ROUNDS + 3):
         give(records, round)
         if round <= KEPT_ROUNDS + 1:
@@ -149,30 +139,22 @@ def test_the_job_that_rested_longest_is_closed_for_ever(file):
         assert [one.job for one in records.booked() if one.closed] == [job(1)]
 
 
-def test_enrolments_close_no_job_that_was_booked(file):
+def test_enrolments_close_no_job_that_binds_the_site_and_do_not_fill_the_disk(file):
     with RestoredRecords(file) as records:
         enrol(records)
         sent = give(records)
+        enrol(records, job=job("signed"))
+        sign(records, job=job("signed"))
+        enrol(records, job=job("closed"))
+        records.finish(job("closed"))
         for i in range(2 * KEPT_JOBS):
             enrol(records, job=job(i))
         assert ask(records) == (sent, True)
         assert give(records, 2)
         assert records.private_key(JOB) == b"key"
-        refused("20 later jobs", enrol, records, job=job(KEPT_JOBS - 1))
-        assert records.unfinished == KEPT_JOBS + 1
-
-
-def test_enrolments_do_not_fill_the_disk(records, monkeypatch):
-    monkeypatch.setattr("fedcal.clients.site.store.KEPT_ENROLMENTS", 3)
-    enrol(records)
-    sign(records)
-    give(records, job=job("answered"))
-    for i in range(2 * KEPT_JOBS):
-        enrol(records, job=job(i))
-    ((kept,),) = records.rows("SELECT COUNT(*) FROM jobs WHERE booked IS NULL")
-    assert kept == KEPT_JOBS + 3 + 1
-    refused("20 later jobs", enrol, records)  # its one signature is remembered for ever
-    assert booked(records) == [job("answered")]
+        refused("signed before must be", sign, records, 1, "v", job=job("signed"))
+        refused("finished", enrol, records, job=job("closed"))
+        assert records.unfinished == KEPT_JOBS + 2
 
 
 # --- the budget ---------------------------------------------------------------------------------
@@ -270,18 +252,6 @@ def test_a_job_is_charged_to_the_year_of_its_first_answer(file, on):
         give(records, job=job(6))
         refused("user: epsilon 5 of 5", ask, records, job=job(7), error=BudgetExceeded)
     assert YEARS.in_words(YEARS.year(time.time())) == "year 4 (the last one)"
-
-
-def test_what_is_carried_over_counts_in_the_year_of_entry_and_in_all(file, on):
-    on(0)
-    with RestoredRecords(file, limits=YEARS) as records:
-        records.close_all("1.5,1e-6,user")
-        refused("year 1 .*epsilon 1.5 of 2", ask, records, error=BudgetExceeded)
-        on(366)
-        give(records, epsilon=2.0)
-        on(800)
-        refused("user: epsilon 3.5 of 5", ask, records, job=job(2), epsilon=2, error=BudgetExceeded)
-        give(records, job=job(3), epsilon=1.5)
 
 
 @pytest.mark.parametrize("years", [1, 3, 11])

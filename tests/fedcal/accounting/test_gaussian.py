@@ -12,18 +12,11 @@ from hypothesis import strategies as st
 from refusals import each_is_refused, refused
 
 from fedcal import accounting
-from fedcal.accounting import (
-    exponential_epsilon,
-    gaussian_delta,
-    gaussian_epsilon,
-    gaussian_multiplier,
-    poisson_gaussian_epsilon,
-)
+from fedcal.accounting import exponential_epsilon, gaussian_delta, gaussian_multiplier
 
 steady = settings(max_examples=60, deadline=None, derandomize=True)
 epsilons = st.floats(1e-3, 200)
 deltas = st.floats(1e-12, 0.5)
-multipliers = st.floats(0.05, 1000)
 numbers_of_rounds = st.integers(1, 1000)
 rates = st.floats(1e-4, 1)
 
@@ -40,7 +33,6 @@ def test_delta_equals_its_definition_in_sixty_digits(epsilon, multiplier):
 
 def test_rounds_compose_to_one_gaussian():
     assert gaussian_delta(1.0, 6.0, rounds=9) == pytest.approx(gaussian_delta(1.0, 2.0), rel=1e-12)
-    assert gaussian_delta(1.0, 6.0, rounds=9) > 100 * gaussian_delta(1.0, 6.0)
 
 
 @steady
@@ -59,21 +51,8 @@ def test_the_multiplier_is_accepted_and_a_millionth_less_is_not(epsilon, delta, 
 @pytest.mark.parametrize("rounds", [1, 4, 12])
 def test_two_thirds_of_the_noise_break_the_budget_and_three_halves_waste_it(rounds):
     multiplier = gaussian_multiplier(1.0, 1e-5, rounds)
-    assert gaussian_epsilon(1e-5, multiplier, rounds) == pytest.approx(1.0, rel=1e-9)
-    assert gaussian_epsilon(1e-5, multiplier * 2 / 3, rounds) > 1.5
-    assert gaussian_epsilon(1e-5, multiplier * 3 / 2, rounds) < 0.67
-
-
-@steady
-@given(deltas, multipliers, numbers_of_rounds)
-def test_epsilon_is_the_smallest_that_delta_grants(delta, multiplier, rounds):
-    epsilon = gaussian_epsilon(delta, multiplier, rounds)
-    if epsilon == 0.0:  # the total variation distance is within delta
-        mu = math.sqrt(rounds) / multiplier
-        assert math.erf(mu / math.sqrt(8)) <= delta * (1 + 1e-9)
-    else:
-        assert gaussian_delta(epsilon, multiplier, rounds) <= delta
-        assert gaussian_delta(epsilon * (1 - 1e-6), multiplier, rounds) > delta
+    assert gaussian_delta(1.5, multiplier * 2 / 3, rounds) > 1e-5
+    assert gaussian_delta(0.67, multiplier * 3 / 2, rounds) < 1e-5
 
 
 @steady
@@ -99,32 +78,21 @@ def library_epsilon(delta: float, multiplier: float, rounds: int, rate: float) -
 def test_the_sampled_multiplier_is_the_librarys_from_the_private_side():
     rounds, rate = 4, 0.1
     multiplier = gaussian_multiplier(1.0, 1e-5, rounds, rate)
-    assert poisson_gaussian_epsilon(1e-5, multiplier, rounds, rate) <= 1.0
-    assert library_epsilon(1e-5, multiplier, rounds, rate) <= 1.0
-    assert library_epsilon(1e-5, multiplier / 1.001, rounds, rate) > 1.0
-    assert poisson_gaussian_epsilon(1e-5, multiplier * 2 / 3, rounds, rate) > 1.5
-    assert poisson_gaussian_epsilon(1e-5, multiplier * 3 / 2, rounds, rate) < 0.67
-    one = poisson_gaussian_epsilon(1e-5, 2.0, 1, rate)  # in closed form
-    assert library_epsilon(1e-5, 2.0, 1, rate) == pytest.approx(one, rel=1e-3)
-
-
-@steady
-@given(epsilons, st.floats(1e-12, 1e-5), st.floats(1e-4, 0.99))
-def test_one_sampled_round_is_inverted_to_the_private_side(epsilon, delta, rate):
-    multiplier = gaussian_multiplier(epsilon, delta, 1, rate)
-    assert poisson_gaussian_epsilon(delta, multiplier, 1, rate) <= epsilon
-    assert poisson_gaussian_epsilon(delta, multiplier * (1 - 1e-6), 1, rate) > epsilon
-    assert multiplier <= gaussian_multiplier(epsilon, delta)
+    assert 0.999 < library_epsilon(1e-5, multiplier, rounds, rate) <= 1.0
+    assert library_epsilon(1e-5, multiplier * 2 / 3, rounds, rate) > 1.5
+    assert library_epsilon(1e-5, multiplier * 3 / 2, rounds, rate) < 0.67
+    one = gaussian_multiplier(1.0, 1e-5, 1, rate)  # in closed form
+    assert library_epsilon(1e-5, one, 1, rate) == pytest.approx(1.0, rel=1e-3)
 
 
 def test_pld_is_not_below_the_closed_form_where_it_has_one():
     # R unsampled rounds: at rate 1 the event goes through the same FFT as a sampled one.
-    for delta, multiplier, rounds in ((1e-5, 7.0, 12), (1e-12, 30.0, 1000), (6e-12, 50.0, 5000)):
-        exact = gaussian_epsilon(delta, multiplier, rounds)
+    for delta, epsilon, rounds in ((1e-5, 2.0, 12), (1e-12, 8.0, 1000), (6e-12, 10.0, 5000)):
+        multiplier = gaussian_multiplier(epsilon, delta, rounds)
         for fraction in (0.5, 0.9, 1.0, 1.3):
-            grid = fraction * accounting._grid(exact, multiplier, rounds, 1.0)
+            grid = fraction * accounting._grid(epsilon, multiplier, rounds, 1.0)
             pld = accounting._pld_epsilon(delta, multiplier, rounds, 1.0, grid)
-            assert exact <= pld <= exact * 1.01
+            assert epsilon <= pld <= epsilon * 1.01
 
 
 @pytest.mark.parametrize(
@@ -132,8 +100,9 @@ def test_pld_is_not_below_the_closed_form_where_it_has_one():
 )
 def test_extreme_sampled_targets_are_met(epsilon, delta, rounds, rate):
     multiplier = gaussian_multiplier(epsilon, delta, rounds, rate)
-    assert poisson_gaussian_epsilon(delta, multiplier, rounds, rate) <= epsilon
-    assert poisson_gaussian_epsilon(delta, multiplier * 0.98, rounds, rate) > epsilon
+    grid = 0.9 * accounting._grid(epsilon, multiplier, rounds, rate)
+    spent = [accounting._pld_epsilon(delta, multiplier * f, rounds, rate, grid) for f in (1, 0.98)]
+    assert spent[0] <= epsilon * 1.0001 < spent[1]
     assert multiplier <= gaussian_multiplier(epsilon, delta, rounds)
 
 
@@ -149,5 +118,5 @@ def test_a_target_without_a_meaning_or_below_the_arithmetic_is_refused():
     each_is_refused(table, lambda target: gaussian_multiplier(*target))
     for multiplier in (0.0, -1.0, math.nan, math.inf):
         refused("multiplier", gaussian_delta, 1.0, multiplier)
-    refused("1e-10", poisson_gaussian_epsilon, 1e-11, 1.0, 100_000, 0.1)
+    refused("1e-10", gaussian_multiplier, 1.0, 1e-11, 100_000, 0.1)
     assert gaussian_multiplier(1.0, 1e-13, 1, 0.1) < gaussian_multiplier(1.0, 1e-13)

@@ -108,16 +108,6 @@ def test_no_rows_and_no_parameters_turn_the_ranking(form, z, scale, seed):
     assert (np.diff(scores, axis=1) <= 0).all()
 
 
-def test_a_tie_at_the_top_goes_to_the_models_prediction():
-    z = np.array([[1.0, 1.0 + 2.0**-52], [0.0, 0.0], [5.0, 0.0], [1.0, 1.0 + 2.0**-52]])
-    p = np.array([[0.5, 0.5], [0.5, 0.5], [0.9, 0.1], [0.4, 0.6]])
-    expected = p.copy()
-    expected[0, 1] = np.nextafter(0.5, 1)
-    np.testing.assert_array_equal(order_preserving.keep_top(p, z), expected)
-    three = order_preserving.keep_top(np.full((1, 3), 1 / 3), np.array([[0.0, 1.0, 1.0]]))[0]
-    assert three[1] == three[2] > three[0] == 1 / 3
-
-
 def test_the_gradient_of_a_batch_is_the_weighted_sum_over_its_rows():
     z, labels = rows(10, 24)
     y, rank = OrderPreservingMLP.features(z, labels)

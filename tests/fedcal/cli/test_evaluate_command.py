@@ -1,6 +1,8 @@
 """`fedcal evaluate` and `fedcal.evaluate`: what is read, what a result holds, what is refused."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +10,9 @@ import numpy as np
 import pytest
 from made_up import scored
 
-from fedcal import evaluate, simulate
+from fedcal import datasets, evaluate, simulate
 from fedcal.cli.main import exit_code_of
-from fedcal.core.checks import FedcalError
 from fedcal.core.numerics import softmax
-from fedcal.run.rereading import check_comparable, read_release
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -69,41 +69,6 @@ def test_another_method_s_files_are_no_evaluation_and_no_release(calibrator, cap
 
 
 @pytest.mark.parametrize(
-    ("options", "differences"),
-    [
-        (
-            {"unit": "subject", "bins": 120},
-            [
-                "weighting (each row counts once, now each subject counts once",
-                "unit (example, now subject)",
-                "buckets (256, now 136 with other edges)",
-            ],
-        ),
-        (
-            {"score": "confidence", "probs": True},
-            [
-                "score (positive, now confidence)",
-                "calibrator (without, now with one)",
-                "scores (logits, now probabilities)",
-            ],
-        ),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_compared_is_refused_by_name(release, tmp_path, options, differences):
-    given, rows = {**PRIVATE, **options}, arrays()
-    if given.pop("probs", False):
-        rows["probs"] = softmax(rows.pop("logits"))
-        simulate(rows, method="pooled-temperature", out=tmp_path / "fit", report=False)
-        given["calibrator"] = tmp_path / "fit" / "calibrator.npz"
-    evaluate(rows, out=tmp_path / "now", report=False, **given)
-    with pytest.raises(FedcalError) as refused:
-        check_comparable(*map(read_release, (release, tmp_path / "now" / "release.npz")))
-    for difference in differences:
-        assert difference in str(refused.value)
-
-
-@pytest.mark.parametrize(
     ("classes", "gap_of"), [(2, "of the positive class"), (3, "minus accuracy")]
 )
 def test_every_page_means_one_gap_of_the_same_rows(tmp_path, classes, gap_of):
@@ -126,3 +91,50 @@ def test_every_page_means_one_gap_of_the_same_rows(tmp_path, classes, gap_of):
     page = (tmp_path / "g" / "report.html").read_text("utf-8")
     assert gap_of in page
     assert ("confidence minus" if classes == 2 else "positive class") not in page
+
+
+NUMBERS = ("0_1", "１", "1_0.5", "infinity")
+SIMULATE = "simulate --data mnist-cnn --no-report"
+STUDY = "study init s.toml --classes x,y"
+PLACES = (
+    f"{SIMULATE} --epsilon {{}}",
+    f"{SIMULATE} --partition shards:{{}}",
+    f"{SIMULATE} --epsilon 1 --set rows_per_client={{}}",
+    "compare --data mnist-cnn --method none --epsilon 1,{} --out out",
+    "train --data mnist-features --model mlp:{} --out out",
+    f"{STUDY} --sites a={{}},b,c --server h:1",
+    f"{STUDY} --sites a,b,c --server h:{{}}",
+)
+
+
+def test_a_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for k, place in enumerate(PLACES):
+        number = NUMBERS[k % len(NUMBERS)]
+        code = exit_code_of(shlex.split(place.format(number)))
+        shown = capsys.readouterr()
+        assert (code, shown.out) == (2, ""), place
+        assert re.match(f"fedcal: error: .*{re.escape(number)}", shown.err), place
+        assert not [*tmp_path.iterdir()], place
+
+
+@pytest.mark.parametrize(("kind", "separator"), [("label", ","), ("prob_1", ";")])
+def test_a_table(kind, separator, tmp_path, capsys):
+    path = tmp_path / "x.csv"
+    for number in NUMBERS:
+        cells = {"label": "1", "prob_0": "0", "prob_1": "1"} | {kind: number}
+        lines = [[*cells], ["0", "1", "0"], [*cells.values()]]
+        path.write_text("\n".join(map(separator.join, lines)), "utf-8")
+        assert exit_code_of(["evaluate", "--data", str(path)]) == 2
+        assert repr(number) in capsys.readouterr().err
+
+
+def test_names_that_are_no_numbers_stay_names(tmp_path):
+    names = ("0_1", "01", "１", "--2")
+    rows = [f"{k % 2},.{k % 2 + 3},{name}" for k, name in enumerate(names)]
+    (tmp_path / "x.csv").write_text("\n".join(["label,score,client", *rows]), "utf-8")
+    assert set(datasets.load(tmp_path / "x.csv").client_names) == set(names)
+    groups = ["²", "--1", "-1", "1"]
+    scores = {"probs": np.full((4, 2), 0.5), "labels": [0, 1, 0, 1]}
+    np.savez(tmp_path / "x.npz", **scores, client=sorted(names), group=groups)
+    assert datasets.in_blocks(tmp_path / "x.npz").group_names == ("--1", "-1", "1", "²")

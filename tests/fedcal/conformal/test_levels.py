@@ -13,7 +13,6 @@ from fedcal.conformal import levels as paper
 from fedcal.conformal.levels import (
     CountNoise,
     Draw,
-    NoiseFree,
     Normal,
     Tabled,
     centred_level,
@@ -37,7 +36,7 @@ ALPHAS = (0.01, 0.05, 0.1, 0.3)
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_without_noise_they_are_the_ranks_of_split_conformal_prediction(alpha):
     for n in (3, 9, 19, 20, 50, 99, 100, 1000, 12_345):
-        level = marginal_level(n, alpha, NoiseFree())
+        level = marginal_level(n, alpha, Normal())
         assert math.ceil(level) == math.ceil((n + 1) * (1 - alpha) - 1e-9)  # above a whole number
 
 
@@ -51,7 +50,7 @@ def test_coverage_is_that_of_simulated_ranks(n, std):
 
 
 @pytest.mark.parametrize(
-    ("noise", "alpha"), [(NoiseFree(), 0.1), (Normal(1e-3), 0.17), (Normal(0.3), 0.1)]
+    ("noise", "alpha"), [(Normal(), 0.1), (Normal(1e-3), 0.17), (Normal(0.3), 0.1)]
 )
 def test_a_private_number_of_rows_has_the_largest_level_of_all(noise, alpha):
     """Levels go up and down with n: by a whole rank without noise."""
@@ -67,7 +66,7 @@ NEED = 0.9
 
 
 def query(draw: Draw, scale: float, slack: float) -> SetGaps:
-    at = Conformity().thresholds(2, draw.candidates)
+    at = Conformity().thresholds(draw.candidates)
     return SetGaps(2, at, need=NEED, level=slack + NEED, tilt=draw.tilt * scale)
 
 

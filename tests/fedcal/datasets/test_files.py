@@ -39,19 +39,16 @@ def npy(shape: object, descr: object = "<f8", data: bytes = b"", version: int = 
 def test_hostile_npz_is_refused_in_one_line(tmp_path):
     hostile: list[tuple[dict[str, bytes], str]] = [
         ({"logits.npy": npy((10**15, 10))}, "more than 4,096 MiB"),
-        ({"logits.npy": npy((10**4000, 10))}, "more than 4,096 MiB"),
         ({"client.npy": npy((10,), "<U200000000")}, "more than 4,096 MiB"),
         ({"logits.npy": npy((-3, 10))}, "truncated, damaged"),
         ({"logits.npy": npy("abc")}, "no .npy array"),
-        ({"logits.npy": npy((4, 3), data=b"\0" * 8)}, "'logits' is truncated, damaged"),
         ({"logits.npy": npy((1, 2), data=b"\0" * 24)}, "'logits' is truncated, damaged"),
-        ({"logits.npy": b""}, "no .npy array"),
         ({"logits.npy": npy((4, 3)).replace(b"'<f8'", b"f(8) ")}, "no .npy array"),  # code
         ({"logits.npy": npy((1, 2), data=b"\0" * 16, version=3)}, "no .npy array"),
         ({"logits.npy": npy((1,), [("a", "<f8")], b"\0" * 8)}, "only numbers and strings"),
-        ({"logits.npy": npy((1, 2), "<c16", b"\0" * 32)}, "only numbers and strings"),
         ({"../logits.npy": npy((1, 2), data=b"\0" * 16)}, "is not an array"),
         ({"weights.npy": npy((1, 2), data=b"\0" * 16)}, "unknown key 'weights'; allowed"),
+        ({"labels.npy": npy((4,), "|O", b"\0" * 32)}, r"contains objects \(pickles\)"),
         ({f"a{k}.npy": b"" for k in range(65)}, r"number of members must be .* \[0, 64\], got 65"),
     ]
     path = tmp_path / "x.npz"
@@ -65,29 +62,20 @@ def test_hostile_npz_is_refused_in_one_line(tmp_path):
     each_is_refused(hostile, read, start=repr(str(path)))
 
 
-def test_npz_with_a_pickle_is_not_unpickled(tmp_path):
-    path = tmp_path / "x.npz"
-    np.savez(path, logits=Z, labels=np.array([{}, 1, 2, 3], object))
-    refused(r"member 'labels' contains objects \(pickles\)", load, path)
-
-
 # --- csv ---
 
 
-def write_csv(path: Path, *lines: str) -> Path:
-    content = "\n".join(lines) + "\n"
-    if path.suffix == ".gz":
-        path.write_bytes(gzip.compress(content.encode()))
-    else:
-        path.write_text(content, encoding="utf-8")
+def csv(folder: Path, *lines: str) -> Path:
+    path = folder / "x.csv.gz"
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
     return path
 
 
 def test_csv_clients_that_are_written_differently_are_different(tmp_path):
     rows = ("0,1,007", "1,0,7", "1,0,1_0", "0,1,10")
-    data = load(write_csv(tmp_path / "x.csv", "label,score,client", *rows))
+    data = load(csv(tmp_path, "label,score,client", *rows))
     assert data.client_names == ("007", "10", "1_0", "7")
-    numbers = load(write_csv(tmp_path / "x.csv", "score,label,client", "0.25,0,10", "1,1,9"))
+    numbers = load(csv(tmp_path, "score,label,client", "0.25,0,10", "1,1,9"))
     assert numbers.client_names == ("9", "10")
     np.testing.assert_array_equal(numbers.scores, [[0.75, 0.25], [0, 1]])
 
@@ -95,12 +83,8 @@ def test_csv_clients_that_are_written_differently_are_different(tmp_path):
 def test_semicolons_and_decimal_commas_are_read_where_the_header_has_them(tmp_path):
     points = ["client,label,logit_a,logit_b", "7,a,1.25,-3e-1", "x;y,b,0,2"]
     commas = [line.translate(str.maketrans(",.", ";,")) for line in points[:2]]
-    commas.append('"x;y";b;0;2')
-    english, german = tmp_path / "en.csv", tmp_path / "de.csv.gz"
-    english.write_text("\n".join(points))
-    with gzip.open(german, "wt") as file:
-        file.write("\n".join(commas))
-    first, second = load(english), load(german)
+    first = load(csv(tmp_path, *points))
+    second = load(csv(tmp_path, *commas, '"x;y";b;0;2'))
     np.testing.assert_array_equal(second.scores, [[1.25, -0.3], [0, 2]])
     assert first.client_names == second.client_names
     assert first.class_names == second.class_names == ("a", "b")
@@ -109,97 +93,65 @@ def test_semicolons_and_decimal_commas_are_read_where_the_header_has_them(tmp_pa
 def test_bad_csv_is_refused_in_one_line(tmp_path):
     bad_csv: list[tuple[list[str], str]] = [
         (["label,logit_0,logit_1", "0,1,2", "0,1"], "line 3: 2 cells for 3 columns"),
-        (["label,score", "", "", "0,x"], "line 4: column 'score' is not a number: 'x'"),
-        (["label,score", "cat,.5"], r"labels are names \('cat'\)"),
-        (["label;score", "0;0.5"], "line 2: column 'score' is not .* '0.5'; .* need a comma"),
-        (["label;score", "0;1.000,5"], "is not a number: '1.000,5'"),
-        (["label;score", "0.0;0,5"], "'label' is not a number: '0.0'; .* need a comma"),
-        (["label,score", '0,"0,5"'], "not a number: '0,5'; decimals need a point"),
+        (["label,score", "", "", "0,x"], "line 4: column 'score' has no number .* point: 'x'"),
+        (["label,score", "0,.5", ",.5"], "line 3: column 'label' is empty"),
+        (["label;score", "0;0.5"], "line 2: column 'score' has .* comma: '0.5'"),
+        (["label;score", "0;1.000,5"], "comma: '1.000,5'"),
         (["label,score", "0,0,5"], "3 cells for 2 columns; a decimal comma"),
-        (["label,logit_0,logit_1", "0,nan,2"], "logits: nan at row 0, column 0"),
         (["logit_0,logit_1", "1,2"], "line 1: no column 'label' among 'logit_0', 'logit_1'"),
-        (["label,client", "1,2"], "line 1: no score columns"),
         (["label,logit_0,logit_2", "0,1,2"], "line 1: column 'logit_1' is missing"),
         (["label,logit_0,logit_0", "0,1,2"], "line 1: column 'logit_0' appears twice"),
         (["label,logit_00,logit_1", "0,1,1"], "line 1: unknown column 'logit_00'"),
         (["label,logit_0,logit_1,prob_0", "0,1,1,1"], "logit and prob columns together"),
-        (["label,score"], "rows >= 1"),
         (["label,client,score", '0,"x,1', "1,y,1"], "line 3: unexpected end"),
         (["label,score", "0,\0"], "has a NUL"),
         (["label,score,client", "0,1,a", "1,0, "], "client: missing in 1 of 2 .* is line 3"),
     ]
-    path = tmp_path / "x.csv.gz"
-    each_is_refused(bad_csv, lambda lines: load(write_csv(path, *lines)), start=repr(str(path)))
+    start = repr(str(tmp_path / "x.csv.gz"))
+    each_is_refused(bad_csv, lambda lines: load(csv(tmp_path, *lines)), start=start)
 
 
 # --- parquet ---
 
 
-def write(folder: Path, columns: dict[str, Any], **options: Any) -> Path:
+def parquet(folder: Path, columns: dict[str, Any], **options: Any) -> Path:
     path = folder / "x.parquet"
     pq.write_table(pa.table(columns), path, **options)
     return path
 
 
-def lists(kind: pa.DataType, x: np.ndarray = Z) -> pa.Array:
-    return pa.array(x.tolist(), kind)
-
-
-F64 = pa.float64()
-SCORES: dict[str, dict[str, Any]] = {
-    "columns": {f"logit_{j}": Z[:, j] for j in (2, 0, 1)},
-    "columns of many types": {
-        "logit_0": pa.array(Z[:, 0].astype(np.int8)),
-        "logit_1": pa.array(Z[:, 1].astype(np.float16)),
-        "logit_2": pa.array([decimal.Decimal(int(v)) for v in Z[:, 2]], pa.decimal128(5, 1)),
-    },
-    "list": {"logits": lists(pa.list_(F64))},
-    "float32 list": {"logits": lists(pa.list_(pa.float32()))},
-    "fixed-size list": {"logits": lists(pa.list_(F64, 3))},
-    "list of whole numbers": {"logits": lists(pa.list_(pa.int16()), Z.astype(int))},
-    "tensor": {
-        "logits": pa.ExtensionArray.from_storage(
-            pa.fixed_shape_tensor(F64, [3]), lists(pa.list_(F64, 3))
-        )
-    },
+TYPED: dict[str, Any] = {
+    "label": Y,
+    "logit_2": pa.array([decimal.Decimal(int(v)) for v in Z[:, 2]], pa.decimal128(5, 1)),
+    "logit_0": pa.array(Z[:, 0].astype(np.int8)),
+    "logit_1": pa.array(Z[:, 1].astype(np.float16)).dictionary_encode(),
 }
 
 
-@pytest.mark.parametrize("scores", SCORES.values(), ids=SCORES.keys())
-@pytest.mark.parametrize("batch", [3, 2**14])
-def test_scores_of_any_shape(scores, batch, tmp_path, monkeypatch):
-    monkeypatch.setattr(_tables, "BATCH", batch)
-    data = load(write(tmp_path, {"label": Y} | scores))
+def test_parquet_of_any_types_is_read_in_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr(_tables, "BATCH", 3)
+    data = load(parquet(tmp_path, TYPED))
     assert (data.name, data.input) == ("x.parquet", "logits")
     np.testing.assert_array_equal(data.scores, Z)
     np.testing.assert_array_equal(data.labels, Y)
 
 
-HOLED = pa.array([[1.0, 2.0], [1.0, None], [0.0, 1.0], [0.0, 1.0]])
-RAGGED = [[1.0, 2.0], [1.0, 2.0], [0.0], [0.0, 1.0]]
-L = SCORES["list"]
 BAD_COLUMNS: list[Any] = [
-    ({"label": Y}, "no score columns among 'label'; allowed: label, .* or a list in logits or"),
-    (L | {"label": Y, "logit_0": Y}, "logit and logits columns together"),
-    ({"label": Y, "logits": RAGGED}, "column 'logits' .*row 2"),
-    ({"label": Y, "logits": HOLED}, "column 'logits' holds null at row 1"),
-    (L | {"label": [0, 1, None, 1]}, "column 'label' holds null at row 2"),
-    (L | {"label": Y, "client": ["a", None, "b", "c"]}, "client: missing in 1 .* is row 1"),
+    ({"label": Y, "logits": Z.tolist()}, "unknown column 'logits'; allowed: label, "),
+    (TYPED | {"label": [0, 1, None, 1]}, "column 'label' holds null at row 2"),
+    (TYPED | {"client": ["a", None, "b", "c"]}, "client: missing in 1 .* is row 1"),
     ({"label": Y, "score": list("abcd")}, "score: must hold numbers"),
-    ({"label": Y, "logits": [["a"]] * 4}, "logits: must hold numbers"),
-    ({"label": Y, "logits": [1.0] * 4}, "must hold lists of numbers, got double"),
-    (L | {"label": Y, "client": [{"a": 1}] * 4}, "client: must hold"),
-    (L | {"label": Y, "client": ["x" * 257] * 4}, "column .client. must be .* got 257"),
-    (L | {"label": Y, "split": Y}, "unknown split"),
-    ({"label": pa.array([], F64), "score": pa.array([], F64)}, "number of rows must be"),
+    (TYPED | {"client": [{"a": 1}] * 4}, "client: must hold"),
+    (TYPED | {"client": ["x" * 257] * 4}, "column .client. must be .* got 257"),
+    (TYPED | {"split": Y}, "unknown split"),
+    ({"label": Y[:0], "score": Y[:0]}, "number of rows must be"),
 ]
 
 
-@pytest.mark.parametrize("batch", [1, 2**14])
-def test_bad_columns_are_refused_in_one_line(batch, tmp_path, monkeypatch):
-    monkeypatch.setattr(_tables, "BATCH", batch)
+def test_bad_columns_are_refused_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(_tables, "BATCH", 1)
     start = repr(str(tmp_path / "x.parquet"))
-    each_is_refused(BAD_COLUMNS, lambda columns: load(write(tmp_path, columns)), start=start)
+    each_is_refused(BAD_COLUMNS, lambda columns: load(parquet(tmp_path, columns)), start=start)
 
 
 # --- damaged, and too large ---
@@ -214,8 +166,7 @@ def damaged_npz(folder: Path) -> tuple[Path, Iterator[bytes]]:
 
 
 def damaged_parquet(folder: Path) -> tuple[Path, Iterator[bytes]]:
-    columns = SCORES["float32 list"] | {"label": Y, "client": list("abca")}
-    path = write(folder, columns, write_page_checksum=True)
+    path = parquet(folder, TYPED | {"client": list("abca")}, write_page_checksum=True)
     content = path.read_bytes()
     return path, chain((content[:n] for n in range(0, len(content), 21)), bent(content, 0xFF, 9))
 
@@ -244,10 +195,8 @@ PARTS = 20_000
 DEEP = (
     ".".join(["a"] * PARTS) + " = 1",
     " . ".join(['"a.\\"\'"'] * PARTS) + " = 1",
-    f"[{'.'.join(['a'] * PARTS)}]",
     f"x = {{b = '\\', {'.'.join(['a'] * PARTS)} = 1}}",
     f"x = {'[' * PARTS}",
-    f"x = {'{a=' * PARTS}",
 )
 
 
@@ -279,14 +228,12 @@ def text_of(columns, rows=2):
 
 
 def test_too_many_columns_and_classes(tmp_path):
-    path = tmp_path / "x.csv"
-    path.write_text(text_of(["label", *(f"prob_{j}" for j in range(200_000))]), "utf-8")
+    path = csv(tmp_path, text_of(["label", *(f"prob_{j}" for j in range(200_000))]))
     refused_soon(r"columns must be .* 100000\], got 20\d{4}", load, path)
     wide = np.zeros((1, 200_000), np.int8)
     np.savez(tmp_path / "x.npz", logits=wide, labels=[199_999], client=[0])
-    pq.write_table(pa.table({"label": [0], "logits": [wide[0]]}), tmp_path / "x.parquet")
-    for read, file in ((load, "x.npz"), (in_blocks, "x.npz"), (load, "x.parquet")):
-        refused_soon("2 to 100,000 classes, got", read, tmp_path / file)
+    for read in (load, in_blocks):
+        refused_soon("2 to 100,000 classes, got", read, tmp_path / "x.npz")
 
 
 def test_files_that_unpack_too_far_are_refused_before_they_do(tmp_path, monkeypatch):
@@ -296,19 +243,16 @@ def test_files_that_unpack_too_far_are_refused_before_they_do(tmp_path, monkeypa
     assert load(path).scores.shape == zeros.shape
     monkeypatch.setattr(npz, "_BOMB_BYTES", zeros.nbytes - 1)
     refused("more than 1023 KiB", load, path)
-    with gzip.open(tmp_path / "x.csv.gz", "wt", 9) as file:
-        file.write(text_of(["label", *(f"logit_{j}" for j in range(49))], 20_000))
-    refused_soon("more than 1023 KiB", load, tmp_path / "x.csv.gz")
+    text = text_of(["label", *(f"logit_{j}" for j in range(49))], 20_000)
+    refused_soon("more than 1023 KiB", load, csv(tmp_path, text))
 
 
 def test_a_parquet_file_that_unpacks_too_far_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(npz, "_BOMB_BYTES", 2**22)
-    rows = 400_000
-    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), pa.array([0.5]))
-    label = pa.DictionaryArray.from_arrays(column.indices, pa.array([1]))
-    path = write(tmp_path, {"label": label, "client": label, "score": column}, row_group_size=rows)
-    assert path.stat().st_size < 2**20
-    refused_soon("more than 4 MiB", load, path, mib=20)
-    wide = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(1_000_000)), 20_000)
-    path = write(tmp_path, {"label": np.zeros(len(wide), int), "logits": wide})
-    refused_soon("more than 4 MiB", load, path, mib=20)
+    for rows, name in ((400_000, "a"), (20_000, "a" * 256)):
+        places = pa.array(np.zeros(rows, np.int8))
+        values = {"label": 1, "client": name, "score": 0.5}
+        columns = {k: pa.DictionaryArray.from_arrays(places, [x]) for k, x in values.items()}
+        path = parquet(tmp_path, columns, row_group_size=rows)
+        assert path.stat().st_size < 2**17
+        refused_soon("more than 4 MiB", load, path, mib=50)

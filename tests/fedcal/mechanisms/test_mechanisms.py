@@ -12,7 +12,6 @@ from scipy import stats
 from fedcal import accounting
 from fedcal.core.numerics import Purpose, stream
 from fedcal.mechanisms import Exponential, Gaussian, Laplace, Noise, Source, Sum, Unary
-from fedcal.mechanisms.additive import SMOOTHING
 from fedcal.mechanisms.choice import draw_index, unary_flip
 from fedcal.secure_aggregation import Ring
 from fedcal.units import Bound
@@ -89,13 +88,6 @@ def test_the_scale_is_norm_times_sensitivity():
         np.testing.assert_allclose(scale, np.array([4, 0.5]) * 3 * factor, rtol=1e-15)
 
 
-@additive
-def test_the_operating_systems_noise_never_repeats(mechanism):
-    noise = noise_of(mechanism, (50,), (1e6,))
-    draws = [noise.draw(None).tolist() for _ in range(3)]
-    assert len({tuple(d) for d in draws}) == 3
-
-
 # --- why discrete Gaussian noise has the continuous one's guarantee ----------------------------
 
 
@@ -115,18 +107,6 @@ def test_three_steps_of_smoothing_pay_for_the_grid(std):
         assert smooth <= continuous * (1 + 1e-9) + 1e-14
     # without them a coarse grid costs more, or the above could not fail
     assert discrete_delta(0.05, 0.5, 1) > accounting.gaussian_delta(0.05, 0.5)
-
-
-def test_shares_of_three_steps_add_up_to_a_discrete_gaussian():
-    """The narrowest shares that a plan makes: their sum is off by rounding of doubles only."""
-    k = np.arange(-200, 201)
-    share = probabilities("gaussian", SMOOTHING, k)
-    total = np.array([1.0])
-    for n in range(1, 9):
-        total = np.convolve(total, share)
-        middle = len(total) // 2
-        want = probabilities("gaussian", SMOOTHING * math.sqrt(n), k)
-        assert np.abs(total[middle - 200 : middle + 201] - want).sum() < 1e-13
 
 
 # --- the exponential mechanism ----------------------------------------------------------------
@@ -153,29 +133,6 @@ def test_draws_follow_the_distribution_and_neither_two_thirds_nor_three_halves_o
     assert follows(counts, exact_probabilities(SCORES, epsilon, norm))
     assert not follows(counts, exact_probabilities(SCORES, epsilon * 2 / 3, norm))
     assert not follows(counts, exact_probabilities(SCORES, epsilon * 3 / 2, norm))
-
-
-class _Given:
-    """A generator whose next uniform number is known."""
-
-    def __init__(self, uniform: float) -> None:
-        self.uniform = uniform
-
-    def random(self) -> float:
-        return self.uniform
-
-
-def test_huge_scores_neither_overflow_nor_leave_the_range():
-    rng = rng_of(1)
-    assert draw_index(np.array([1e300, -1e308, 0.0]), 1.0, 1.0, rng) == 2
-    assert draw_index(np.array([1e300, 1e15, -1e300]), 1.0, 1e-3, rng) == 1
-    drawn = {draw_index(np.full(3, -1e200), 1.0, 1.0, rng) for _ in range(200)}
-    assert drawn == {0, 1, 2}  # equal scores: uniform, however huge
-    last = _Given(1 - 2.0**-53)
-    scores = np.array([0.0, 1.0, 1e9])  # the last one's weight underflows to 0
-    assert draw_index(scores, 1.0, 1.0, last) == 1
-    first = _Given(0.0)  # ... and the first one's must not win by being first
-    assert draw_index(scores[::-1], 1.0, 1.0, first) == 1
 
 
 def test_a_draw_among_blocks_counts_the_diameter():
@@ -239,24 +196,6 @@ def test_an_answer_of_more_than_one_1_or_a_useless_coin_is_refused():
         [(("unary", (3,), (0.5,)), "probability < 1/2"), (("unary", (3,), (0.1,), 3), "3 shares")],
         lambda fields: noise_of(*fields),
     )
-
-
-@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 5.0, 30.0, 700.0])
-def test_unary_encoding_has_exactly_its_epsilon(epsilon):
-    """All outcomes of four cells, for every pair of answers, no answer among them."""
-    cells, flip = 4, unary_flip(epsilon)
-
-    def logs(answer: int | None) -> np.ndarray:
-        one = np.log([0.5 if i == answer else flip for i in range(cells)])
-        zero = np.log1p([-0.5 if i == answer else -flip for i in range(cells)])
-        outcomes = np.array(list(itertools.product((False, True), repeat=cells)))
-        return np.where(outcomes, one, zero).sum(axis=1)
-
-    worst = 0.0
-    for a, b in itertools.permutations([*range(cells), None], 2):
-        assert np.exp(logs(a)).sum() == pytest.approx(1.0)
-        worst = max(worst, float((logs(a) - logs(b)).max()))
-    assert worst == pytest.approx(epsilon, rel=1e-9)
 
 
 def test_counts_are_unbiased_and_have_the_std_of_an_empty_cell():

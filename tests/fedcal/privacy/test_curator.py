@@ -193,18 +193,6 @@ def test_a_private_query_is_the_one_that_was_planned(ledger):
         assert Curator(plan_of()).open(1, ask, norms=norms).request.bound == BOUND
 
 
-def test_a_round_that_was_not_opened_here_is_not_closed(drawn):
-    asked = Curator(plan_of()).open(1, ASK)
-    refused("is not open", close, Curator(plan_of()), asked, error=PrivacyError)
-    curator = Curator(plan_of())
-    mine = curator.open(1, ASK)
-    coarse = replace(mine.request.ring, grid=2.0**30, headroom=0)  # where noise rounds to nothing
-    for change in ({"bound": replace(BOUND, norms=(1e6, 1e6))}, {"ring": coarse}):
-        with pytest.raises(PrivacyError, match="is not open"):
-            close(curator, replace(mine, request=replace(mine.request, **change)))
-    assert not drawn
-
-
 def test_runs_that_differ_in_anything_share_no_noise():
     """Two releases of one sum with proportional noise would give the sum away."""
     numbers = 200
@@ -330,11 +318,3 @@ def test_a_share_that_the_server_saw_is_spent(ledger, masked):
     with pytest.raises(RoundFailed):
         close(curator, asked, repliers=1)
     assert ledger.spent()[0] == (0.0 if masked else 1.0)
-
-
-def test_under_local_a_round_that_is_open_is_not_asked_again():
-    curator = Curator(plan_of(trust="local"))
-    asked = curator.open(1, ASK)
-    refused("no client answers twice", curator.open, 1, ASK, error=PrivacyError)
-    close(curator, asked)
-    assert release(curator, 2).round == 2

@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from fedcal.datasets import load
 from fedcal.run.training import Training, train
 from fedcal.run.training_config import TrainConfig, merged
 from fedcal.storage.atomic import locked
-from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
+from fedcal.strategies.server.checkpoint import CHECKPOINT
 from fedcal.training.networks import OWN, load_model, register_network
 
 
@@ -67,7 +66,7 @@ def same(a: Training, b: Training) -> bool:
 def test_a_model_is_learnt_and_its_logits_can_be_calibrated(images, tmp_path):
     out, seen = tmp_path / "out", list[tuple[int, int]]()
     config = small(images, rounds=7)
-    training = train(config, out=out, progress=lambda done, total, _: seen.append((done, total)))
+    training = train(config, out=out, progress=lambda *done: seen.append(done))
     assert training.metrics["accuracy"] > 0.8  # three classes: chance is a third
     names = {"config.toml", "logits.npz", "model.pt", "model.npz", "report.html", "training.json"}
     assert names < {p.name for p in out.iterdir()}
@@ -90,20 +89,10 @@ def test_a_model_is_learnt_and_its_logits_can_be_calibrated(images, tmp_path):
     np.testing.assert_allclose(logits, training.logits["test"], atol=1e-5)
 
 
-def test_the_seed_decides_everything_and_global_generators_are_left_alone(images):
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    a, again, other = (train(small(images, rounds=1, seed=seed)) for seed in (1, 1, 2))
-    assert torch.equal(torch.rand(3), expected)
-    assert same(a, again)
-    assert not same(a, other)
-
-
 def interrupted(
     config: TrainConfig, out: Path | None, after: int, kind: type[BaseException]
 ) -> None:
-    def stop(done: int, total: int, epsilon: float) -> None:
+    def stop(done: int, total: int) -> None:
         if done == after:
             raise kind
 
@@ -120,14 +109,6 @@ def test_an_interrupted_training_goes_on_as_if_nothing_was(images, tmp_path):
     with pytest.raises(KeyboardInterrupt) as stopped:
         interrupted(config, None, 1, KeyboardInterrupt)
     assert not isinstance(stopped.value, Interrupted)  # without a folder nothing is kept
-    # killed without a word after round 3, it goes on from its last checkpoint
-    config, out = small(images, rounds=4, checkpoint_every=2), tmp_path / "killed"
-    with pytest.raises(SystemExit):
-        interrupted(config, out, 3, SystemExit)
-    state = Checkpoint.load(out).state
-    assert state is not None
-    assert len(state["losses"]) == 2
-    assert same(train(config), train(out=out, resume=True))
 
 
 def test_what_cannot_be_resumed(images, tmp_path):
@@ -136,14 +117,12 @@ def test_what_cannot_be_resumed(images, tmp_path):
     config, out = merged(given, private), tmp_path / "out"
     resumed: Any = partial(train, out=out, resume=True)
     refused(r"nothing to resume in .*: there is no checkpoint", resumed)
-    refused("--out DIR is needed", train, resume=True)
     with pytest.raises(Interrupted):
         interrupted(config, out, 2, KeyboardInterrupt)
     refused("holds an unfinished training: continue with --resume", train, config, out=out)
     before = (out / CHECKPOINT).read_bytes()
     table: list[tuple[dict[str, Any], str]] = [
         ({"lr": 0.2}, "the lr with --resume must be 0.1, got 0.2"),
-        ({"rounds": 5}, "the rounds with --resume must be 3, got 5"),
         ({"epsilon": math.inf}, r"epsilon with --resume must be 4.0, got inf"),
     ]
     each_is_refused(table, lambda options: resumed(**options))
@@ -199,11 +178,7 @@ def test_a_module_of_ones_own_from_a_file(tmp_path, monkeypatch, capsys):
     np.savez("rows.npz", features=x, labels=y)
     options = "--epsilon 30 --clients 3 --partition iid --rounds 5"
     command = f"train --data rows.npz --model my_nets:Net {options}".split()
-    with monkeypatch.context() as terminal:
-        terminal.setenv("COLUMNS", "200")
-        terminal.setattr(sys.stderr, "isatty", lambda: True)
-        assert exit_code_of([*command, "--out", "out"]) == 0
-    assert "epsilon at most 30.00 so far" in capsys.readouterr().err
+    assert exit_code_of([*command, "--out", "out"]) == 0
     assert 'model = "my_nets:Net"' in Path("out/config.toml").read_text()
     assert exit_code_of([*command, "--engine", "ray"]) == 2
     assert exit_code_of(["train", "--config", "out/config.toml", "--out", "again"]) == 0
@@ -219,8 +194,6 @@ def test_the_command(images, tmp_path, capsys):
     assert exit_code_of([*command, "--lr", "0.1", "--out", str(out)]) == 0
     shown = capsys.readouterr()
     assert "fedcal simulate --data" in shown.out
-    warning = "fedcal: warning: one client trains in each round: sampling rate 0.1 of"
-    assert shown.err.startswith(warning)
     assert all(line.startswith("fedcal: ") for line in shown.err.splitlines())
     assert exit_code_of([*command, "--lr", "0.1", "--json"]) == 0
     record = json.loads((out / "training.json").read_text())

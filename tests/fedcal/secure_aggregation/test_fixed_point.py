@@ -66,18 +66,11 @@ def test_all_clients_at_the_limit_and_the_noise_cannot_wrap(clients, headroom):
         assert noisy == [sign * (clients * ring.limit + headroom)]
 
 
-def test_decode_reads_signed_integers():
-    ring = Ring(1, 0.5)
-    total = np.array([0, 1, 2**64 - 1, 2**63, 2**63 - 1], np.uint64)
-    assert ring.decode(total).tolist() == [0.0, 0.5, -0.5, -(2.0**62), 2.0**62]
-    assert np.isfinite(Ring(1, 2.0**960).decode(total)).all()
-
-
 def test_a_refusal_names_place_and_range_and_no_value():
     x = np.zeros((3, 4))
-    for bad, says in ((123e30, "leaves the ring"), (math.inf, "is infinite"), (math.nan, "number")):
+    for bad in (123e30, -math.inf, math.nan):
         x[1, 2] = bad
-        message = rf"^(?!.*123).*\(1, 2\).*{says}"
+        message = r"^(?!.*123).*\(1, 2\) leaves the ring's range"
         refused(message, Ring(1, GRID).encode, x, error=ContributionRefused)
 
 
@@ -120,18 +113,3 @@ def test_sums_are_exact_and_clamped(clients, spread):
         want[k] = [a + b for a, b in zip(want[k], row, strict=True)]
     clamped = [[max(-ring.limit, min(ring.limit, v)) for v in client] for client in want]
     assert sums.saturated().view(np.int64).tolist() == clamped
-
-
-signed_words = st.integers(-(2**63), 2**63 - 1)
-
-
-@steady
-@given(st.lists(signed_words, max_size=9), signed_words, st.sampled_from([1, 3, 10**6, 2**62]))
-def test_one_row_more_moves_a_sum_by_at_most_that_row(rows, row, clients):
-    def summed(values: list[int]) -> int:
-        sums = ClientSums(1, 1, Ring(clients, 1.0))
-        column = np.array(values, np.int64).reshape(-1, 1).view(np.uint64)
-        sums.add(column, np.zeros(len(values), np.int64))
-        return int(sums.saturated().view(np.int64)[0, 0])
-
-    assert abs(summed([*rows, row]) - summed(rows)) <= abs(row)

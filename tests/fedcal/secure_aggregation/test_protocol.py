@@ -20,6 +20,7 @@ from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.store import SiteRecords
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.keys import SigningKey, seal, shared_key, unseal, verified
+from fedcal.secure_aggregation.masking import mask, unmask
 from fedcal.secure_aggregation.messages import (
     Confirmation,
     Contribution,
@@ -32,7 +33,7 @@ from fedcal.secure_aggregation.messages import (
     unpacked,
     vector_digest,
 )
-from fedcal.secure_aggregation.roster import Committee, Member, Roster
+from fedcal.secure_aggregation.roster import Committee, Member, Roster, stream
 from fedcal.strategies.server.collector import opened
 
 JOB, QUESTION = bytes(range(32)), bytes(range(32, 64))
@@ -131,6 +132,24 @@ def test_a_key_that_agrees_on_zero_with_everybody_is_refused(point):
     secret, other = keys.new_exchange_key()
     assert keys.usable_exchange_key(other)
     refused("X25519 key is not a valid key", shared_key, secret, public, bytes(32), 0, 1)
+
+
+def test_stream_is_chacha20():
+    """RFC 8439, appendix A.1, test vector 1: key, nonce and counter zero."""
+    start = bytes.fromhex("76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7")
+    words = stream(bytes(32), 4)
+    assert words.tolist() == [int.from_bytes(start[k : k + 8], "little") for k in (0, 8, 16, 24)]
+
+
+def test_masks_hide_what_is_sent_and_come_off_the_sum():
+    """In a simulation: each is of its own run, round and client."""
+    contexts = [(k, run, number) for k in (0, 1, 2**63) for run in (1, 2) for number in (1, 2)]
+    masks = [mask(*context, 200) for context in contexts]
+    near = np.corrcoef(np.array(masks).view(np.int64) / 2.0**63) - np.eye(len(masks))
+    assert np.abs(near).max() < 6 / math.sqrt(200)
+    words = np.arange(400, dtype=np.uint64).reshape(2, 200)
+    total = words.sum(axis=0) + mask(0, 1, 2, 200) + mask(2**63, 1, 2, 200)
+    assert (unmask(total, (2**63, 0), 1, 2) == words.sum(axis=0)).all()
 
 
 PROTOCOL = [

@@ -87,19 +87,6 @@ def test_any_threshold_of_members_opens_one_sum_and_fewer_nothing(size, threshol
 
 
 @pytest.mark.parametrize(
-    ("size", "threshold", "colluding", "contributors", "least"), [(3, 2, 0, 4, 2), (5, 4, 2, 5, 4)]
-)
-def test_split_views_reveal_more_than_one_sum(size, threshold, colluding, contributors, least):
-    """Without the confirmations; or there would be nothing to find below."""
-    committee = Committee.of_first(size, threshold)
-    assert any(
-        found and not any(is_sum_of(found, u, sites) for views in shown.values() for u in views)
-        for shown, sites in split_views(committee, colluding, contributors, least)
-        if (found := learnt(committee, shown, sites))
-    )
-
-
-@pytest.mark.parametrize(
     ("size", "threshold", "contributors", "least"),
     [(3, 2, 4, 2), (3, 3, 5, 3), (4, 3, 5, 3), (5, 4, 5, 3), (7, 5, 7, 6)],
 )

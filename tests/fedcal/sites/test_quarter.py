@@ -116,6 +116,14 @@ def test_an_earlier_quarter_is_compared_or_refused_with_the_reason(other, facts,
     assert summary["tests"] == (10 if why else 16)
 
 
+def test_an_earlier_version_s_finer_buckets_are_not_compared():
+    before, release = release_of(STUDY, 5), release_of(STUDY, 4)
+    content = quarter_summary(STUDY, before, facts_of(STUDY), {})
+    other = release_of(hospitals(model={"thresholds": [0.3217]}), 5)
+    summary = quarter_summary(STUDY, release, facts_of(STUDY), {"2026Q3": (other, content)})
+    assert summary["since"]["2026Q3"]["why"] == "its scores were counted in other buckets"
+
+
 def test_a_fault_that_is_gone_is_reported_to_be_gone():
     before, release = release_of(STUDY, 5, **FAULTS), release_of(STUDY, 4)
     earlier = before, quarter_summary(STUDY, before, facts_of(STUDY), {})

@@ -19,7 +19,7 @@ from fedcal.sites.quarter import QuarterFacts, earlier_of, write_quarter
 from fedcal.sites.release import RECORD
 from fedcal.sites.run import question_before, rehearse
 from fedcal.sites.sealed import Sealed, write_signature
-from fedcal.sites.verify import sign, verify
+from fedcal.sites.verify import verify
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -159,7 +159,7 @@ def test_whoever_has_a_sealed_study_sees_that_a_stranger_has_sealed_it_again(fol
     write_signature(folder, stranger)
     assert "Not checked: the coordinator's key" in verify(folder)[0]
     refused("is not sealed as .*mine.sealed is", verify, folder, mine)
-    refused("is not sealed as .*mine.sealed is", sign, folder, stranger, mine)
+    refused("is not sealed as .*mine.sealed is", verify, folder, mine, stranger)
 
 
 def test_what_cannot_be_read_beside_a_quarter_stops_no_release_that_is_paid(folder):
@@ -176,7 +176,7 @@ def test_only_the_coordinator_signs_and_only_what_holds(tmp_path, call):
     key = make_key(path)
     quarter(folder, STUDY, key)
     refused("not signed. fedcal study verify", verify, folder)
-    refused("by the coordinator that sealed", sign, folder, KEY)
+    refused("by the coordinator that sealed", verify, folder, None, KEY)
     assert "is signed" in call("study", "verify", folder, "--key", path)
     assert "Not checked: the coordinator's key" in call("study", "verify", folder)
     call("report", folder)
@@ -184,7 +184,7 @@ def test_only_the_coordinator_signs_and_only_what_holds(tmp_path, call):
     write_signature(folder, KEY)
     refused("is signed by another key", verify, folder)
     page("probability", "certainty")(folder)
-    refused("report.html is not what", sign, folder, key)
+    refused("report.html is not what", verify, folder, None, key)
 
 
 def test_a_rehearsal_is_verified_and_reported_to_be_one(tmp_path):
@@ -197,7 +197,7 @@ def test_a_rehearsal_is_verified_and_reported_to_be_one(tmp_path):
     (folder / "signature.json").write_text("{}")
     refused("signature.json is not what", verify, folder)
     (folder / "signature.json").unlink()
-    refused("a rehearsal is not signed", sign, folder, KEY)
+    refused("a rehearsal is neither sealed nor signed", verify, folder, None, KEY)
     refused("is not the folder of a release", verify, tmp_path)
     record_with(gap_of_cedar)(folder)
     refused("sites.cedar", verify, folder)

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from strategy_checks import algorithm_1, assert_refused, some_shards
+from strategy_checks import algorithm_1, some_shards
 
-from fedcal.core.fitting import log_grid
 from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.core.shards import Shards
 from fedcal.metrics import accuracy
@@ -75,23 +74,6 @@ def test_posterior_search_makes_mean_confidence_equal_accuracy():
     assert confidence == pytest.approx(accuracy(softmax(z), y), abs=0.02)
 
 
-@pytest.mark.parametrize("name", ["nllt", "ecet"])
-def test_the_exponential_search_without_privacy_is_the_best_of_the_grid(name):
-    grid, shards = np.exp(log_grid(0.5, 3.0, 31)), some_shards()
-    each = [objective(name, shards.logits, shards.labels, t) for t in grid.tolist()]
-    best = grid[int(np.argmin(each))]
-    assert temperature(name, shards, search="exponential", points=31) == best
-
-
-def test_the_exponential_search_needs_a_trusted_server():
-    def make(name: str, trust: str) -> object:
-        method: Callable[..., Any] = STRATEGIES[name]
-        return method(federation(epsilon=1.0, trust=trust), search="exponential", clip=1.0)
-
-    why = "'exponential' needs trust 'central'"
-    assert_refused([("nllt", "distributed", why), ("ecet", "local", why)], make)
-
-
 # --- searches by themselves -----------------------------------------------------------------------
 
 
@@ -132,24 +114,6 @@ def test_with_noise_posterior_beats_golden_section():
     assert errors_of(partial(PosteriorBisection, LOW, HIGH, 6, slope), scale) < 0.6 * golden
     fewer = scale / 2  # three evaluations of the same budget
     assert errors_of(partial(PosteriorBisection, LOW, HIGH, 3, slope), fewer) < 0.5 * golden
-
-
-def test_searches_side_by_side_are_each_search_bit_for_bit():
-    make = partial(GoldenSection, LOW, HIGH, 5)
-    values = np.random.default_rng(0).normal(0.0, 200.0, (6, 50))
-    values[:, 0] = 1.0  # ties
-    together, asked = make(searches=50), []
-    for row in values:
-        t = together.next()
-        assert t is not None
-        asked.append(t)
-        together.tell(t, row, 100.0)
-    assert together.next() is None
-    for k, (own, end) in enumerate(zip(np.transpose(asked), together.answer(), strict=True)):
-        column = iter(values[:, k].tolist())
-        alone = make()
-        assert run(alone, lambda t, column=column: next(column), 100.0) == own.tolist()
-        assert alone.answer() == [end]
 
 
 @pytest.mark.parametrize("laplace", [False, True])

@@ -139,7 +139,7 @@ def fields_of(job: Job, out: Path, **change: Any) -> dict[str, Any]:
 
 def training(method: str = "fedsgd", **options: Any) -> Job:
     job = job_of(epsilon=8.0, rounds=4, **options)
-    more = {"batch": 40.0, "rows_per_client": 80.0, "optimiser": "adam", "lr": 0.05}
+    more = {"batch": 40.0, "rows_per_client": 80.0, "momentum": 0.5, "lr": 0.05}
     more = more if method == "fedsgd" else {}
     return replace(job, method=method, settings={"shape": WIDTH, **more})
 
