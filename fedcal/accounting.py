@@ -84,26 +84,15 @@ def _fft_slack(rounds: int) -> float:
 # --- account: all users in every round ----------------------------------------------------------
 
 
-def _hockey_stick(epsilon: float, mu: float) -> float:
-    """Return the delta of one Gaussian release with unit noise and sensitivity ``mu``.
-
-    For epsilon >= 0. It is Phi(mu/2 - x) - e^eps Phi(-mu/2 - x) with x = eps/mu. As
-    erfc(v) = exp(-v^2) erfcx(v) and v^2 - u^2 = eps, both terms share one factor, so e^eps is never
-    formed and tails keep their relative precision.
-    """
-    x = epsilon / mu
-    u, v = (x - mu / 2) / math.sqrt(2), (x + mu / 2) / math.sqrt(2)
-    shared = 0.5 * math.exp(-u * u)
-    if u > 0:
-        return float(shared * (erfcx(u) - erfcx(v)))
-    return float(0.5 * erfc(u) - shared * erfcx(v))
-
-
 def gaussian_delta(epsilon: float, multiplier: float, rounds: int = 1) -> float:
     """Return the smallest delta for which unsampled Gaussian noise is (epsilon, delta)-DP: exact.
 
     ``rounds`` releases compose to one Gaussian release of sensitivity sqrt(rounds) / multiplier, so
     this is tight for them, also if each query depends on earlier answers.
+
+    It is Phi(mu/2 - x) - e^eps Phi(-mu/2 - x) with mu that sensitivity and x = eps/mu. As
+    erfc(v) = exp(-v^2) erfcx(v) and v^2 - u^2 = eps, both terms share one factor, so e^eps is never
+    formed and tails keep their relative precision.
 
     Parameters
     ----------
@@ -130,7 +119,13 @@ def gaussian_delta(epsilon: float, multiplier: float, rounds: int = 1) -> float:
     composition.
     """
     epsilon, multiplier = positive("epsilon", epsilon), positive("a noise multiplier", multiplier)
-    return _hockey_stick(epsilon, math.sqrt(integer("rounds", rounds, 1)) / multiplier)
+    mu = math.sqrt(integer("rounds", rounds, 1)) / multiplier
+    x = epsilon / mu
+    u, v = (x - mu / 2) / math.sqrt(2), (x + mu / 2) / math.sqrt(2)
+    shared = 0.5 * math.exp(-u * u)
+    if u > 0:
+        return float(shared * (erfcx(u) - erfcx(v)))
+    return float(0.5 * erfc(u) - shared * erfcx(v))
 
 
 # --- account: Poisson-sampled users -------------------------------------------------------------
@@ -233,10 +228,8 @@ def gaussian_multiplier(epsilon: float, delta: float, rounds: int = 1, rate: flo
 
 @lru_cache(maxsize=1024)
 def _gaussian_multiplier(epsilon: float, delta: float, rounds: int) -> float:
-    mu = math.sqrt(rounds)
-
     def enough(multiplier: float) -> bool:
-        return _hockey_stick(epsilon, mu / multiplier) <= delta
+        return gaussian_delta(epsilon, multiplier, rounds) <= delta
 
     high = 1.0
     while not enough(high):

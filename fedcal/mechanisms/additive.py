@@ -74,7 +74,6 @@ class Gaussian(Additive):
     """
 
     name: ClassVar[str] = "gaussian"
-    noise: ClassVar[str] = "Gaussian noise"
     meaning: ClassVar[str] = "discrete Gaussian noise"
     pure: ClassVar[bool] = False
 
@@ -142,7 +141,6 @@ class Laplace(Additive):
     """
 
     name: ClassVar[str] = "laplace"
-    noise: ClassVar[str] = "Laplace noise"
     meaning: ClassVar[str] = "discrete Laplace noise"
     order: ClassVar[Literal[1, 2]] = 1
     tailed: ClassVar[bool] = True

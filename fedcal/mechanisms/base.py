@@ -145,10 +145,8 @@ class Mechanism(ABC):
         Gaussian noise std per unit of L2 sensitivity; 0 for other mechanisms
     name
         on the command line and in files
-    noise
-        name in a sentence
     meaning
-        line of description in a report
+        description in a report
     answers
         result that it makes of the clients' answers
     order
@@ -171,7 +169,6 @@ class Mechanism(ABC):
     multiplier: float = 0.0
 
     name: ClassVar[str]
-    noise: ClassVar[str]
     meaning: ClassVar[str]
     answers: ClassVar[Answers]
     order: ClassVar[Literal[1, 2]] = 2
@@ -267,7 +264,6 @@ class NoNoise(Mechanism):
     """Release of exact sums, without any guarantee."""
 
     name: ClassVar[str] = "none"
-    noise: ClassVar[str] = "no noise"
     meaning: ClassVar[str] = "none"
     answers: ClassVar[Answers] = "nothing"
     pure: ClassVar[bool] = False
