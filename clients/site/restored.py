@@ -12,7 +12,7 @@ from pathlib import Path
 from fedcal.clients.site import policy
 from fedcal.clients.site.guard import count_file
 from fedcal.clients.site.policy import CLAIMED, JobFacts
-from fedcal.clients.site.store import NEW_ID, RECEIPTS, RECORDS, SiteRecords
+from fedcal.clients.site.store import NEW_ID, RECORDS, SiteRecords
 from fedcal.core import checks
 from fedcal.core.checks import InputError, damaged, needed
 from fedcal.storage.atomic import must_exist
@@ -48,12 +48,14 @@ class RestoredRecords(SiteRecords):
         Raises
         ------
         InputError
-            If it cannot be read, or receipts show that more was spent: nothing is closed.
+            If it cannot be read, or the key's file shows a larger charge: nothing is closed.
         """
         with self.transaction(check=False):
             if self.missing(spent):
                 least = self.missing()
-                raise InputError(f"{spent!r:.80} was spent, and receipts show at least {least}")
+                raise InputError(
+                    f"{spent!r:.80} was spent, and the key's file shows at least {least}"
+                )
             were_open = self.unfinished
             self._close("TRUE", why="closed by the operator")
             for one in carried_over(spent):
@@ -64,18 +66,11 @@ class RestoredRecords(SiteRecords):
     def missing(self, spent: str = "nothing") -> str:
         """Return the charges that are not in these records, nor in `spent`; "" = there are none.
 
-        They are shown by the file of the site's key, and by receipts of results at hand. All are
-        written as `carried_over` reads them.
+        They are shown by the file of the site's key, and written as `carried_over` reads them.
         """
-        booked = self._jobs("booked IS NOT NULL")
-        jobs = {one.job for one in booked}
-        paths = [] if self._path is None else self._path.parent.glob(RECEIPTS)
-        receipts = dict(path.read_text("ascii").split(" ", 1) for path in paths)
-        lost = [one for job in receipts.keys() - jobs for one in carried_over(receipts[job])]
-        known = (*booked, *carried_over(spent))
-        shown = carried_over(self._left.spent), (*booked, *lost)
-        more = [one for charges in shown if (one := policy.spent_in_all(charges, known))]
-        return policy.in_text(max(more, key=lambda one: one[1])) if more else ""
+        known = (*self._jobs("booked IS NOT NULL"), *carried_over(spent))
+        more = policy.spent_in_all(carried_over(self._left.spent), known)
+        return policy.in_text(more) if more else ""
 
 
 def carried_over(text: str) -> tuple[JobFacts, ...]:
@@ -114,7 +109,7 @@ def restore(folder: Path, ask: Callable[[str], str | None]) -> int:
     folder
         with its records
     ask
-        from what receipts show, in words, to what was spent
+        from what the key's file shows, in words, to what was spent
 
     Returns
     -------
@@ -129,7 +124,7 @@ def restore(folder: Path, ask: Callable[[str], str | None]) -> int:
     must_exist(folder / RECORDS, "the folder has no records of a site")
     with RestoredRecords(folder / RECORDS, count=count_file(folder)) as records:
         least = records.missing()
-        shown = f" (the receipts at hand show at least {least})" * bool(least)
+        shown = f" (the key's file shows at least {least})" * bool(least)
         why = "nothing is answered before somebody says what was spent since"
         how = f"--spent EPSILON,DELTA,UNIT{shown}, or --spent nothing"
         closed: int = records.close_all(needed("--spent", ask(shown) or None, f"{why}: {how}"))

@@ -21,23 +21,16 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from fedcal.clients.site import policy
 from fedcal.clients.site.guard import Prepared, count_file
 from fedcal.clients.site.policy import JobFacts, Policy
 from fedcal.core.checks import InputError, damaged, integer, needed, same, system_errors
-from fedcal.core.numerics import Words
 from fedcal.privacy.privacy import check_caps
-from fedcal.privacy.query import Request
-from fedcal.storage.atomic import posix_locks, write_file
+from fedcal.storage.atomic import posix_locks
 from fedcal.storage.database import Database
 
 RECORDS = "records.sqlite"
 """The file in a site's folder."""
-
-RECEIPTS = "results/*/receipt"
-"""Files beside the results that a site has kept, seen from its records: a job, and its charge."""
 
 KEPT_JOBS = 20
 """Jobs with an answer or a signature that are open, as older ones are closed; and as many that were
@@ -109,7 +102,7 @@ class SiteRecords(Database):
     key that has records, and one that was put back, are noticed (`refusal`), and then nothing is
     answered until `close_all`. An image of the whole disk or machine that was put back cannot be
     noticed: the operator must call `close_all`, in which the operator says which charges are
-    missing; the key's file and results at hand say how many at least.
+    missing; the key's file says how many at least.
 
     Parameters
     ----------
@@ -499,51 +492,3 @@ def records_in(folder: Path, limits: Policy | None = None) -> SiteRecords:
 def records_of(site: Prepared) -> SiteRecords:
     """Return the site's records, within its policy's limits."""
     return records_in(site.folder, site.policy)
-
-
-def answer_once(
-    site: Prepared, job: JobFacts, request: Request, draw: Callable[[], Words]
-) -> tuple[Words, bool]:
-    """Return the words of a round, drawn now or kept since the question first came.
-
-    Parameters
-    ----------
-    site
-        whose records have them
-    job
-        that is asked for
-    request
-        that the site has agreed to
-    draw
-        computes the contribution, (length,); called at most once in the life of a round
-
-    Returns
-    -------
-    tuple[Words, bool]
-        (length,) and whether they had been sent before
-
-    Raises
-    ------
-    InputError
-        As `SiteRecords.answer`.
-    """
-    with records_of(site) as records:
-        sent, again = records.answer(
-            job,
-            request.round,
-            request.digest,
-            lambda: np.asarray(draw(), "<u8").tobytes(),
-            asked_once=request.query.asked_once,
-        )
-    return np.frombuffer(sent, "<u8").astype(np.uint64), again
-
-
-def finish(site: Prepared, job: JobFacts, run: str) -> None:
-    """Delete keys and answers of a run whose result has come; it is not answered again.
-
-    Beside the result stays a receipt: the job, and what it was charged.
-    """
-    charge = policy.in_text(policy.spent_in_all([job]))
-    write_file(site.folder / RECEIPTS.replace("*", run), f"{job.job} {charge}")
-    with records_of(site) as records:
-        records.finish(job.job)

@@ -136,19 +136,17 @@ def status(kit: Path, *, json: Json = False) -> None:
     from fedcal.sites.site_side import status
 
     state = status(kit)
-    jobs, shown = state["answered"], {k: v for k, v in state.items() if v is not None}
+    jobs = state["answered"]
+    shown = {k: v for k, v in state.items() if v is not None and k not in ("answered", "next")}
     shown["epsilon"] = ", ".join(f"{value:g} {name}" for name, value in state["epsilon"].items())
     shown["running"] = "yes" if state["running"] else "no"
     if "digest" in shown:
         shown["digest"] = in_words(state["digest"])
-    lines: list[Any] = [f"{k}: {v}" for k, v in shown.items() if k not in _BELOW]
+    lines: list[Any] = [f"{k}: {v}" for k, v in shown.items()]
     if jobs:
         rows = [[str(entry) for entry in job.values()] for job in jobs[-12:]]  # --json has all
         lines.append(pages.Table("", tuple(jobs[0]), rows, left=(0, 1, 3)))
-    terminal.show([*lines, *state["refused"], f"next: {state['next']}"], state, json=json)
-
-
-_BELOW = ("answered", "refused", "next")
+    terminal.show([*lines, f"next: {state['next']}"], state, json=json)
 
 
 def recalibrate(

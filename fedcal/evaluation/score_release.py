@@ -20,7 +20,7 @@ from fedcal.core.pages import Part
 from fedcal.evaluation import findings
 from fedcal.evaluation.findings import Counted, Findings, Key
 from fedcal.evaluation.page import parts
-from fedcal.evaluation.sites import next_site
+from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.site_tests import Sites
 from fedcal.mechanisms import NoiseDistribution
 from fedcal.metrics.histogram import Histogram
@@ -182,12 +182,12 @@ class ScoreRelease(Artifact):
         sites = self.by_site
         if not sites.root.any():  # exact: a site without rows or answer adds nothing
             sites = sites[sites.counts.any(axis=(1, 2))]
-        return next_site.next_site(sites) if len(sites.rows) > 2 else {}
+        return effects.next_site(sites) if len(sites.rows) > 2 else {}
 
     def page(self) -> list[Part]:
         """Return tables and figures of metrics, curves and groups."""
         shown = parts(self.found, self.histograms, self.class_names)
-        return shown + ([next_site.next_site_table(self._next_site)] if self._next_site else [])
+        return shown + ([effects.next_site_table(self._next_site)] if self._next_site else [])
 
     # -- what is read from it -------------------------------------------------------------
 

@@ -30,7 +30,7 @@ tree      sums over the nodes of a tree of `height` levels, the root      Laplac
 
 Largest std of a prefix sum of 1,024 counts at equal Gaussian noise budget: flat 32, prefix 3.28,
 the binary tree 4.44. At equal Laplace budget a tree of few levels is best, because one row counts
-once on each of them. `tests/fedcal/metrics/test_histograms.py` measures both.
+once on each of them. `tests/fedcal/metrics/test_standard.py` measures both.
 """
 
 import json

@@ -136,8 +136,7 @@ def release(
     sealed, out = Sealed.read(sealed_path), _folder(path, name)
     study = sealed.study
     if path != sealed_path:
-        study = Study.read(path)  # the question's words are not sealed
-    same(f"terms of {path} (seal them anew)", study.digest, sealed.study.digest)
+        same(f"study of {path} (seal it anew)", Study.read(path).to_toml(), study.to_toml())
     key = kits.folder_of(path, study.study, "coordinator") / kits.KEY
     if not sealed.one_machine:
         why = f"by {sealed_path} it is not on the server's machine. Move it to another one"

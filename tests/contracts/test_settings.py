@@ -3,6 +3,7 @@
 Generated from the registry. Of `rows_per_client`, a fact about the federation, see the end.
 """
 
+from abc import ABC
 from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any, Literal, get_args, get_origin
@@ -11,14 +12,17 @@ import numpy as np
 import pytest
 
 from fedcal.core.checks import InputError, NoEffect
+from fedcal.core.imports import registry
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
+from fedcal.mechanisms import MECHANISMS
 from fedcal.partition import numbered
 from fedcal.privacy.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import settings_of
+from fedcal.units import UNITS
 
 CLIENTS = 12
 
@@ -169,3 +173,12 @@ def test_rows_per_client_is_a_fact_and_may_always_stand():
         for run in ("exact", "example"):  # where nothing depends on it
             given = outcome(method, run, 3, {"rows_per_client": 20.0})
             assert given is not NoEffect, (method, run)
+
+
+@pytest.mark.parametrize("member", [*MECHANISMS.values(), *UNITS.values()])
+def test_what_a_registry_s_member_lacks_is_found_at_import(member):
+    base = next(cls for cls in member.__mro__ if cls.__bases__ in ((ABC,), (object,)))
+    with pytest.raises(TypeError, match="Bare lacks"):
+        registry(type("Bare", (base,), {"name": "bare"}))
+    with pytest.raises(TypeError, match=f"are both called '{member.name}'"):
+        registry(member, member)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from studies import study
 
+from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.sites.joining import Offer, join, own_folder
 from fedcal.sites.kits import make_kits, seal
 from fedcal.sites.sealed import Sealed
@@ -52,6 +53,10 @@ class Hospitals:
     @property
     def sealed(self) -> Path:
         return self.folder / "sepsis.sealed"
+
+    @property
+    def coordinator(self) -> SigningKey:
+        return read_key(self.folder / "sepsis-coordinator" / "coordinator.pem")
 
     def kit(self, site: str = "alder") -> Path:
         return self.folder / "sepsis-kits" / site

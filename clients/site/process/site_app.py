@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
@@ -18,7 +19,7 @@ from fedcal.clients.site.party import Party
 from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.process.limits import OverLimit, lacks_memory
 from fedcal.clients.site.site_log import LOGGER
-from fedcal.clients.site.store import answer_once, finish, records_of
+from fedcal.clients.site.store import records_of
 from fedcal.core import checks, numerics
 from fedcal.core.checks import BudgetExceeded, ContributionRefused, FedcalError, InputError
 from fedcal.privacy.agreement import Terms
@@ -99,16 +100,18 @@ def site_app(folder: Path) -> ClientApp:
                     )
                 return words
 
+            question, once = (request.round, request.digest), request.query.asked_once
             if terms.plan.committee:
-                question = request.round, request.digest
                 members = texts_in(records["members"], "enrolments")
                 with party_of(site) as party:
-                    sent, again = party.answer(
-                        *(job, *question, members, draw), asked_once=request.query.asked_once
-                    )
+                    sent, again = party.answer(job, *question, members, draw, asked_once=once)
                 reply = replied_to(message, sent)
             else:
-                words, again = answer_once(site, job, request, draw)
+                with records_of(site) as book:
+                    sent, again = book.answer(
+                        job, *question, lambda: draw().astype("<u8").tobytes(), asked_once=once
+                    )
+                words = np.frombuffer(sent, "<u8").astype(np.uint64)
                 reply = answer_with(words, message, request, site.number or 0)
         plan = terms.plan
         log.info(
@@ -134,7 +137,8 @@ def site_app(folder: Path) -> ClientApp:
                 if job.job not in {one.job for one in known.booked()}:
                     raise InputError("this site has not answered in the run of this result")
             keep_result(folder, run, form, files, terms)
-            finish(site, job, run)
+            with records_of(site) as known:
+                known.finish(job.job)
         log.info("result received: run %s, fedcal site status says where it is", run)
         return Message(RecordDict({"ok": ConfigRecord()}), reply_to=message)
 

@@ -10,17 +10,14 @@ from policies import policy
 from refusals import each_is_refused, refused
 
 from fedcal.clients.site import guard
-from fedcal.clients.site.guard import Prepared, prepared
+from fedcal.clients.site.guard import TERMS, Prepared, check, own_terms, prepared
 from fedcal.clients.site.preparing import prepare
-from fedcal.core.checks import InputError
 from fedcal.core.naming import digest_of
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
-from fedcal.privacy.agreement import key_of_job
-from fedcal.privacy.query import Asked, Request
-from fedcal.secure_aggregation.keys import make_key
-from fedcal.secure_aggregation.roster import Committee, Member, Roster
+from fedcal.privacy.agreement import AGREED, PROTOCOL, key_of_job
+from fedcal.privacy.query import Asked
 from fedcal.strategies.server.job import Job
 
 FEDERATION = Federation(5, 2, epsilon=1.0, trust="local", noise_source="system")
@@ -31,17 +28,9 @@ ROWS = rows_by_owner(
 )
 
 
-def check(fields: dict[str, Any], asked: Asked, site: Prepared) -> Request:
-    return guard.check(fields, asked, site)[0]
-
-
-def opened(job: Job = JOB) -> Request:
-    return job.strategy().open_round(1).request
-
-
 def asked(job: Job = JOB) -> Asked:
-    request = opened(job)
-    return Asked(request.query, 1, "run-1", key_of_job(job.to_fields(), job.plan))
+    query = job.strategy().open_round(1).request.query
+    return Asked(query, 1, "run-1", key_of_job(job.to_fields(), job.plan))
 
 
 @pytest.fixture
@@ -49,23 +38,32 @@ def site(tmp_path):
     return site_of(tmp_path, JOB)
 
 
-def site_of(tmp_path: Path, job: Job, shards: Shards = ROWS, **more: Any) -> Prepared:
+def site_of(tmp_path: Path, job: Job, shards: Shards = ROWS) -> Prepared:
     """A site that has accepted a job."""
-    prepare(tmp_path / "site", shards, names=["healthy", "disease"], terms=job.terms(), **more)
+    prepare(tmp_path / "site", shards, names=["healthy", "disease"], terms=job.terms())
     return prepared(tmp_path / "site")
 
 
-def test_a_run_that_is_another_is_refused(site):
-    table: list[tuple[dict[str, Any], str]] = [
-        ({"class-digest": digest_of(["disease", "healthy"])}, "class-digest of the run"),
-        ({"classes": 3}, "classes of the run"),
-        ({"epsilon": 2.0}, "epsilon"),
-        ({"trust": "central"}, "trust"),
-        ({"clients": 4}, "clients of the run"),
-        ({"unit": "example"}, "unit"),
-        ({"noise-source": "seeded"}, "noise-source of the run"),
-    ]
-    each_is_refused(table, lambda fields: check({**FIELDS, **fields}, asked(), site))
+def test_terms_are_of_every_run_of_their_job_and_of_no_other(site):
+    own = own_terms(FIELDS, "r", site)
+    open_to_sites = {"resume": True, "out": "elsewhere", "ledger": "/tmp/other", "input": ""}
+    assert own_terms({**FIELDS, **open_to_sites, "classes": 0}, "s", site) is own
+    another = {
+        **{"class-digest": digest_of(["disease", "healthy"]), "classes": 3, "epsilon": 2.0},
+        **{"trust": "central", "clients": 4, "unit": "example", "noise-source": "seeded"},
+        **{"settings": '{"bins_exponent": 3}', "committee": 3},
+    }
+    for name, value in another.items():
+        refused(f"{name} of the run", check, {**FIELDS, name: value}, asked(), site)
+    for name in FIELDS.keys() & AGREED.keys():
+        short = {key: value for key, value in FIELDS.items() if key != name}
+        refused(name, own_terms, short, "r", site)
+    for run in ("", "a/b", "r\n"):
+        refused("the name of a run must be", own_terms, FIELDS, run, site)
+    with_policy = replace(site, policy=policy())
+    refused("this site's policy refuses the federation", own_terms, FIELDS, "r", with_policy)
+    (site.folder / TERMS).unlink()
+    refused("that this site has accepted is needed", own_terms, FIELDS, "r", prepared(site.folder))
 
 
 def test_terms_of_other_rows_than_a_site_has_are_refused(tmp_path):
@@ -81,48 +79,27 @@ def test_terms_of_other_rows_than_a_site_has_are_refused(tmp_path):
     each_is_refused(table, lambda job: site_of(tmp_path, job))
 
 
-def test_a_share_of_the_noise_alone_is_not_sent(tmp_path):
-    """The server says of how many: of ten million it has a three-thousandth of the std."""
-    shared = Federation(10**7, 2, epsilon=1.0, trust="distributed", noise_source="system")
-    job = Job("fedbin", shared)
-    site = site_of(tmp_path, job)
-    with pytest.raises(InputError, match="needs secure aggregation among the sites"):
-        check(job.to_fields(), asked(job), site)
+def test_what_a_site_cannot_answer_is_refused(tmp_path, monkeypatch):
+    """Of a share of the noise the server says of how many: of ten million it is next to nothing."""
 
+    def of(clients: int = 5, **facts: Any) -> Job:
+        facts = {"epsilon": 1.0, "noise_source": "system", **facts}
+        how = PROTOCOL if facts.get("committee") else "none"
+        return Job("fedbin", Federation(clients, 2, **facts), secure_aggregation=how)
 
-def test_an_oversized_answer_is_refused_before_it_is_computed(site, monkeypatch):
+    committee = {"committee": 3, "threshold": 3, "quorum": 1.0}
+    subject, to_train_on = {"unit": "subject"}, replace(ROWS, inputs=np.zeros((6, 4)))
+    table = [
+        ((of(10**7, trust="distributed"), ROWS), "needs secure aggregation among the sites"),
+        ((of(3, trust="local", **committee), ROWS), "a roster, a signing key and a policy"),
+        ((of(**subject), ROWS), "column subject"),
+        ((JOB, to_train_on), "about scores, this site has rows to train on"),
+    ]
+
+    def ask(given: tuple[Job, Shards]) -> None:
+        job, shards = given
+        check(job.to_fields(), asked(job), site_of(tmp_path, job, shards))
+
+    each_is_refused(table, ask)
     monkeypatch.setattr(guard, "MOST_NUMBERS", 100)
-    refused("length of an answer must be", check, FIELDS, asked(), site)
-
-
-def test_a_promise_to_subjects_needs_subjects(tmp_path):
-    federation = Federation(5, 2, epsilon=1.0, unit="subject", noise_source="system")
-    job = Job("fedbin", federation)
-    refused("column subject", check, job.to_fields(), asked(job), site_of(tmp_path, job))
-
-
-def test_a_question_about_scores_is_not_for_rows_to_train_on(tmp_path):
-    site = site_of(tmp_path, JOB, replace(ROWS, inputs=np.zeros((6, 4))))
-    with pytest.raises(InputError, match="about scores, this site has rows to train on"):
-        check(FIELDS, asked(), site)
-
-
-def test_what_the_policy_does_not_allow_is_refused(tmp_path):
-    key = make_key(tmp_path / "own.pem").public
-    roster = Roster("hearts", (Member("a", key), Member("b", bytes(32))), Committee((0, 1), 2))
-    own = {"roster": roster, "sign_key": tmp_path / "own.pem"}
-    facts = Federation(
-        *(2, 2), epsilon=1.0, trust="distributed", noise_source="system", committee=2, threshold=2
-    )
-    job = Job("fedbin", facts, secure_aggregation="protocol", roster=roster.to_text())
-    for epsilon in (1.0, 0.99):
-        rules = policy(federation=roster.digest, epsilon_total=epsilon, answers=2)
-        site = site_of(tmp_path, job, policy=rules, **own)
-        question = asked(job)
-        if epsilon == 1.0:
-            answered = check(job.to_fields(), question, site)
-            assert answered.noise == job.plan.noise
-        else:
-            refused(
-                *("policy refuses the epsilon: asked is 1", check, job.to_fields(), question, site)
-            )
+    refused("length of an answer must be", ask, (JOB, ROWS))

@@ -5,29 +5,15 @@ import math
 from dataclasses import fields
 from typing import Any
 
-import numpy as np
 import pytest
-from refusals import each_is_refused, refused
+from refusals import refused
 
-from fedcal.clients.site.guard import TERMS, own_terms, prepared
-from fedcal.clients.site.preparing import prepare
-from fedcal.core.shards import Shards
 from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy import Federation
-from fedcal.privacy.agreement import AGREED, Terms
+from fedcal.privacy.agreement import Terms
 from fedcal.privacy.making import check_terms
 from fedcal.privacy.query import QUERIES
 from fedcal.strategies.server.job import Job
-
-FEDERATION = Federation(5, 2, epsilon=1.0, trust="local", noise_source="system")
-FIELDS: dict[str, Any] = Job("fedbin", FEDERATION).to_fields()
-
-
-@pytest.fixture
-def site(tmp_path):
-    rows = Shards(np.zeros((6, 2)), np.array([0, 1] * 3), np.array([0, 6]))
-    prepare(tmp_path / "site", rows, terms=Job("fedbin", FEDERATION).terms())
-    return prepared(tmp_path / "site")
 
 
 def job_with(name: str) -> Job:
@@ -58,32 +44,6 @@ def test_kept_terms_are_the_terms(name, tmp_path):
     check_terms(again)
 
 
-def test_they_are_of_every_run_of_their_job(site):
-    runs = [own_terms(FIELDS, run, site) for run in ("r", "s")]
-    assert runs[0] is runs[1]
-    open_to_sites = {"resume": True, "out": "elsewhere", "ledger": "/tmp/other", "input": ""}
-    assert own_terms({**FIELDS, **open_to_sites, "classes": 0}, "r", site) is runs[0]
-
-
-def test_another_job_is_refused(site):
-    for change in ({"epsilon": 2.0}, {"settings": '{"bins_exponent": 3}'}, {"committee": 3}):
-        (name,) = change
-        refused(f"{name} of the run", own_terms, {**FIELDS, **change}, "r", site)
-    for name in FIELDS.keys() & AGREED.keys():
-        short = {key: value for key, value in FIELDS.items() if key != name}
-        refused(name, own_terms, short, "r", site)
-
-
-def test_a_run_has_a_name(site):
-    table = [(run, "the name of a run must be") for run in ("", "a/b", "r\n")]
-    each_is_refused(table, lambda run: own_terms(FIELDS, run, site))
-
-
-def test_a_site_that_has_accepted_nothing_answers_nothing(site):
-    (site.folder / TERMS).unlink()
-    refused("a study that this site has accepted is needed", own_terms, FIELDS, "r", site)
-
-
 def in_plan(**change: Any) -> Any:
     return lambda plain: plain["plan"] | change
 
@@ -94,11 +54,6 @@ def noise(factor: float) -> Any:
         return plain["plan"] | {"mechanism": [name, {k: factor * v for k, v in parts.items()}]}
 
     return change
-
-
-def norms(plain: dict[str, Any]) -> dict[str, Any]:
-    bound = plain["plan"]["bound"]
-    return plain["plan"] | {"bound": bound | {"norms": [2 * norm for norm in bound["norms"]]}}
 
 
 def facts(**change: Any) -> Any:
@@ -128,14 +83,6 @@ def test_a_plan_that_does_not_follow_from_its_question_and_budget_is_refused(nam
     plain = json.loads(json.dumps(job_with(distribution).terms().to_plain()))
     check_terms(Terms.from_plain(plain))
     refused(why, lambda: check_terms(Terms.from_plain(plain | {"plan": change(plain)})))
-
-
-def test_a_bound_that_the_noise_is_not_for_is_another_plan():
-    """Of a larger norm the noise is larger: a site clips to the norm that the noise is for."""
-    plain = job_with("gaussian").terms().to_plain()
-    wide = Terms.from_plain(plain | {"plan": norms(plain)})
-    own = Terms.from_plain(plain).plan
-    assert (wide.plan._scales() == 2 * own._scales()).all()
 
 
 def asks(**change: Any) -> Any:

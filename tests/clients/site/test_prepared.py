@@ -8,23 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from policies import policy
+from policies import FACTS, policy
 from refusals import refused
 
-from fedcal.clients.site.guard import SITE, Prepared, alone, own_terms, prepared
-from fedcal.clients.site.policy import JobFacts
+from fedcal.clients.site.guard import SITE, Prepared, alone, prepared
 from fedcal.clients.site.preparing import prepare
-from fedcal.clients.site.store import answer_once, finish
+from fedcal.clients.site.store import records_of
 from fedcal.core.checks import BudgetExceeded, InputError
 from fedcal.core.naming import digest_of
-from fedcal.core.numerics import Words
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
-from fedcal.privacy.agreement import job_digest
-from fedcal.privacy.privacy import Federation
 from fedcal.secure_aggregation.keys import SigningKey, make_key
 from fedcal.secure_aggregation.roster import Committee, Member, Roster
-from fedcal.strategies.server.job import Job
 
 ROWS = rows_by_owner(
     np.linspace(-1, 1, 12).reshape(6, 2),
@@ -120,42 +115,6 @@ def test_what_does_not_go_together_is_refused_at_the_start(files, tmp_path):
     assert not (tmp_path / "a").exists()
 
 
-def test_under_the_protocol_a_site_needs_a_policy(tmp_path):
-    facts = {"clients": 3, "classes": 2, "epsilon": 1.0, "trust": "local"}
-    facts["noise_source"] = "system"
-    for committee in ({}, {"committee": 3, "threshold": 3, "quorum": 1.0}):
-        how = "protocol" if committee else "none"
-        job = Job("fedbin", Federation(**facts, **committee), secure_aggregation=how)
-        prepare(tmp_path / how, replace(ROWS, input="logits"), terms=job.terms())
-        asked = job.to_fields(), "r", prepared(tmp_path / how)
-        if committee:
-            refused("needs a roster, a signing key and a policy", own_terms, *asked)
-        else:
-            assert own_terms(*asked).key == job.terms().key
-
-
-class Run:
-    """A job of some name, and its first question."""
-
-    def __init__(self, epsilon: float = 1.0) -> None:
-        facts = {"trust": "distributed", "noise_source": "system"}
-        strategy = Job("fedbin", Federation(5, 2, epsilon=epsilon, **facts)).strategy()
-        self.request, self.name = strategy.open_round(1).request, strategy.run
-        self.terms = Job("fedbin", Federation(5, 2, epsilon=epsilon, **facts)).terms()
-        self.drawn = 0
-
-    def facts(self, site: Prepared) -> JobFacts:
-        return JobFacts.of(self.terms, self.name, site.server)
-
-    def draw(self) -> Words:
-        self.drawn += 1
-        return np.frombuffer(os.urandom(32), np.uint64)
-
-    def answer(self, site: Prepared, **change: Any) -> tuple[Words, bool]:
-        request = replace(self.request, **change)
-        return answer_once(site, self.facts(site), request, self.draw)
-
-
 @pytest.fixture
 def make(files, tmp_path):
     """Prepares the site in a folder of this name, under the key in this file, or a copy of it."""
@@ -170,38 +129,13 @@ def make(files, tmp_path):
     return made
 
 
-def test_a_round_is_answered_once_and_charged_to_the_policy_s_total(make):
-    run, site = Run(), make()
-    first, _ = run.answer(site)
-    words, again = run.answer(site)  # each message is a process of its own
-    assert (words.tolist(), again, words.dtype) == (first.tolist(), True, np.uint64)
-    refused("a round that was asked before must be", run.answer, site, rate=0.5)
-    assert run.drawn == 1
-    Run().answer(site)
-    more = Run()
-    refused(r"unit user: epsilon 2 of 2\.5 is spent", more.answer, site, error=BudgetExceeded)
-    assert more.drawn == 0
+def test_records_are_those_of_the_key_within_the_policy(make):
+    def answer(site: Prepared, job: str, **change: Any) -> None:
+        with records_of(site) as records:
+            records.answer(replace(FACTS, job=job * 64, **change), 1, "q", lambda: b"words")
 
-
-def test_a_run_that_has_its_result_is_not_answered_again(make):
-    run, site = Run(), make()
-    run.answer(site)
-    result = site.folder / "results" / run.name
-    result.mkdir(parents=True)
-    finish(site, run.facts(site), run.name)
-    charge = f"1,{run.terms.plan.delta:g},user"
-    assert (result / "receipt").read_text() == f"{job_digest(run.terms.key, run.name)} {charge}"
-    refused("is no longer answered: finished", run.answer, site)
-    assert not Run(epsilon=0.5).answer(site)[1]
-
-
-def test_a_second_folder_and_a_second_key_answer_nothing(make):
-    Run(epsilon=0.5).answer(make("first"))
-    for site, message in (
-        (make("second"), r"signing\.pem\.records, the file of this site's key"),
-        (make("first", "new.pem"), "restored from a backup"),
-    ):
-        more = Run()
-        refused(message, more.answer, site)
-        assert more.drawn == 0
-    assert not Run(epsilon=0.5).answer(make("first"))[1]
+    answer(make("first"), "1")
+    refused("epsilon 1 of 2.5", answer, make("first"), "2", epsilon=2.0, error=BudgetExceeded)
+    refused(r"signing\.pem\.records, the file of this site's key", answer, make("second"), "2")
+    refused("restored from a backup", answer, make("first", "new.pem"), "2")
+    answer(make("first"), "2")

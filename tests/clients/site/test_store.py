@@ -19,11 +19,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import policies
 import pytest
 from refusals import refused
 
 import fedcal
-from fedcal.clients.site.policy import CLAIMED, OWN_NOISE, JobFacts, Policy
+from fedcal.clients.site.policy import CLAIMED, Policy
 from fedcal.clients.site.restored import RestoredRecords
 from fedcal.clients.site.store import KEPT_JOBS, KEPT_ROUNDS, RECORDS
 from fedcal.core.checks import BudgetExceeded
@@ -34,16 +35,12 @@ def job(name: object) -> str:
 
 
 JOB = job("a job")
-FACTS = JobFacts(
-    *(JOB, "fedtemp", "user", "distributed", "zero-out", "gaussian", 1.0, 1e-6, 9, OWN_NOISE),
-    *("hub.example:9092", math.inf),
-)
+FACTS = replace(policies.FACTS, job=JOB)
 
 
 def caps(epsilon: float, delta: float, *a_year: float, **more: Any) -> Policy:
     own = dict(zip(("epsilon_a_year", "delta_a_year"), a_year, strict=False))
-    total = {"epsilon_total": epsilon, "delta_total": delta}
-    return Policy("0" * 64, **{"expires": date(2999, 12, 31)} | total | own | more)
+    return policies.policy(**own | {"epsilon_total": epsilon, "delta_total": delta} | more)
 
 
 LIMITS = caps(2.0, 1e-5)
@@ -255,18 +252,6 @@ def test_a_job_is_charged_to_the_year_of_its_first_answer(file, on):
         give(records, job=job(6))
         refused("user: epsilon 5 of 5", ask, records, job=job(7), error=BudgetExceeded)
     assert YEARS.in_words(YEARS.year(time.time())) == "year 4 (the last one)"
-
-
-def test_what_is_carried_over_counts_in_the_year_of_entry_and_in_all(file, on):
-    on(0)
-    with RestoredRecords(file, limits=YEARS) as records:
-        records.close_all("1.5,1e-6,user")
-        refused("year 1 .*epsilon 1.5 of 2", ask, records, error=BudgetExceeded)
-        on(366)
-        give(records, epsilon=2.0)
-        on(800)
-        refused("user: epsilon 3.5 of 5", ask, records, job=job(2), epsilon=2, error=BudgetExceeded)
-        give(records, job=job(3), epsilon=1.5)
 
 
 @pytest.mark.parametrize("years", [1, 3, 11])

@@ -39,17 +39,13 @@ def npy(shape: object, descr: object = "<f8", data: bytes = b"", version: int = 
 def test_hostile_npz_is_refused_in_one_line(tmp_path):
     hostile: list[tuple[dict[str, bytes], str]] = [
         ({"logits.npy": npy((10**15, 10))}, "more than 4,096 MiB"),
-        ({"logits.npy": npy((10**4000, 10))}, "more than 4,096 MiB"),
         ({"client.npy": npy((10,), "<U200000000")}, "more than 4,096 MiB"),
         ({"logits.npy": npy((-3, 10))}, "truncated, damaged"),
         ({"logits.npy": npy("abc")}, "no .npy array"),
-        ({"logits.npy": npy((4, 3), data=b"\0" * 8)}, "'logits' is truncated, damaged"),
         ({"logits.npy": npy((1, 2), data=b"\0" * 24)}, "'logits' is truncated, damaged"),
-        ({"logits.npy": b""}, "no .npy array"),
         ({"logits.npy": npy((4, 3)).replace(b"'<f8'", b"f(8) ")}, "no .npy array"),  # code
         ({"logits.npy": npy((1, 2), data=b"\0" * 16, version=3)}, "no .npy array"),
         ({"logits.npy": npy((1,), [("a", "<f8")], b"\0" * 8)}, "only numbers and strings"),
-        ({"logits.npy": npy((1, 2), "<c16", b"\0" * 32)}, "only numbers and strings"),
         ({"../logits.npy": npy((1, 2), data=b"\0" * 16)}, "is not an array"),
         ({"weights.npy": npy((1, 2), data=b"\0" * 16)}, "unknown key 'weights'; allowed"),
         ({"labels.npy": npy((4,), "|O", b"\0" * 32)}, r"contains objects \(pickles\)"),
@@ -99,18 +95,14 @@ def test_bad_csv_is_refused_in_one_line(tmp_path):
         (["label,logit_0,logit_1", "0,1,2", "0,1"], "line 3: 2 cells for 3 columns"),
         (["label,score", "", "", "0,x"], "line 4: column 'score' has no number .* point: 'x'"),
         (["label,score", "0,.5", ",.5"], "line 3: column 'label' is empty"),
-        (["label,score", "cat,.5"], r"labels are names \('cat'\)"),
         (["label;score", "0;0.5"], "line 2: column 'score' has .* comma: '0.5'"),
         (["label;score", "0;1.000,5"], "comma: '1.000,5'"),
         (["label,score", "0,0,5"], "3 cells for 2 columns; a decimal comma"),
-        (["label,logit_0,logit_1", "0,nan,2"], "logits: nan at row 0, column 0"),
         (["logit_0,logit_1", "1,2"], "line 1: no column 'label' among 'logit_0', 'logit_1'"),
-        (["label,client", "1,2"], "line 1: no score columns"),
         (["label,logit_0,logit_2", "0,1,2"], "line 1: column 'logit_1' is missing"),
         (["label,logit_0,logit_0", "0,1,2"], "line 1: column 'logit_0' appears twice"),
         (["label,logit_00,logit_1", "0,1,1"], "line 1: unknown column 'logit_00'"),
         (["label,logit_0,logit_1,prob_0", "0,1,1,1"], "logit and prob columns together"),
-        (["label,score"], "rows >= 1"),
         (["label,client,score", '0,"x,1', "1,y,1"], "line 3: unexpected end"),
         (["label,score", "0,\0"], "has a NUL"),
         (["label,score,client", "0,1,a", "1,0, "], "client: missing in 1 of 2 .* is line 3"),
@@ -203,10 +195,8 @@ PARTS = 20_000
 DEEP = (
     ".".join(["a"] * PARTS) + " = 1",
     " . ".join(['"a.\\"\'"'] * PARTS) + " = 1",
-    f"[{'.'.join(['a'] * PARTS)}]",
     f"x = {{b = '\\', {'.'.join(['a'] * PARTS)} = 1}}",
     f"x = {'[' * PARTS}",
-    f"x = {'{a=' * PARTS}",
 )
 
 

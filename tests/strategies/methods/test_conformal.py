@@ -1,7 +1,6 @@
 """Prediction sets: exact probabilities of drawn thresholds, coverage, and what is promised."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from fedcal import simulate
 from fedcal.clients.answers import answer
 from fedcal.clients.questions.conformal import SetGaps
 from fedcal.conformal import load
-from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
@@ -157,16 +155,6 @@ def test_a_promise_that_clipping_may_break_says_so_at_once(quantile):
     )
     free = FedConformal(Federation(100, 10, epsilon=1.0, unit="example"), rows_per_client=50.0)
     assert "clipping" not in free.result().guarantee[0]
-
-
-def test_without_privacy_the_rank_is_exact_whatever_the_clients():
-    """Which are the same in each round."""
-    federation = Federation(100, 2, epsilon=math.inf, trust="secagg")
-    scores = (np.arange(299) + 0.5) / 300  # n + 1 is a multiple of 10: the 270th of them
-    sets: Any = run_inline(FedConformal(federation), shards_of(scores, np.arange(299) % 100, 100))
-    assert sets.thresholds[0] == pytest.approx(scores[269], abs=1e-9)
-    with pytest.raises(InputError, match="sampling takes others"):
-        FedConformal(replace(federation, sampling_rate=0.5))
 
 
 def exponential(**options: Any) -> FedConformal:

@@ -3,14 +3,10 @@
 import tomllib
 from typing import Any
 
-import numpy as np
-import pytest
 import tomli_w
 from refusals import each_is_refused
-from strategy_checks import some_shards
 
 from fedcal.privacy.noise_plan import Federation
-from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.server.job import Job
 
 JOBS = [
@@ -53,13 +49,3 @@ def test_fields_that_are_not_allowed_or_missing():
     missing = [(key, f"'{key}'") for key in fields]
     others = {key: {k: v for k, v in fields.items() if k != key} for key in fields}
     each_is_refused(missing, lambda key: Job.from_fields(others[key]))
-
-
-@pytest.mark.parametrize(("epsilon", "kept"), [(1.0, 0), (np.inf, 3)])
-def test_no_round_is_timed_where_the_sample_is_secret(epsilon, kept):
-    """A round's seconds follow from how many were in it, and from whose rows these were."""
-    sampled = Federation(12, 4, rounds=3, sampling_rate=0.5, epsilon=epsilon)
-    outcome = Job("fedtemp", sampled).run(lambda strategy: run_inline(strategy, some_shards()))
-    assert len(outcome.records) == 3
-    assert len(outcome.round_seconds) == kept
-    assert (outcome.seconds is None) == (not kept)
