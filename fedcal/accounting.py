@@ -131,13 +131,6 @@ def gaussian_delta(epsilon: float, multiplier: float, rounds: int = 1) -> float:
 # --- account: Poisson-sampled users -------------------------------------------------------------
 
 
-def _amplified(epsilon: float, rate: float) -> float:
-    """Return log(1 + rate (e^epsilon - 1)), without forming e^epsilon where it is large."""
-    if epsilon < 1:
-        return math.log1p(rate * math.expm1(epsilon))
-    return epsilon + math.log(rate + (1 - rate) * math.exp(-epsilon))
-
-
 def exponential_epsilon(epsilon: float, rate: float) -> float:
     """Return the pure epsilon of a mechanism whose Poisson-sampled release is epsilon-DP.
 
@@ -157,11 +150,11 @@ def exponential_epsilon(epsilon: float, rate: float) -> float:
     return epsilon - math.log(rate) + math.log1p((rate - 1) * math.exp(-epsilon))
 
 
-def _grid(epsilon: float, multiplier: float, rounds: int, rate: float) -> float:
+def _grid(epsilon: float, multiplier: float, rounds: int) -> float:
     """Return the width (nats) of the PLD grid near ``epsilon``; any width gives a valid bound."""
     worst = _LOSS_TAIL / multiplier + 0.5 / multiplier**2  # largest loss of one unsampled round
-    points = _amplified(worst, rate) / _GRID_POINTS
-    return min(max(_GRID_FRACTION * epsilon / math.sqrt(rounds), points), _GRID_WIDEST)
+    fine = max(_GRID_FRACTION * epsilon / math.sqrt(rounds), worst / _GRID_POINTS)
+    return min(fine, _GRID_WIDEST)
 
 
 def _pld_epsilon(delta: float, multiplier: float, rounds: int, rate: float, grid: float) -> float:
@@ -218,10 +211,9 @@ def gaussian_multiplier(epsilon: float, delta: float, rounds: int = 1, rate: flo
     """
     epsilon, delta = positive("epsilon", epsilon), check_delta(delta)
     rounds, rate = integer("rounds", rounds, 1), check_rate(rate)
-    if rate == 1:
-        return _gaussian_multiplier(epsilon, delta, rounds)
-    _check_amplified(delta, rounds, rate)
-    if epsilon > _LARGEST_EPSILON:
+    if rate < 1:
+        _check_amplified(delta, rounds, rate)
+    if rate == 1 or epsilon > _LARGEST_EPSILON:
         return _gaussian_multiplier(epsilon, delta, rounds)  # sampling never costs anything
     return _amplified_multiplier(epsilon, delta, rounds, rate)
 
@@ -260,7 +252,7 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
     def excess(log_multiplier: float) -> float:
         """Return log(spent / target): above 0 the multiplier is too small."""
         multiplier = math.exp(log_multiplier)
-        grid = _grid(epsilon, multiplier, rounds, rate)
+        grid = _grid(epsilon, multiplier, rounds)
         spent = _pld_epsilon(delta, multiplier, rounds, rate, grid)
         return math.log(max(spent / epsilon, 1e-9))
 

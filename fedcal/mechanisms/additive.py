@@ -29,10 +29,6 @@ class Additive(Mechanism):
     def steps(cls, scale: float) -> float:
         """Return the scale to draw, in steps, so that rounding to the grid costs no privacy."""
 
-    @classmethod
-    def check(cls, bound: Bound, rounds: int) -> None:
-        """Accept every bound, as all go with noise on a sum."""
-
     @override
     def noise_of(self, scales: Floats, grid: float, bound: Bound, shares: int) -> Noise | None:
         steps = tuple(self.steps(float(s) / grid) for s in scales)

@@ -192,9 +192,12 @@ class Mechanism(ABC):
         return cls(exponential_epsilon(target.epsilon / target.rounds, target.rate))
 
     @classmethod
-    @abstractmethod
     def check(cls, bound: Bound, rounds: int) -> None:
-        """Raise InputError if the mechanism does not support a bound, or the number of rounds."""
+        """Raise InputError if the mechanism does not support a bound, or the number of rounds.
+
+        By default all are supported.
+        """
+        return None
 
     @property
     def event(self) -> str:
@@ -268,17 +271,6 @@ class NoNoise(Mechanism):
     answers: ClassVar[Answers] = "nothing"
     pure: ClassVar[bool] = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
-
-    @classmethod
-    def calibrate(cls, target: Target) -> Self:
-        """Return the mechanism; InputError if the epsilon is finite."""
-        if math.isfinite(target.epsilon):
-            raise InputError("without noise there is no finite epsilon")
-        return cls()
-
-    @classmethod
-    def check(cls, bound: Bound, rounds: int) -> None:
-        """Accept every bound: there is nothing to check."""
 
     @property
     @override
