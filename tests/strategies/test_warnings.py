@@ -23,7 +23,7 @@ TOO_FEW: dict[str, dict[str, Any]] = {
     "crossing": {"clients": 20, "epsilon": 0.1},
     "gaps": {"clients": 10, "epsilon": 0.05, "trust": "distributed"},
     "exponential": {"clients": 20, "epsilon": 0.5},
-    "prefix": {"clients": 20, "epsilon": 1e-5, "unit": "example"},
+    "prefix": {"clients": 20, "epsilon": 0.001, "unit": "example"},
     "exact": {"clients": 20},
 }
 
@@ -31,7 +31,8 @@ TOO_FEW: dict[str, dict[str, Any]] = {
 @pytest.mark.filterwarnings("ignore:rows_per_client")
 @pytest.mark.parametrize("rule", QUANTILES)
 def test_too_few_for_a_threshold_is_said_beforehand(rule):
-    settings = {"quantile": rule, **({"alpha": 0.00001} if rule == "exact" else {})}
+    more = {"exact": {"alpha": 0.00001}, "prefix": {"rows_per_client": 20.0}}
+    settings = {"quantile": rule, **more.get(rule, {})}
     with pytest.warns(TooLittle, match="are too few for a threshold") as caught:
         result = simulate("imdb-binary", method="conformal", set=settings, **TOO_FEW[rule])
     (line,) = {str(one.message) for one in caught if issubclass(one.category, TooLittle)}
