@@ -15,7 +15,6 @@ from fedcal.results.terminal import console, print_table, progress
 
 def command(
     name: str | None = None,
-    data: str | None = None,
     seeds: int | None = None,
     jobs: int | None = None,
     out: Path | None = None,
@@ -30,11 +29,6 @@ def command(
     ---------
     name : [NAME]
         Name of a study (default: list all).
-
-    Method, data and clients
-    ------------------------
-    data
-        Comma-separated names or files, instead of the study's own data.
 
     Running
     -------
@@ -57,19 +51,16 @@ def command(
     """
     to = console()
     if name is None:
-        if checked or out or data or seeds:
+        if checked or out or seeds:
             raise InputError("give the NAME of a study; python -m experiments lists them")
         for known in EXPERIMENTS:
             to.print(f"{known:{max(map(len, EXPERIMENTS))}}  {experiment(known).about}")
         return
-    files = [] if data is None else [text.strip() for text in data.split(",")]
-    if not all(files):
-        raise InputError(f"--data: an entry of the list {data!r} is empty")
     experiment(name)
     expected = shipped(name) if checked else None
     with progress(name, quiet=quiet) as steps:
         result = reproduce(
-            name, data=files, seeds=seeds, jobs=jobs, out=out, overwrite=overwrite, progress=steps
+            name, seeds=seeds, jobs=jobs, out=out, overwrite=overwrite, progress=steps
         )
     if json:
         print(to_json(result.to_json()), end="")

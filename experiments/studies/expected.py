@@ -114,14 +114,8 @@ def check(result: Reproduction, expected: Reproduction) -> list[str]:
 
 
 def deviations(result: Reproduction, expected: Reproduction) -> list[str]:
-    """List each row of `expected` that is elsewhere or missing, and each row that is new.
-
-    Networks of the user's are not checked, nor those that were not run.
-    """
+    """List each row of `expected` that is elsewhere or missing, and each row that is new."""
     here, known = (checked(r.experiment, r.rows) for r in (result, expected))
-    if result.experiment.parts:
-        shared = set.intersection(*({row["network"] for row in r.rows} for r in (result, expected)))
-        here, known = ({k: v for k, v in of.items() if k[0] in shared} for of in (here, known))
     lines = []
     for key in dict.fromkeys((*known, *here)):
         name = ", ".join(filter(None, key))
@@ -169,12 +163,8 @@ def checked(experiment: Experiment, rows: Rows) -> dict[Key, Values]:
 
 
 def wrong_verdicts(result: Reproduction) -> list[str]:
-    """List each verdict that is not as expected, and each that only one side has.
-
-    Networks of the user's are not checked, nor those that were not run.
-    """
+    """List each verdict that is not as expected, and each that only one side has."""
     of, verdicts = result.experiment, {v.key: v for v in result.verdicts}
-    networks = {row.get("network") for row in result.rows} & {*of.networks}
     missing = (key for key in of.expected if not filter_names(verdicts, key))
     lines = [f"{key}: expected, but not claimed" for key in missing]
     for key, verdict in verdicts.items():
@@ -183,8 +173,7 @@ def wrong_verdicts(result: Reproduction) -> list[str]:
             lines.append(f"{key}: no verdict is expected; its study file should say one")
         for place in dict.fromkeys((*verdict.places, *words) if words else ()):
             holds, word = verdict.places.get(place), words.get(place, words.get(EVERYWHERE))
-            everywhere = place in verdict.places or not of.parts
-            known = everywhere if place == EVERYWHERE else place.partition(",")[0] in networks
+            known = place != EVERYWHERE or place in verdict.places or not of.parts
             none = NO_DIFFERENCE if place in verdict.places else UNDECIDED
             allowed = (none if holds is None else WORDS[holds], SEEDS)
             if known and word not in allowed:

@@ -24,16 +24,16 @@ from experiments.studies.claims import (
 )
 from experiments.studies.maddock.claims import CLAIMS
 from experiments.studies.spec import Experiment, Field, Part, Record, Rows, experiment
+from fedcal import datasets
 from fedcal.core.checks import InputError, TooLittle, integer
 from fedcal.core.pages import Table
-from fedcal.datasets import Dataset, is_shipped
+from fedcal.datasets import Dataset
 from fedcal.results.comparison import names_of
 from fedcal.results.files import in_json
 from fedcal.results.terminal import csv_text, markdown
 from fedcal.run.comparison import compare
 from fedcal.run.comparison.grid import read_grid, resolve
 from fedcal.run.folders import Kind, claim
-from fedcal.run.load import load_any
 from fedcal.run.result import versions
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
@@ -229,7 +229,6 @@ ASSIGNED, CLIENTS = "dirichlet:0.1", 100
 def reproduce(
     name: str,
     *,
-    data: Sequence[str] = (),
     seeds: int | None = None,
     jobs: int | None = None,
     out: str | Path | None = None,
@@ -242,8 +241,6 @@ def reproduce(
     ----------
     name
         of `spec.EXPERIMENTS`
-    data
-        names of shipped data, or files, instead of the experiment's own
     seeds
         how many, from 0; None = the experiment's own, 5 as in the paper
     jobs
@@ -263,7 +260,7 @@ def reproduce(
     Raises
     ------
     InputError
-        An unknown name or option, data that do not fit; nothing ran.
+        An unknown name or option; nothing ran.
     """
     found = experiment(name)
     if seeds is not None:
@@ -273,14 +270,13 @@ def reproduce(
     if found.parts:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TooLittle)  # what noise drowns is what is shown
-            result = _grid(found, data or found.networks, seeds or found.seeds, jobs, progress)
+            result = _grid(found, seeds or found.seeds, jobs, progress)
     else:
         takes = inspect.signature(found.study.rows).parameters
-        asked = {"data": data or None, "seeds": seeds}
-        given: dict[str, Any] = {k: v for k, v in asked.items() if v is not None}
-        for key in given.keys() - takes.keys():
-            raise InputError(f"{name} has no choice of {key}; leave out --{key}")
-        given |= {k: v for k, v in {"jobs": jobs, "progress": progress}.items() if k in takes}
+        if seeds is not None and "seeds" not in takes:
+            raise InputError(f"{name} has no choice of seeds; leave out --seeds")
+        asked = {"seeds": seeds, "jobs": jobs, "progress": progress}
+        given: Any = {k: v for k, v in asked.items() if v is not None and k in takes}
         logging.getLogger("flwr").setLevel(logging.ERROR)  # Flower logs each message
         result = Reproduction(found, found.study.rows(**given))
     if out is not None:
@@ -289,13 +285,10 @@ def reproduce(
 
 
 def _grid(
-    found: Experiment, data: Sequence[str], seeds: int, jobs: int | None, progress: Progress | None
+    found: Experiment, seeds: int, jobs: int | None, progress: Progress | None
 ) -> Reproduction:
     """Run all parts, each a comparison of its own."""
-    names = [n if is_shipped(n) else str(path_of(n).resolve()) for n in data]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise InputError(f"data {twice[0]!r} is there twice")
-    sources = {name: load_any(name) for name in names}
+    sources = {name: datasets.load(name) for name in found.networks}
     pieces = list(_pieces(found, sources, seeds))
     grids = [resolve(read_grid(options), sources) for _, options in pieces]  # all are checked
     counts = [sum(len(cell.seeds) for cell in grid[0]) for grid in grids]

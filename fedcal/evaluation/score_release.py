@@ -20,7 +20,7 @@ from fedcal.core.pages import Part
 from fedcal.evaluation import findings
 from fedcal.evaluation.findings import Counted, Findings, Key
 from fedcal.evaluation.page import parts
-from fedcal.evaluation.sites import next_site
+from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.site_tests import Sites
 from fedcal.mechanisms import NoiseDistribution
 from fedcal.metrics.histogram import Histogram
@@ -154,8 +154,6 @@ class ScoreRelease(Artifact):
         result = findings.findings(
             self.histograms,
             self.question.score,
-            agreement=self.agreement,
-            cell_std=self.cell_std,
             threshold=at,
             excluded=self.excluded,
             weighting=self.weighting,
@@ -182,12 +180,12 @@ class ScoreRelease(Artifact):
         sites = self.by_site
         if not sites.root.any():  # exact: a site without rows or answer adds nothing
             sites = sites[sites.counts.any(axis=(1, 2))]
-        return next_site.next_site(sites) if len(sites.rows) > 2 else {}
+        return effects.next_site(sites) if len(sites.rows) > 2 else {}
 
     def page(self) -> list[Part]:
         """Return tables and figures of metrics, curves and groups."""
         shown = parts(self.found, self.histograms, self.class_names)
-        return shown + ([next_site.next_site_table(self._next_site)] if self._next_site else [])
+        return shown + ([effects.next_site_table(self._next_site)] if self._next_site else [])
 
     # -- what is read from it -------------------------------------------------------------
 
@@ -256,18 +254,7 @@ class ScoreRelease(Artifact):
         """Counts by view, group, group within, part, outcome and bucket."""
         views, groups, *rest = self.question.shape
         inner = len(self.question.within_names) + 1
-        size = math.prod(self.question.shape)
-        return self.counts[:size].reshape(views, groups // inner, inner, *rest)
-
-    @property
-    def agreement(self) -> Floats | None:
-        """Rows that both views, only the first, only the second, and none predicts right, (4,)."""
-        return self.counts[-4:] if len(self.question.view_names) == 2 else None
-
-    @property
-    def cell_std(self) -> float:
-        """Standard deviation of the noise of each number of `agreement`."""
-        return self.std / self.question.weight
+        return self.counts.reshape(views, groups // inner, inner, *rest)
 
     @property
     def _root(self) -> Floats:

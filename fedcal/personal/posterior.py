@@ -26,7 +26,8 @@ from fedcal.core.checks import InputError, interval
 from fedcal.core.numerics import Floats
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.sites.effects import Effects, effects, inverse
+from fedcal.evaluation.sites.buckets import inverse
+from fedcal.evaluation.sites.effects import Effects, effects
 
 _MISFIT = np.array([0.05, 0.05])
 _MISFIT_TOP = np.array([0.1])
@@ -67,25 +68,20 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
             "fedcal evaluate --by site, or --method fedprior"
         )
     names, classes = asked.group_names, asked.classes
-    sites = release.by_site
-    counts, root = sites.counts, sites.root
-    most = max(np.abs(counts).max(initial=0.0), release.std)
+    sites, none = release.by_site, identity_prior(classes)
+    most = max(np.abs(sites.counts).max(initial=0.0), release.std)
     interval(f"[0, {_MOST_ROWS}]")("largest number of a site's rows, or std of the noise,", most)
-    (spread, _), none = common_spread(classes), identity_prior(classes)
 
-    def effects_of(some: Floats) -> Effects:
-        return effects(some, asked.edges_read, root, classes, spread)
-
-    def prior(some: Floats) -> SitePrior:
-        return SitePrior(*predictive(effects_of(some), classes), len(some)) if len(some) else none
+    def prior(left_out: str) -> SitePrior:
+        rest = [name != left_out for name in names]
+        fit = any(rest) and predictive(effects(sites[rest], classes), classes)
+        return SitePrior(*fit, sum(rest)) if fit else none
 
     if only is None and len(names) > _MANY:
-        each = zip(names, *leave_one_out(effects_of(counts), classes), strict=True)
+        each = zip(names, *leave_one_out(effects(sites, classes), classes), strict=True)
         rest = {name: SitePrior(mean, cov, len(names) - 1) for name, mean, cov in each}
-        return {"": prior(counts), **rest}
-    chosen = ("", *names) if only is None else only
-    rest_of = {n: np.delete(counts, names.index(n), axis=0) if n else counts for n in chosen}
-    return {name: prior(some) for name, some in rest_of.items()}
+        return {"": prior(""), **rest}
+    return {name: prior(name) for name in (("", *names) if only is None else only)}
 
 
 def predictive(site_effects: Effects, classes: int) -> tuple[Floats, Floats]:

@@ -15,7 +15,7 @@ from fedcal.conformal.coverage import SHORT
 from fedcal.datasets import BLOCKS
 from fedcal.evaluation.estimators.calibration import ECES
 from fedcal.evaluation.intervals import HIDES
-from fedcal.evaluation.sites.next_site import next_site_sentence
+from fedcal.evaluation.sites.effects import next_site_sentence
 from fedcal.metrics.bootstrap import ERROR, holm
 from fedcal.metrics.names import about, decimals, named, shown, unit
 from fedcal.personal.posterior import HARM

@@ -17,7 +17,7 @@ from fedcal import calibrators, conformal, datasets, strategies, units
 from fedcal.core import checks, numerics, pages
 from fedcal.core.naming import names_in
 from fedcal.evaluation.page import change_table
-from fedcal.metrics import Reliability, names
+from fedcal.metrics import Reliability
 from fedcal.metrics.bootstrap import FEWEST
 from fedcal.results import files, labels, simulation, statement
 from fedcal.results.figures.diagrams import LEGEND, diagram
@@ -315,17 +315,9 @@ class SimulationResult(Displayable):
         return f"<result: {self.config.method} on {self.config.data}; print() shows it>"
 
     def __str__(self) -> str:
-        """Summarise the result in at most ten lines."""
-        if self._own_page:
-            both, about = {"before": self.before, "after": self.after}, names.about(self.summary)
-            lines = [f"{name}: {names.line(of, *about)}" for name, of in both.items()]
-            lines += filter(None, [names.floored(self.evaluated["rows_below_floor"])])
-        else:
-            lines = self.artifact.lines(self.test)
-        lines += self.evaluated.get("at_limits", ())
-        return "\n".join(
-            [self.sentences["title"], *lines, self.sentences["guarantee"], self.sentences["sent"]]
-        )
+        """Summarise the result in a few lines."""
+        said, limits = self.sentences, self.evaluated.get("at_limits", ())
+        return "\n".join([said["title"], self.verdict, *limits, said["guarantee"], said["sent"]])
 
     @cached_property
     def sentences(self) -> dict[str, str]:

@@ -18,7 +18,6 @@ import hashlib
 import json
 import multiprocessing
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -27,7 +26,6 @@ from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from dataclasses import fields
 from multiprocessing.connection import Connection
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -54,14 +52,14 @@ Sources = Mapping[str, Dataset]
 Work = Callable[[Run, Dataset], Row]
 """Computes a run on the data that it names; a function of a module."""
 
-Check = Callable[[Row], None]
-"""Raises for what was read from a file and is no row."""
-
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 """Environment variables that say on how many threads a process computes."""
 
-CONFIG, ROWS = "config.toml", "rows.jsonl"
-"""Files of the grid, and of a line for each finished run."""
+CONFIG, ROWS, DONE = "config.toml", "rows.jsonl", "compare.json"
+"""Files of the grid, of a line for each finished run, and of the table once all are finished."""
+
+PARTS = {"run", "versions", "before", "after", "privacy", "communication", "seconds"}
+"""Keys of the row of a run that did not fail."""
 
 INPUTS = ".inputs.json"
 """Digests of the data by name, not to be published."""
@@ -103,27 +101,25 @@ def here(runs: Sequence[Run], sources: Sources, work: Work, *, jobs: int) -> Gen
 def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -> Generator[Row]:
     """Compute runs in `jobs` separate interpreters, each on one thread.
 
-    Each maps the data once. They end when this process closes its end of a pipe, or is killed.
+    Each has a copy of the data. They end when this process closes its end of a pipe, or is killed.
 
     Raises FedcalError if a worker dies.
     """
     spawn = multiprocessing.get_context("spawn")
     theirs, ours = spawn.Pipe(duplex=False)
-    with TemporaryDirectory(prefix="fedcal-") as folder:
-        handed = hand_over(Path(folder), sources)
-        pool = ProcessPoolExecutor(jobs, spawn, _begin, (folder, handed, theirs))
-        try:
-            with _alone_on_a_thread():
-                waiting = [pool.submit(_compute, work, run) for run in runs]
-            for done in as_completed(waiting):
-                yield done.result()
-        except BrokenExecutor:
-            why = "killed, perhaps for want of memory: try fewer --jobs"
-            raise FedcalError(f"a worker process died ({why})") from None
-        finally:
-            ours.close()
-            pool.shutdown(cancel_futures=True)
-            theirs.close()
+    pool = ProcessPoolExecutor(jobs, spawn, _begin, (sources, theirs))
+    try:
+        with _alone_on_a_thread():
+            waiting = [pool.submit(_compute, work, run) for run in runs]
+        for done in as_completed(waiting):
+            yield done.result()
+    except BrokenExecutor:
+        why = "killed, perhaps for want of memory: try fewer --jobs"
+        raise FedcalError(f"a worker process died ({why})") from None
+    finally:
+        ours.close()
+        pool.shutdown(cancel_futures=True)
+        theirs.close()
 
 
 @contextlib.contextmanager
@@ -144,37 +140,19 @@ def _alone_on_a_thread() -> Iterator[None]:
         os.environ.update(before)
 
 
-def hand_over(folder: Path, sources: Sources) -> dict[str, dict[str, Any]]:
-    """Write each array into a file that workers can map; data by name, paths for arrays."""
-    handed: dict[str, dict[str, Any]] = {}
-    for k, (name, data) in enumerate(sources.items()):
-        handed[name] = known = {f.name: getattr(data, f.name) for f in fields(data)}
-        for key, value in known.items():
-            if isinstance(value, np.ndarray):
-                known[key] = folder / f"{k}-{key}.npy"
-                np.save(known[key], np.ascontiguousarray(value), allow_pickle=False)
-    return handed
-
-
 _held: dict[str, Dataset] = {}
 """In a worker, its data."""
 
 
-def _begin(folder: str, handed: Mapping[str, Mapping[str, Any]], line: Connection) -> None:
-    """Begin a worker, on data of `hand_over`; it ends once nobody holds the other end of a line."""
+def _begin(sources: Sources, line: Connection) -> None:
+    """Begin a worker; it ends once nobody holds the other end of a line."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us
     os.dup2(2, 1)  # what a package prints is no result
-    for name, known in handed.items():
-        values: Any = {
-            key: np.asarray(np.load(value, mmap_mode="r")) if isinstance(value, Path) else value
-            for key, value in known.items()
-        }
-        _held[name] = Dataset(**values)
+    _held.update(sources)
 
     def end() -> None:
         with contextlib.suppress(EOFError):
             line.recv()
-        shutil.rmtree(folder, ignore_errors=True)  # who started us may have been killed
         os._exit(1)
 
     threading.Thread(target=end, daemon=True).start()
@@ -194,10 +172,6 @@ class Journal(dict[str, Row]):
     ----------
     out
         the folder; made if there is none
-    done
-        the file that is there when all runs are finished
-    check
-        raises for what was read and is no row
     resume
         whether rows that are there are kept. Those that failed are not, nor is a last line
         that was torn, by a crash or a full disk
@@ -215,12 +189,10 @@ class Journal(dict[str, Row]):
         There is nothing to resume, or something that must not be replaced.
     """
 
-    def __init__(
-        self, out: Path, done: str, check: Check, *, resume: bool = False, overwrite: bool = False
-    ) -> None:
+    def __init__(self, out: Path, *, resume: bool = False, overwrite: bool = False) -> None:
         super().__init__()
-        self.out, self._path, self._check = out, out / ROWS, check
-        self._done, self._resume, self._overwrite = done, resume, overwrite
+        self.out, self._path = out, out / ROWS
+        self._resume, self._overwrite = resume, overwrite
         self.begun: Mapping[str, Any] = {}
         self._look()
 
@@ -231,9 +203,7 @@ class Journal(dict[str, Row]):
             if not (out / CONFIG).is_file() or not self._path.is_file():
                 raise InputError(f"nothing to resume in {out}; start without --resume")
             self.begun = read_options(out / CONFIG)
-        elif not (self._overwrite or (out / self._done).exists()) and (
-            kept := len(_lines(self._path))
-        ):
+        elif not (self._overwrite or (out / DONE).exists()) and (kept := len(_lines(self._path))):
             raise InputError(
                 f"{out} holds an unfinished comparison (runs kept: {kept}): "
                 "continue with --resume, or choose another --out"
@@ -297,9 +267,10 @@ class Journal(dict[str, Row]):
         for number, line in enumerate(_lines(self._path), 1):
             try:
                 row = json.loads(line)
-                self._check(row)
                 line_of(row)  # no NaN, no infinity
                 key = key_of(row["run"])
+                if "error" not in row and row.keys() != PARTS:
+                    raise ValueError
             except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
                 raise InputError(f"{self._path}, line {number} is not a row") from None
             if key not in runs or key in self:

@@ -156,16 +156,11 @@ class Ring:
         end = self.limit + 1
         if high / self.grid < end and low / self.grid > -end:  # False for NaN; +-inf on overflow
             return
-        if math.isnan(high):
-            place, what = int(np.isnan(values).argmax()), "is not a number"
-        else:
-            too_high = not high / self.grid < end
-            place = int(values.argmax() if too_high else values.argmin())
-            what = "leaves the ring's range" if math.isfinite(values.flat[place]) else "is infinite"
+        place = np.abs(np.where(np.isnan(values), np.inf, values)).argmax()
         index = tuple(int(i) for i in np.unravel_index(place, values.shape))
         raise ContributionRefused(
-            f"the contribution's value at index {index} {what}; allowed are finite values within"
-            f" +-{self.limit * self.grid:.6g} ({self.limit} steps of {self.grid:g},"
+            f"the contribution's value at index {index} leaves the ring's range; allowed are finite"
+            f" values within +-{self.limit * self.grid:.6g} ({self.limit} steps of {self.grid:g},"
             f" {self.clients} clients)"
         )
 

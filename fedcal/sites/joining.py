@@ -36,11 +36,11 @@ from fedcal.storage.npz import read_npz
 from fedcal.training.networks import need_torch
 from fedcal.units import Subject
 
-FEW, FEW_OF_A_CLASS = 100, 10
-"""Fewer of those protected, and fewer rows of a class, are warned of."""
+FEW = 100
+"""Fewer of those protected are warned of."""
 
-MASS = 0.1
-"""Share of rows with one and the same score from which on it is warned of."""
+MASS, LEAST = 0.1, 10
+"""Share of rows with one and the same score, and how many, from which on it is warned of."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Kit:
 
     @property
     def rows(self) -> tuple[str, Reading]:
-        """Its rows, a file or a function, and how the file is read."""
+        """Its file of rows, and how it is read."""
         fields = json.loads((self.own / ROWS).read_text("utf-8"))
         return fields["data"], Reading(**fields.get("reading", {}))
 
@@ -148,16 +148,11 @@ def rows_of(
     site_rows = SiteRows(rows, shards, study.classes, notes, study.subjects)
     subjects = shards.subjects if study.unit == Subject.name else None
     own = len(shards.labels if subjects is None else np.unique(subjects))
-    masses = _point_masses(shards, study.model.points)
-    doubts = {
-        f"{study.number(own)}: below {FEW} the noise hides all but the largest faults": own < FEW,
-        masses: masses != "",
-        "rows of the part test are not counted": rows.test_labels is not None,
-    }
-    counts = np.bincount(shards.labels).tolist()
-    for name, count in zip(site_rows.names, counts, strict=False):
-        doubts[f"only {count} rows of {name}"] = 0 < count < FEW_OF_A_CLASS
-    return site_rows, site_rows.doubts() + [f"warning: {k}" for k, so in doubts.items() if so]
+    doubts = site_rows.doubts() + _point_masses(shards, study.model.points)
+    if own < FEW:
+        few = f"{study.number(own)}: below {FEW} the noise hides all but the largest faults"
+        doubts.append(f"warning: {few}")
+    return site_rows, doubts
 
 
 def _features(study: Study, data: str) -> SiteRows:
@@ -173,19 +168,20 @@ def _features(study: Study, data: str) -> SiteRows:
     return SiteRows(rows, replace(shards_of(rows), inputs=found.x), study.classes)
 
 
-def _point_masses(shards: Shards, named: Sequence[float]) -> str:
+def _point_masses(shards: Shards, named: Sequence[float]) -> list[str]:
     """Return a warning if many rows have one and the same score that the study does not name."""
     scores = shards.probs[:, 1] if shards.classes == 2 else shards.probs.max(axis=1)
     values, counts = np.unique(scores, return_counts=True)
     first = np.argsort(-counts, kind="stable")[:50]
     first = first[~np.isclose(values[first, None], np.array(named), 0, 1e-6).any(axis=1)][:6]
-    if not len(first) or counts[first[0]] < max(MASS * len(scores), FEW_OF_A_CLASS):
-        return ""
+    if not len(first) or counts[first[0]] < max(MASS * len(scores), LEAST):
+        return []
     most = [f"{values[k]:.4g} ({100 * counts[k] / len(scores):.0f} %)" for k in first]
-    return (
-        f"many rows have the same score, {', '.join(most)}: if these are the model's points, ask "
-        "the coordinator to name them all in the study (points), from the model and not from rows"
-    )
+    return [
+        f"warning: many rows have the same score, {', '.join(most)}: if these are the model's "
+        "points, ask the coordinator to name them all in the study (points), from the model and "
+        "not from rows"
+    ]
 
 
 def join(
@@ -214,7 +210,7 @@ def join(
     InputError
         Rows, kit or keys are wrong, nobody says yes, or runs of the old keys are unfinished.
     """
-    from fedcal.sites.at_home import against_outcomes
+    from fedcal.sites.at_home import Rows
 
     kit = Kit.read(folder, joins=True)
     own, paths = kit.own, {"folder": folder.resolve(), "beside": Path.cwd(), "own": kit.own}
@@ -228,7 +224,7 @@ def join(
     if reading is None:
         reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else AS_IT_IS
     rows, warnings = rows_of(kit.study, data, kit.site, reading)
-    if reversed_order := against_outcomes(rows.shards):
+    if reversed_order := Rows(rows.shards).against_outcomes:
         question = f"{reversed_order} This site's results would be wrong. Go on?"
         must_agree(question, f"{folder} stays as it is")
     with system_errors(f"cannot write {own}"):
@@ -249,7 +245,7 @@ def join(
     warnings += kit.use(data, rows, reading)
     write_folder(folder, partial(kits.write_files, files=files))
     study, out = kit.study, Path(f"{kit.site}{JOIN}")
-    joined = Join(study.study, study.digest, kit.site, *kit.own_keys, study.class_digest)
+    joined = Join(study.study, study.digest, kit.site, *kit.own_keys)
     write_file(out, joined.to_text(read_key(signing)))
     return rows, [*rows.notes, *warnings], out
 

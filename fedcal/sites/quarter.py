@@ -20,7 +20,7 @@ from fedcal.core.checks import InputError, integer, same
 from fedcal.evaluation import findings, intervals, page
 from fedcal.evaluation.estimates import at_threshold, evaluate
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.sites.next_site import next_site
+from fedcal.evaluation.sites.effects import next_site
 from fedcal.evaluation.sites.verdicts import enough, groups_of, verdicts_of
 from fedcal.metrics import bootstrap, histogram, score_table
 from fedcal.privacy.making import differences

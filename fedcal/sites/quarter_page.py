@@ -8,7 +8,7 @@ from typing import Any
 from fedcal.core import naming, pages
 from fedcal.evaluation.intervals import from_json
 from fedcal.evaluation.page import in_integers
-from fedcal.evaluation.sites.next_site import next_site_table
+from fedcal.evaluation.sites.effects import next_site_table
 from fedcal.evaluation.sites.verdicts import ALL, ONE_CLASS, ORDER, is_hidden, least_points
 from fedcal.results import page
 from fedcal.results.figures.diagrams import drawn

@@ -79,7 +79,6 @@ def held(folder: Path, sealed: Sealed | None) -> list[str]:
         same(f"name of the release in {folder}", facts.name, folder.resolve().name)
         same(f"digest of the terms of {folder}", content["digest"], study.digest)
         if sealed is not None:
-            same(f"digest of the terms of {folder}", study.digest, sealed.study.digest)
             study.year(datetime.date.fromisoformat(facts.date))
             same("epsilon of the ledger", facts.ledger.get("epsilon"), study.plan.epsilon)
     with reading(folder, folders.RUN.record):

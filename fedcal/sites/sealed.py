@@ -1,6 +1,6 @@
 """Files that sites send back, `SITE.join`, and the coordinator's `STUDY.sealed` made of them.
 
-**Formal guarantee.** A `.join` holds two public keys, names and digests: nothing in it comes from
+**Formal guarantee.** A `.join` holds two public keys, names and a digest: nothing in it comes from
 a row. It is signed by the site's own key, so nobody can enrol a key that is not theirs. The digest
 of a sealed study, which sites compare by telephone, is of its terms, all that is asked with its
 plan, sites, their keys, the committee, the coordinator's key, the server and its authority, and the
@@ -47,7 +47,7 @@ class Join:
 
     `study` is its name, and `terms` the digest of its terms in the kit; `site` is the site's name,
     `key` its Ed25519 public key, 32 bytes (who it is in sums), `connection` its public key for the
-    server, one line of OpenSSH; `classes` is the digest of the names of its classes.
+    server, one line of OpenSSH.
     """
 
     study: str
@@ -55,7 +55,6 @@ class Join:
     site: str
     key: bytes
     connection: str
-    classes: str
 
     def to_text(self, signer: SigningKey) -> str:
         """Return the file's text, signed by the site's own key."""
@@ -69,8 +68,7 @@ class Join:
         with damaged(f"{path} is no .join file"):
             key = _key("key", fields["key"])
             check_signed(path, fields, _JOIN, key, cls.__dataclass_fields__)
-            for name in ("terms", "classes"):
-                check_digest(name, fields[name])
+            check_digest("terms", fields["terms"])
             _connection(str(path), str(fields["connection"]))
             known: Any = {name: str(fields[name]) for name in cls.__dataclass_fields__}
             return cls(**known | {"key": key})
@@ -108,7 +106,7 @@ class Sealed:
         """Enrol sites, in revision 1, by a coordinator apart from the server.
 
         Raises InputError if a site is missing, is there twice, is none of the study's, has joined
-        other terms or with other classes, or has the connection of another one.
+        other terms, or has the connection of another one.
         """
         joins = list(joins)
         different(".join files of one site", (one.site for one in joins))
@@ -116,7 +114,6 @@ class Sealed:
         for one in joins:
             one_of(f"site of {study.study}", one.site, study.sites)
             same(f"terms that {one.site} joined (else send it a new kit)", one.terms, study.digest)
-            same(f"classes of {one.site}, in their order", one.classes, study.class_digest)
             joins_by_site[one.site] = one
         roster = study.roster({name: one.key for name, one in joins_by_site.items()})
         connections = {name: joins_by_site[name].connection for name in study.sites}

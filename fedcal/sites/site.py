@@ -15,7 +15,7 @@ from types import FrameType
 from typing import NoReturn
 
 from fedcal.clients.site.guard import SITE
-from fedcal.clients.site.site_log import LOG, LOGGER, rotate
+from fedcal.clients.site.site_log import LOGGER, rotate
 from fedcal.clients.site.store import RECORDS, records_in
 from fedcal.core.checks import FedcalError, InputError
 from fedcal.run.engines.supernode import FLOWER_LOG, Ended, SuperNode
@@ -77,7 +77,6 @@ def keep_running(
                 if not connected and (connected := node.connected()):
                     log.info("connected to %s: waiting for questions", server)
                 node.bound_log()
-                rotate(state / LOG)
                 echo.show()
                 time.sleep(_TICK)
             ended = node.ended()
@@ -110,32 +109,22 @@ def _why(ended: Ended) -> str:
     return "the connection to {} has ended: connecting again"
 
 
-class Echo(AbstractContextManager["Echo"]):
-    """Shows on stdout what the site's log gains; other processes write to it and rotate it."""
+class Echo:
+    """Shows on stdout what all processes write to a site's log; a full one is put aside."""
 
     def __init__(self, path: Path) -> None:
         path.touch()
-        self._path = path
-        self._file = path.open(encoding="utf-8", errors="replace")
-        self._file.seek(0, os.SEEK_END)
+        self._path, self._at = path, path.stat().st_size
 
     def show(self) -> None:
         """Show what was added since the last time."""
-        self._rest()
-        with contextlib.suppress(FileNotFoundError):  # it is put aside right now
-            if not os.path.samestat(self._path.stat(), os.fstat(self._file.fileno())):
-                self._rest()
-                self._file.close()
-                self._file = self._path.open(encoding="utf-8", errors="replace")
-                self._rest()
-
-    def _rest(self) -> None:
-        if new := self._file.read():
-            print(new, end="", flush=True)
-
-    def __exit__(self, *error: object) -> None:
-        self.show()
-        self._file.close()
+        with contextlib.suppress(FileNotFoundError), self._path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) < self._at:  # it was put aside, and this is another one
+                self._at = 0
+            file.seek(self._at)
+            print(file.read().decode("utf-8", "replace"), end="", flush=True)
+            self._at = file.tell()
+        rotate(self._path)
 
 
 class Terminated(BaseException):

@@ -25,7 +25,6 @@ from fedcal.sites import joining, kits, site
 from fedcal.storage.atomic import write_file
 
 log = logging.getLogger(site_log.LOGGER)
-_REFUSALS = ("refused to", "cannot take part")
 
 
 def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> None:
@@ -80,10 +79,8 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
     for line in [*warnings, *kit.use(rows, site_rows, reading)]:
         if say is not None:
             say(line)
-    screen = sys.stdout.isatty()
-    # what goes into a file or a container's log tells of no rows
-    doubts = site_rows.doubts() if screen else ()
-    console().print("\n".join([site_rows.described(counts=screen), *doubts]))
+    if sys.stdout.isatty():  # what goes into a file or a container's log tells of no rows
+        console().print(site_rows.described())
     prepare(
         state,
         site_rows.shards,
@@ -100,7 +97,8 @@ def start(folder: Path, data: str | None, say: Callable[[str], None] | None) -> 
             raise InputError(f"{state / RECORDS} {why}")
     site_log.log_to(state / site_log.LOG)
     try:
-        with site.until_terminated(), site.Echo(state / site_log.LOG) as echo:
+        with site.until_terminated():
+            echo = site.Echo(state / site_log.LOG)
             log.info("a site of the federation %s, digest %s", roster.name, roster.digest)
             if why:
                 log.warning("the records of this site %s", why)
@@ -141,17 +139,15 @@ def status(folder: Path) -> dict[str, Any]:
     left_this_year = min(max(study.epsilon - this_year, 0.0), left)
     log = state / site_log.LOG
     lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
-    has_joined, is_read = kit.has_joined, (state / guard.SITE).exists()
     last = last_result(folder)
     content: dict[str, Any] = {
         "study": study.study,
         "until": study.until.isoformat(),
         "site": kit.site,
-        "running": is_read and _runs(state),
+        "running": (state / guard.SITE).exists() and _runs(state),
         "asked by": study.server,
         "digest": None if kit.accepted is None else kit.accepted.digest,
-        "rows": kit.rows[0] if has_joined else None,
-        "read": _time((state / guard.SITE).stat().st_mtime) if is_read else None,
+        "rows": kit.rows[0] if kit.has_joined else None,
         "epsilon": {
             "spent this year": this_year,
             "left this year": left_this_year,
@@ -162,7 +158,6 @@ def status(folder: Path) -> dict[str, Any]:
         "records": refusal or None,
         "result": None if last is None else str(last),
         "log": lines[-1] if lines else None,
-        "refused": [line for line in lines if any(w in line for w in _REFUSALS)][-3:],
         "answered": jobs,
     }
     enough = study.epsilon_release * (1 - 1e-9)

@@ -33,7 +33,7 @@ from fedcal.core.checks import (
     unused,
 )
 from fedcal.core.naming import class_names, digest_of
-from fedcal.evaluation.sites.effects import FINE
+from fedcal.evaluation.sites.buckets import FINE
 from fedcal.metrics import score_table
 from fedcal.privacy import AUTO
 from fedcal.privacy.agreement import Terms

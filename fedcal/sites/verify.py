@@ -15,7 +15,7 @@ import math
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -69,8 +69,8 @@ def verify(folder: Path, own: Path | None = None, signer: SigningKey | None = No
     else:
         what = f"key that signs {folder} (by the coordinator that sealed its study)"
         same(what, signer.public.hex(), sealed.coordinator.hex())
-        text = Study.read(folder / quarter.STUDY).to_toml()
-        same(f"study of {folder} (seal it anew)", text, sealed.study.to_toml())
+    text = Study.read(folder / quarter.STUDY).to_toml()
+    same(f"study of {folder}, by what was sealed,", text, sealed.study.to_toml())
     sentences = [_sealed_by(folder, sealed, own), *_held(folder, content, sealed), UNCHECKED]
     if signer is not None:
         write_signature(folder, signer)
@@ -125,7 +125,7 @@ def _held(folder: Path, content: dict[str, Any], sealed: Sealed | None) -> list[
                 f"{folder / SUMMARY_FILE} says {where} = {old!r:.60}; the release gives "
                 f"{new!r:.60} (by fedcal {facts.versions.get('fedcal')}, this is {__version__})"
             )
-        sentences = [] if sealed is None else list(_around(folder, sealed, study, facts, earlier))
+        sentences = [] if sealed is None else list(_around(folder, sealed, earlier))
         with tempfile.TemporaryDirectory() as draft:
             quarter.write_files(Path(draft), study, release, content, earlier)
             _same_files(folder, Path(draft), {SIGNATURE, quarter.SEALED} if sealed else set())
@@ -158,7 +158,6 @@ def _agreed(
     expected = replace(facts, date=day.isoformat(), roster="", one_machine=False)
     if sealed is not None:
         study.year(day)
-        yield "digest of the terms", study.digest, sealed.study.digest
         line = {name: getattr(plan, name) for name in _SPENT} | {"run": facts.ledger.get("run")}
         line |= {"mechanism": plan.mechanism.name, "releases": 1, "charged": [1]}
         sites = {"enrolled": len(study.sites), "answered": len(facts.took_part), "missed": {}}
@@ -189,15 +188,9 @@ def _impossible(release: ScoreRelease, plan: Plan, facts: QuarterFacts) -> numer
     return np.asarray(counts[~is_sum | (counts < -most) | (away & (counts > most))])
 
 
-def _around(
-    folder: Path, sealed: Sealed, study: Study, facts: QuarterFacts, earlier: Mapping[str, Earlier]
-) -> Iterator[str]:
+def _around(folder: Path, sealed: Sealed, earlier: Mapping[str, Earlier]) -> Iterator[str]:
     """Hold copies of earlier quarters against folders beside this one; say what is as it is."""
-    if changed := [
-        f.name for f in fields(Study) if vars(study)[f.name] != vars(sealed.study)[f.name]
-    ]:
-        yield f"Not as they were sealed: {', '.join(changed)}."
-    beside = quarter.earlier_of(folder, study)
+    beside = quarter.earlier_of(folder, sealed.study)
     for name, (copy, then) in earlier.items():
         if name not in beside:
             yield f"{name} is not beside this folder: changes since then are not verified."
@@ -210,15 +203,6 @@ def _around(
         if not same or not all(np.array_equal(arrays[key], expected[key]) for key in expected):
             raise InputError(f"{folder / file} is not the release of {there}")
         yield f"{file} is the release of {name}/ beside it{'' if signed else ', not signed'}."
-    # of one day, either may be the earlier one
-    before = {
-        name: one
-        for name, one in beside.items()
-        if one[1]["date"] <= facts.date and facts.name not in one[1]["since"]
-    }
-    for name, (_, content) in quarter.ends_of(before).items():
-        if name not in earlier:
-            yield f"{name} beside this folder is of {content['date']}, and is left out here."
 
 
 def _same_files(folder: Path, draft: Path, but: set[str]) -> None:

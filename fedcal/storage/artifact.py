@@ -224,13 +224,9 @@ class Artifact(ABC):
         """Return its part of a report, from top to bottom."""
         return []
 
-    def lines(self, test: Holdout | None = None) -> list[str]:
-        """Return a few lines for a terminal or a log: the head of its first table, or its name.
-
-        With test rows those of `evaluation_page` come first.
-        """
-        parts = [*([] if test is None else self.evaluation_page(test)), *self.page()]
-        table = next((part for part in parts if isinstance(part, Table)), None)
+    def lines(self) -> list[str]:
+        """Return a few lines for a log: the head of its first table, or its name."""
+        table = next((part for part in self.page() if isinstance(part, Table)), None)
         return [repr(self)] if table is None else table.head(_LINES)
 
     def evaluation_page(self, test: Holdout) -> list[Part]:

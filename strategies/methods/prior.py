@@ -10,7 +10,7 @@ from fedcal.core.checks import InputError
 from fedcal.core.numerics import override
 from fedcal.core.options import Count
 from fedcal.evaluation.findings import counted_of, subject_rows
-from fedcal.evaluation.sites.effects import edges_of
+from fedcal.evaluation.sites.buckets import edges_of
 from fedcal.mechanisms import MECHANISMS, Laplace
 from fedcal.metrics.score_table import check_score, names_text
 from fedcal.partition import numbered

@@ -66,13 +66,6 @@ def test_an_answer_is_masked_where_the_server_says_so():
     assert words_of(reply) == want.tolist()
 
 
-def test_a_simulated_client_sends_the_bits_of_the_batched_function():
-    request = request_of()
-    want = contribute(SHARDS, request, np.arange(CLIENTS))
-    assert sent_by_all(request, simulated=True) == want.tolist()
-    assert want.tolist() != answer(SHARDS, request).tolist()
-
-
 def test_a_real_client_ignores_the_seed_in_a_query():
     """Whoever sent the seed could subtract the noise."""
     request = request_of()

@@ -3,6 +3,7 @@
 Generated from the registry. Of `rows_per_client`, a fact about the federation, see the end.
 """
 
+from abc import ABC
 from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any, Literal, get_args, get_origin
@@ -11,14 +12,17 @@ import numpy as np
 import pytest
 
 from fedcal.core.checks import InputError, NoEffect
+from fedcal.core.imports import registry
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
+from fedcal.mechanisms import MECHANISMS
 from fedcal.partition import numbered
 from fedcal.privacy.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import settings_of
+from fedcal.units import UNITS
 
 CLIENTS = 12
 
@@ -31,7 +35,6 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     "clip_positive": (1.0, 3.0),
     "encoding": ("flat", "tree"),
     "epochs": (1, 2),
-    "free": (1, 2),
     "groups": (("a",), ("a", "b")),
     "height": (1, 2),
     "iterations": (2, 3),
@@ -39,8 +42,6 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     "lr": (0.01, 0.1),
     "network": ("softmax", "mlp"),
     "nll_clip": (1.0, 10.0),
-    "penalty": (0.1, 0.5),
-    "points": (11, 33),
     "quantile": ("gaps", "prefix"),
     "reach": (1.2, 2.0),
     "rows_per_subject": (1, 3),
@@ -48,9 +49,7 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     "shape": ("3", "4"),
     "steps": (2, 6),
     ("conformal", "bins"): (5, 15),
-    ("conformal", "score"): ("lac", "aps"),
     ("evaluate", "bins"): (5, 15),
-    ("evaluate", "by"): ("group", "site"),
     ("evaluate", "within"): ((), ("a",)),
     ("fedprior", "groups"): (numbered(CLIENTS), (*numbered(CLIENTS), "a")),
     ("fedsgd", "clipping"): ("row", "global"),
@@ -169,3 +168,12 @@ def test_rows_per_client_is_a_fact_and_may_always_stand():
         for run in ("exact", "example"):  # where nothing depends on it
             given = outcome(method, run, 3, {"rows_per_client": 20.0})
             assert given is not NoEffect, (method, run)
+
+
+@pytest.mark.parametrize("member", [*MECHANISMS.values(), *UNITS.values()])
+def test_what_a_registry_s_member_lacks_is_found_at_import(member):
+    base = next(cls for cls in member.__mro__ if cls.__bases__ in ((ABC,), (object,)))
+    with pytest.raises(TypeError, match="Bare lacks"):
+        registry(type("Bare", (base,), {"name": "bare"}))
+    with pytest.raises(TypeError, match=f"are both called '{member.name}'"):
+        registry(member, member)

@@ -11,18 +11,13 @@ import shutil
 import subprocess
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import axe_core_python
 import numpy as np
 import pytest
-from compared import cell
 from made_up import halves
 
-from fedcal import evaluate, simulate
-from fedcal.results.comparison import as_table, cells_of, comparison_sheets
-from fedcal.results.page import Page
-from fedcal.run.folders import write_report
+from fedcal import compare, evaluate, simulate
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
 FLAGS = (
@@ -41,19 +36,6 @@ AXE = """<script>%s</script><script>addEventListener("load", async () => {
 HARD = (600, 5, 2.0)
 
 
-def comparison() -> dict[str, Any]:
-    """Return a comparison of eight methods, four budgets and none, three partitions."""
-    cells = [cell("none", "inf", 0.002, baseline=True, partition=None, bytes_up=0)]
-    for partition, k, budget in product(
-        ("iid", "dirichlet:0.1", "natural"), range(8), (0.1, 0.5, 1.0, 8.0, "inf")
-    ):
-        ece = (0.002 + 0.004 * k) * (1 + 1 / float(budget))
-        where = {"partition": partition, "bytes_up": 64 * 4**k}
-        cells.append(cell(f"method-{k}", budget, ece, **where))
-    output = ["Each cell is a run of its own; publishing them all adds their budgets up."]
-    return {"schema": 1, "kind": "comparison", "cells": cells, "statement": output, "versions": {}}
-
-
 def pages(out: Path) -> dict[str, str]:
     """Return pages by name: runs of 10 and 100 classes, a comparison, an evaluation, cards."""
     few = simulate(halves(10, *HARD), method="fednewton", clients=30, epsilon=1.0, out=out / "ten")
@@ -62,14 +44,12 @@ def pages(out: Path) -> dict[str, str]:
     scored = {k: v for k, v in halves(2, *HARD).items() if "test" not in k}
     options = {"epsilon": 2.0, "unit": "example", "partition": "iid", "clients": 5}
     shown = evaluate({**scored, **wards}, by="group", out=out / "evaluation", **options)
-    (out / "comparison").mkdir()
-    (out / "comparison" / "compare.json").write_text(json.dumps(comparison()), "utf-8")
-    write_report(out / "comparison")
+    methods = ["fedtemp", "fednewton", "fedbin", "acct", "fedoneshot"]
+    grid = {"method": methods, "epsilon": "inf,8,1,0.5", "partition": "iid,dirichlet:0.1"}
+    each = compare("heart-disease", **grid, clients=20, jobs=1, out=out / "comparison")
     found = {f.name: (f / "report.html").read_text("utf-8") for f in out.iterdir()}
     head = '<!doctype html><meta name="viewport" content="width=device-width">'
-    cells = cells_of(comparison()["cells"])
-    compared = Page("Compared", "", [as_table(cells), *comparison_sheets(cells)]).html(card=True)
-    cards = few._repr_html_() + compared + shown._repr_html_()
+    cards = "".join(one._repr_html_() for one in (few, each, shown))
     return found | {"cards": f'{head}<meta charset="utf-8">{cards}'}
 
 

@@ -1,5 +1,6 @@
 """`docs/guide/extend.md`, followed to the letter in a copy: what is new is taken by its row."""
 
+import importlib
 import json
 import os
 import re
@@ -13,8 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flwr.app import Context, RecordDict
 
-from fedcal import simulate
+from fedcal import InProcessGrid, simulate
 from fedcal.cli.main import exit_code_of
 from fedcal.core.checks import InputError
 from fedcal.privacy import Federation
@@ -169,21 +171,46 @@ def test_a_method_and_its_query_of_another_package_need_no_file_of_fedcal(own_pa
     assert exit_code_of(["simulate", "--config", "run/config.toml", "--quiet"]) == 0
     inline = simulate("heart-disease", method=own_package, **facts)
     np.testing.assert_array_equal(result.artifact.counts, inline.artifact.counts)
-
-
-def test_what_a_name_does_not_lead_to_is_refused(own_package, capsys):
-    refused = {"ownpack.method:Nobody": "no attribute", "nowhere:FedGap": "No module named"}
-    for name, output in {**refused, "ownpack.method:Table": "is not a method"}.items():
-        assert exit_code_of(f"simulate --method {name} --epsilon 8 --quiet".split()) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert output in line
     fields = Job("acct", Federation(5, 3, epsilon=1.0)).to_fields() | {"method": own_package}
+    STRATEGIES.pop(own_package)
     with pytest.raises(InputError, match="unknown method"):  # what a site makes of a message
         Job.from_fields(fields)
 
 
-def test_two_queries_of_one_kind_are_refused(own_package, tmp_path):
-    text = (tmp_path / "ownpack/ranks.py").read_text().replace("own_ranks", "class_counts")
-    (tmp_path / "ownpack/ranks.py").write_text(text)
-    with pytest.raises(InputError, match="are both questions of kind 'class_counts'"):
-        simulate("heart-disease", method=own_package, epsilon=8.0, clients=6)
+# -- a Flower app of somebody else's, and the few lines that fedcal needs in it -------------------
+
+APP = Path(__file__).parent / "app"
+PACKAGE = "someapp"
+
+
+@pytest.fixture
+def app(tmp_path):
+    """The app with its diff applied."""
+    copy = tmp_path / "app"
+    shutil.copytree(APP, copy, ignore=shutil.ignore_patterns("__pycache__", "*.diff"))
+    patch = APP / "fedcal.diff"
+    subprocess.run(["git", "apply", "--unidiff-zero", patch], cwd=copy, check=True)
+    return copy
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor")
+def test_the_clients_answer_from_the_model_just_trained(app, tmp_path, monkeypatch):
+    """In Flower's loop over five clients."""
+    monkeypatch.syspath_prepend(str(app))
+    client = importlib.import_module(f"{PACKAGE}.client_app").app
+    server = importlib.import_module(f"{PACKAGE}.server_app").app
+    out = tmp_path / "out"
+    settings = {"num-server-rounds": 1, "learning-rate": 0.1, "out": str(out)}
+    server(InProcessGrid(client, range(1, 6)), Context(1, 0, {}, RecordDict(), settings))
+    for module in [m for m in sys.modules if m.partition(".")[0] == PACKAGE]:
+        del sys.modules[module]
+    result = json.loads((out / "result.json").read_text("utf-8"))
+    assert result["privacy"]["epsilon"] == 2
+    assert result["sites"] == {"enrolled": 5, "answered": 5, "absent": [], "missed": {}}
+    assert "how it was trained, are not covered" in " ".join(result["privacy"]["more"])
+    page = (out / "report.html").read_text("utf-8")
+    assert "AfterTraining(" in page
+    assert "without the guard, the policy and the ledger" in page
+    accuracy = result["metrics"]["accuracy"]  # of the clients' test halves: 285 rows
+    assert accuracy["high"] > 0.8  # chance is .63; noise and training differ each time
+    assert accuracy["high"] - accuracy["low"] < 0.3

@@ -103,10 +103,3 @@ def test_the_commands_run_from_the_wheel(wheel, tmp_path):
     assert json.loads(applied)["rows"] == 28932
     assert len(json.loads(listed)) == 11
     assert sorted(os.listdir(here)) == ["probs.npy", "run"]
-
-
-def test_the_command_runs_where_warnings_are_errors(tmp_path):
-    """With the pinned versions: typer imports what click deprecates."""
-    done = run(sys.executable, "-W", "error", "-m", "fedcal", "datasets", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout

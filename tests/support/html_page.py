@@ -19,23 +19,13 @@ class Page(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        addresses = ("src", "href", "xlink:href", "srcset", "action", "data", "poster")
         self.tags.append(tag)
-        self.addresses += [
-            v or ""
-            for k, v in attrs
-            if k in ("src", "href", "xlink:href", "srcset", "action", "data", "poster")
-        ]
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in self.VOID:
-            self.open.pop()
+        self.addresses += [value or "" for name, value in attrs if name in addresses]
+        self.open += [tag] * (tag not in self.VOID)
 
     def handle_endtag(self, tag: str) -> None:
-        assert self.open[-1] == tag, (tag, self.open)
-        self.open.pop()
+        assert self.open.pop() == tag, (tag, self.open)
 
     def handle_data(self, data: str) -> None:
         if not self.open or self.open[-1] != "style":

@@ -89,7 +89,7 @@ def connection(site):
 def sealed_of(of, coordinator, one_machine=False):
     def join(site):
         key = SigningKey.generate().public
-        return Join(of.study, of.digest, site, key, connection(site), of.class_digest)
+        return Join(of.study, of.digest, site, key, connection(site))
 
     sealed = Sealed.of(of, map(join, of.sites), "PEM", coordinator)
     return replace(sealed, one_machine=one_machine).to_text(coordinator)

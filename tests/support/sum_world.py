@@ -167,9 +167,7 @@ class World:
             self.restart(site)
         try:
             return ask(self._parties[site])
-        except InputError as e:
-            if "\n" in str(e):
-                self.wrong.append(f"refused in more than a line: {e}")
+        except InputError:
             return None
 
     # --- what sites are asked --------------------------------------------------------------
@@ -222,13 +220,10 @@ class World:
         if text not in known:
             known.append(text)
         if drawn:
-            self._note(
-                Clear(site, job, number, messages.Contribution.from_bytes(text), drawn[0], seeds[0])
-            )
+            sent = messages.Contribution.from_bytes(text)
+            made = Clear(site, job, number, sent, drawn[0], seeds[0])
+            self.clear[signed_part(sent.header)] = made
         return text
-
-    def _note(self, clear: Clear) -> None:
-        self.clear[signed_part(clear.sent.header)] = clear
 
     def crooked_answer(
         self, site: int, job: str, number: int, enrolments: Sequence[bytes], lie: str = ""
@@ -263,7 +258,7 @@ class World:
             sealed[member] = seal(key, b"".join(held), messages.sealed_for(header, member))
         made = messages.Contribution(header, sent, sealed)
         if site in self.crooked:
-            self._note(Clear(site, job, number, made, words, seeds))
+            self.clear[signed_part(header)] = Clear(site, job, number, made, words, seeds)
         return made.to_bytes()
 
     def confirm(self, member: int, job: str, number: int, given: Given) -> bytes | None:

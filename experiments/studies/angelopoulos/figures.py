@@ -29,7 +29,7 @@ from experiments.studies.angelopoulos.splits import (
 from experiments.studies.claims import between, larger, listed
 from experiments.studies.rows import counted, grouped, one, rng_of, where
 from experiments.studies.spec import Outcome, Record, Rows, RowsClaim, Study
-from experiments.studies.zhang.models import PLAIN, Task, Training, tasks, trained
+from experiments.studies.zhang.models import PLAIN, SHIPPED, Task, Training, task, trained
 from fedcal.conformal.levels import best_bins, thresholds
 from fedcal.strategies.server.outcome import Progress
 
@@ -128,9 +128,7 @@ MINUSCULE = 0.05
 """An increase of sets, relative, that we call so."""
 
 
-def _networks(
-    data: Sequence[str] | None = None, progress: Progress | None = None, *, splits: int = 1_000
-) -> Rows:
+def _networks(progress: Progress | None = None, *, splits: int = 1_000) -> Rows:
     """Exact and private sets of the same random splits, for each network and head.
 
     Half of the test rows calibrates, up to `MOST`.
@@ -141,13 +139,13 @@ def _networks(
         See `splits.setting`; `data`, `model`, `sets`, `n`, `tests`, `accuracy`,
         and `between`: the std of mean set sizes over trainings (one: None)
     """
-    todo: list[tuple[str, str, list[Callable[[], Scored]]]] = []
-    if not data:
-        todo.append((NETWORK, PLAINLY, [lambda: scored(NETWORK)]))
-    for task in tasks(data):
+    todo: list[tuple[str, str, list[Callable[[], Scored]]]] = [
+        (NETWORK, PLAINLY, [lambda: scored(NETWORK)])
+    ]
+    for of in map(task, SHIPPED):
         for model, how in HEADS.items():
-            runs = [_head(task, how, seed) for seed in range(TRAININGS)]
-            todo.append((task.name, model, runs))
+            runs = [_head(of, how, seed) for seed in range(TRAININGS)]
+            todo.append((of.name, model, runs))
     found: Rows = []
     for name, model, runs in counted(todo, progress):
         rng = rng_of("angelopoulos-figure3", 0, name, *([model] if len(runs) > 1 else []))
@@ -164,10 +162,9 @@ def _networks(
     return found
 
 
-def _head(task: Task, how: Training, seed: int) -> Callable[[], Scored]:
+def _head(of: Task, how: Training, seed: int) -> Callable[[], Scored]:
     def run() -> Scored:
-        logits = trained(task, how, seed).predict(task.test_x)
-        return Scored.of(task.name, logits, task.test_y)
+        return Scored.of(of.name, trained(of, how, seed).predict(of.test_x), of.test_y)
 
     return run
 

@@ -1,9 +1,9 @@
 """Tables 1 and 7 of Luo et al.: cells, and what they come to.
 
 The paper's data are ImageNet-C, CIFAR-100-C and CIFAR-10-C, its models are not published. Here
-the same experiments run on logits of a network on corrupted MNIST, which come with fedcal, or on
-files of the user's, one for each perturbation. So numbers differ from the paper's; what can be
-compared is the order of the methods and the ratios between them.
+the same experiments run on logits of a network on corrupted MNIST, which come with fedcal. So
+numbers differ from the paper's; what can be compared is the order of the methods and the ratios
+between them.
 
 Table 1 is of severity 5, Table 7 of severity 1, the least shift. The paper's figures show cells:
 ECE against sources, samples of each, and epsilon.
@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from statistics import fmean, median
 
 from experiments.studies.claims import between
@@ -35,9 +34,7 @@ from experiments.studies.luo.trials import (
 from experiments.studies.rows import counted, grouped, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study, study_file
 from fedcal import datasets
-from fedcal.core.checks import InputError
 from fedcal.core.fitting import usable_cores
-from fedcal.run.load import load_any
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Local
 
@@ -74,14 +71,11 @@ def cells_of(trials: int, every: int, name: str) -> Rows:
     A cell has what = "cell", `data` (short), `sweep`, `sources`, `samples`, `epsilon`, `trials`;
     for each column its key -> mean test ECE over trials, and key + " std" -> standard deviation.
     """
-    data = load_any(name)
-    parts, found = name.split(":"), Rows()
-    short = parts[1] if parts[0] == SHIFTED and len(parts) > 1 else Path(name).name
-    points = settings_for(len(rows_of(data)[1]), name, every)
+    data, found = datasets.load(name), Rows()
     tables = Tables.of(data)
-    for point in points:
+    for point in settings_for(len(rows_of(data)[1]), every):
         ece = run_point(tables, point, COLUMNS, trials)
-        row = {"what": "cell", "data": short, **asdict(point), "trials": trials}
+        row = {"what": "cell", "data": name.split(":")[1], **asdict(point), "trials": trials}
         std = {f"{k} std": float(v.std()) for k, v in ece.items()}
         found.append({**row, **{k: float(v.mean()) for k, v in ece.items()}, **std})
     return found
@@ -104,21 +98,17 @@ def table(severity: int, name: str, text: str, harmful: Sequence[str]) -> Study:
     """
 
     def rows(
-        data: Sequence[str] | None = None,
         jobs: int | None = None,
         progress: Progress | None = None,
         *,
         trials: int = TRIALS,
         every: int = 1,
     ) -> Rows:
-        """Run all settings on all data: files, one for each perturbation, or the shipped ones.
+        """Run all settings on all perturbations.
 
         `every` takes every k-th setting of each sweep, for a quick look.
         """
-        shipped = [f"{SHIFTED}:{c}:{s}" for c, s in datasets.shifted(SHIFTED) if s == severity]
-        names = [str(Path(n).resolve()) if Path(n).is_file() else n for n in data or shipped]
-        if len({*names}) < len(names):
-            raise InputError("data are there twice")
+        names = [f"{SHIFTED}:{c}:{s}" for c, s in datasets.shifted(SHIFTED) if s == severity]
         work = partial(cells_of, trials, every)
         many = min(jobs or usable_cores(), len(names))
         cells = Rows()

@@ -4,6 +4,5 @@
 over-confident, clipping is the cause, recalibration corrects it.
 
 The paper fine-tunes RoBERTa and fits linear heads on features of ViT and ResNet-50. Here it is
-linear heads on features: on what ships, and on any features file by `--data`. `zhang.toml` says
-what each experiment shows.
+linear heads on the features that ship. `zhang.toml` says what each experiment shows.
 """

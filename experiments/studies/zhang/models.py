@@ -9,10 +9,9 @@ were chosen on features of CIFAR-10 by its test accuracy and are used on all dat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -20,18 +19,16 @@ from numpy.typing import NDArray
 
 from fedcal.calibrators import Calibrator, TemperatureScaling
 from fedcal.clients.answers import contribute
-from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers, Purpose, Words, stream
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
-from fedcal.datasets import feature_sets, read_feature_set
+from fedcal.datasets import read_feature_set
 from fedcal.mechanisms import Gaussian
 from fedcal.partition import held_out
 from fedcal.privacy.curator import OpenRound
 from fedcal.privacy.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.run.training_data import SHIFTED, labelled_rows
-from fedcal.storage.npz import read_npz
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.training.networks import Rule, TrainedModel
@@ -77,47 +74,20 @@ class Task:
 
 
 @cache
-def task(source: str) -> Task:
-    """Return a task by the name of shipped features, or the path of a features file.
-
-    Raises
-    ------
-    InputError
-        No features, or none to test on.
-    """
-    shipped = source in {entry.name for entry in feature_sets()}
-    arrays = read_feature_set(source) if shipped else read_npz(Path(source))
-    if not {"features", "test_features"} <= arrays.keys():
-        raise InputError(f"{source!r}: needs features with labels, and test_features with theirs")
+def task(name: str) -> Task:
+    """Return the task of shipped features."""
+    arrays = read_feature_set(name)
     rows = labelled_rows(arrays, NORM)
-    test = rows.test
-    if test is None:
-        raise InputError(f"{source!r}: has no test rows")
-    name = source if shipped else Path(source).name.removesuffix(".npz")
-    shifted = {
+    test: Any = rows.test
+    after = {
         (key[len("test_") : -2], int(key[-1])): labelled_rows(
             arrays | {"test_features": x}, NORM
         ).test
         for key, x in arrays.items()
         if SHIFTED.fullmatch(key)
     }
-    after = {what: one.x for what, one in shifted.items() if one is not None}
-    return Task(name, rows.x, rows.y, test.x, test.y, rows.classes, after)
-
-
-def tasks(data: Sequence[str] | None, shipped: Sequence[str] = SHIPPED) -> list[Task]:
-    """Return the tasks of `--data`, or the shipped ones.
-
-    Raises
-    ------
-    InputError
-        Also where two of them have the same name.
-    """
-    found = [task(source) for source in data or shipped]
-    names = [t.name for t in found]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise InputError(f"data {twice[0]!r} is there twice")
-    return found
+    shifted = {what: one.x for what, one in after.items() if one is not None}
+    return Task(name, rows.x, rows.y, test.x, test.y, rows.classes, shifted)
 
 
 def relabelled(y: Integers, classes: int, share: float, seed: int) -> Integers:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise, product
+from itertools import pairwise
 from statistics import fmean, stdev
 from typing import Any
 
@@ -38,13 +38,13 @@ from experiments.studies.zhang.models import (
     IMAGES,
     PLAIN,
     REACH,
+    SHIPPED,
     TABLE,
     Task,
     Training,
-    tasks,
+    task,
 )
 from fedcal.calibrators import Calibrator
-from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.estimators.calibration import Ece, simulate
@@ -178,12 +178,10 @@ def study(
         what is told of the probabilities besides
     """
 
-    def rows(
-        data: Sequence[str] | None = None, seeds: int = seeds, progress: Progress | None = None
-    ) -> Rows:
+    def rows(seeds: int = seeds, progress: Progress | None = None) -> Rows:
         """All trainings on all data: the facts of each, see `over_seeds`."""
         found: Rows = []
-        todo = [(of, facts, how) for of in tasks(data) for facts, how in trainings(of)]
+        todo = [(of, facts, how) for of in map(task, SHIPPED) for facts, how in trainings(of)]
         for of, facts, how in counted(todo, progress):
             probs_by_seed = [
                 probabilities(_alone(of, how, seed), of.test_x) for seed in range(seeds)
@@ -257,12 +255,10 @@ def in_paper(table: str, holds: Callable[[Lines], bool]) -> str:
 
 
 def table(epsilon: float, shipped: str, beside: str) -> Study:
-    """Table 1, 2 or 7: data without `--data`, and the paper's table, whose data stand beside."""
+    """Table 1, 2 or 7: its data, and the paper's table, whose data stand beside."""
 
-    def rows(
-        data: Sequence[str] | None = None, seeds: int = 10, progress: Progress | None = None
-    ) -> Rows:
-        """All methods on all data: what = "method"; differences over seeds: what = "pair".
+    def rows(seeds: int = 10, progress: Progress | None = None) -> Rows:
+        """All methods: what = "method"; differences over seeds: what = "pair".
 
         Returns
         -------
@@ -271,17 +267,15 @@ def table(epsilon: float, shipped: str, beside: str) -> Study:
             `paired`: of the ECE; or see `printed_rows`
         """
         found: Rows = []
-        todo = [(task, title) for task in tasks(data, (shipped,)) for title in METHODS]
-        runs: dict[str, dict[str, list[dict[str, float]]]] = {}
-        for task, title in counted(todo, progress):
-            models = [made(task, title, epsilon, seed) for seed in range(seeds)]
-            mine = [scores_of(model, task.test_x, task.test_y) for model in models]
-            runs.setdefault(task.name, {})[title] = mine
-            what = {"data": task.name, "what": "method", "epsilon": epsilon, "seeds": seeds}
-            found.append({**what, "method": title, **spread(mine)})
-        for (name, of), (better, worse) in product(runs.items(), PAIRS):
-            values = ([run["ece"] for run in of[title]] for title in (better, worse))
-            known = {"what": "pair", "data": name, "better": better, "worse": worse}
+        of, runs = task(shipped), dict[str, list[dict[str, float]]]()
+        for title in counted(METHODS, progress):
+            models = [made(of, title, epsilon, seed) for seed in range(seeds)]
+            runs[title] = [scores_of(model, of.test_x, of.test_y) for model in models]
+            what = {"data": of.name, "what": "method", "epsilon": epsilon, "seeds": seeds}
+            found.append({**what, "method": title, **spread(runs[title])})
+        for better, worse in PAIRS:
+            values = ([run["ece"] for run in runs[title]] for title in (better, worse))
+            known = {"what": "pair", "data": of.name, "better": better, "worse": worse}
             found.append({**known, **paired(*values)})
         return found + printed_rows(beside)
 
@@ -371,9 +365,7 @@ table7 = table(3.0, IMAGES, "table7")
 HOME, ALL = "none", "all corruptions"
 
 
-def _shifted(
-    data: Sequence[str] | None = None, seeds: int = 3, progress: Progress | None = None
-) -> Rows:
+def _shifted(seeds: int = 3, progress: Progress | None = None) -> Rows:
     """All methods on the test rows and on each corruption of them.
 
     Returns
@@ -381,31 +373,22 @@ def _shifted(
     list of dict
         what = "method": `data`, `method`, `shift` (`HOME`, `ALL`: the mean over them, or the
         corruption and its severity), `number` of shifts, see `spread`
-
-    Raises
-    ------
-    InputError
-        Data without corrupted rows.
     """
-    found: Rows = []
-    chosen = tasks(data, (IMAGES,))
-    for task in chosen:
-        if not task.shifted:
-            raise InputError(f"{task.name}: no corrupted test rows (test_CORRUPTION_SEVERITY)")
-    for task, title in counted([(t, title) for t in chosen for title in METHODS], progress):
-        shifts = {HOME: task.test_x}
-        shifts |= {f"{name}, {severity}": x for (name, severity), x in task.shifted.items()}
-        models = [made(task, title, EPSILON, seed) for seed in range(seeds)]
+    found, of = Rows(), task(IMAGES)
+    shifts = {HOME: of.test_x}
+    shifts |= {f"{name}, {severity}": x for (name, severity), x in of.shifted.items()}
+    for title in counted(METHODS, progress):
+        models = [made(of, title, EPSILON, seed) for seed in range(seeds)]
         runs = {
-            shift: [scores_of(model, x, task.test_y[: len(x)]) for model in models]
+            shift: [scores_of(model, x, of.test_y[: len(x)]) for model in models]
             for shift, x in shifts.items()
         }
         away = [runs[shift] for shift in shifts if shift != HOME]
         runs[ALL] = [
-            {key: fmean(of[seed][key] for of in away) for key in away[0][0]}
+            {key: fmean(run[seed][key] for run in away) for key in away[0][0]}
             for seed in range(seeds)
         ]
-        known = {"data": task.name, "what": "method", "method": title}
+        known = {"data": of.name, "what": "method", "method": title}
         found += ({**known, "shift": shift} | spread(mine) for shift, mine in runs.items())
     return found
 

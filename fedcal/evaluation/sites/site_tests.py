@@ -16,7 +16,7 @@ from scipy.special import erfc, expit, ndtri
 
 from fedcal.calibrators.histogram_binning import norm_sub
 from fedcal.core.numerics import Floats, Integers
-from fedcal.evaluation.sites.effects import SPIKE, fractions, inverse, within_buckets
+from fedcal.evaluation.sites.buckets import SPIKE, fractions, inverse, within_buckets
 from fedcal.mechanisms import NoiseDistribution
 from fedcal.metrics.histogram import divide
 
@@ -114,7 +114,7 @@ _ORDERED = 0.3
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
 _CALIBRATED, _PRIOR = np.array([0.0, 1.0]), np.array([3.0, 1.0])
-"""Offset and slope that a fit is about, and the std of its prior: all but flat."""
+"""Offset and slope that a fit starts from, and the std of its prior about these: all but flat."""
 _STEPS, _LONGEST, _HALVINGS = 30, 0.5, 30
 _REACH, _FARTHEST = (8.0, 4.0), 15.0
 """Largest distance of an interval's end from offset and slope; largest offset of a fault."""
@@ -228,7 +228,7 @@ class Sites:
     def fit(self, free: tuple[int, ...] = (0, 1), start: Floats = _CALIBRATED) -> Floats:
         """Fit offset and slope (..., 2); coefficients that are not `free` (0, 1) keep their start.
 
-        Newton's method; noise alone moves nothing.
+        Newton's method; noise alone moves nothing from the start.
         """
         own, prior = list(free), np.diag(1 / _PRIOR[list(free)] ** 2)
         lead = np.broadcast_shapes(self.rows.shape[:-1], start.shape[:-1])
@@ -239,7 +239,7 @@ class Sites:
             noise = self.distribution_of(share, directions).variance - self.most * info
             lever = info @ inverse(info + noise)
             gain = (lever @ self.score(share, directions)[..., None])[..., 0]
-            gain = gain - (at - _CALIBRATED)[..., own] @ prior
+            gain = gain - (at - start)[..., own] @ prior
             step = np.linalg.solve(lever @ info + prior, gain[..., None])[..., 0]
             at[..., own] += np.clip(step, -_LONGEST, _LONGEST)
             if np.abs(step).max(initial=0.0) < 1e-7:

@@ -133,14 +133,9 @@ _PRIVACY = (
     *("noise_source", "releases"),
 )
 _SENT = ("bytes_up_per_client", "bytes_down_per_client", "rounds")
-_PARTS = ("before", "after", "privacy", "communication")
-_FAILURE, _RESULT = ("run", "versions", "error"), ("run", "versions", *_PARTS, "seconds")
-"""Keys of a row, and of what was sent.
+"""Keys of a row's `privacy`, and of what was sent.
 
 Rows are published: nothing in them follows from the fit rows but what a release gives away."""
-
-_LARGEST = 1e100
-"""No number of a row is larger; the squares of such numbers are finite."""
 
 
 def runs_of(cell: Cell) -> list[Run]:
@@ -184,26 +179,6 @@ def run_row(run: Run, data: Dataset, **engine: str | None) -> Row:
         "seconds": result.seconds,
     }
 
-
-def check_row(row: Any) -> None:
-    """Raise ValueError, or what looking at it raises, unless a row that was read is complete."""
-    if "error" in row:
-        complete = row.keys() == {*_FAILURE} and isinstance(row["error"], str)
-    else:
-        before, after, privacy, sent = (row[part] for part in _PARTS)
-        metrics = family_of([row["run"].get("method")]).complete
-        numbers = [*before.values(), *after.values(), *sent.values(), row["seconds"] or 0]
-        complete = (
-            (row.keys(), privacy.keys(), sent.keys()) == ({*_RESULT}, {*_PRIVACY}, {*_SENT})
-            and (not metrics or before.keys() == after.keys() == {*metrics})
-            and all(type(n) in (float, int) and abs(n) <= _LARGEST for n in numbers)
-        )
-    if not complete or not isinstance(row["versions"], dict):
-        raise ValueError("not a row")
-
-
-DONE = "compare.json"
-"""The summary, which is there when all runs are finished."""
 
 FORMS = ("markdown", "csv")
 """Forms of a table as a text."""
@@ -409,7 +384,7 @@ def compare(
     journal, read = None, dict[str, Any]()
     if out is not None:
         out = path_of(out)
-        journal = sweep.Journal(out, DONE, check_row, resume=resume, overwrite=overwrite)
+        journal = sweep.Journal(out, resume=resume, overwrite=overwrite)
         folders.claim(out, folders.COMPARISON, overwrite=overwrite, resume=resume)
         read |= journal.begun
     elif resume:

@@ -8,7 +8,7 @@ from scipy import stats
 
 from experiments.studies.luo import trials as methods
 from experiments.studies.luo.results import table1
-from experiments.studies.luo.trials import SweepPoint, Tables, Trials, divisions, run_point
+from experiments.studies.luo.trials import SweepPoint, Tables, Trials, divisions
 from fedcal import datasets, simulate
 from fedcal.datasets import Dataset
 
@@ -43,14 +43,6 @@ def test_divisions_draw_each_row_once_and_all_alike(tables):
     assert stats.chisquare(first).pvalue > 1e-3
 
 
-def test_columns_and_blocks_do_not_change_each_other(tables, monkeypatch):
-    together = run_point(tables, POINT, methods.COLUMNS, 20, seed=4)
-    monkeypatch.setattr(methods, "_BLOCK", 7)
-    for c in methods.COLUMNS:
-        alone = run_point(tables, POINT, [c], 20, seed=4)[c]
-        assert alone.tolist() == together[c].tolist()
-
-
 @pytest.mark.parametrize("trust", ["central", "local"])
 @pytest.mark.parametrize("key", methods.PRIVATE)
 def test_the_strategies_themselves_reach_the_same_ece(key, trust):
@@ -82,11 +74,11 @@ def test_the_strategies_themselves_reach_the_same_ece(key, trust):
         assert np.unique(result.privacy["noise_std"]) == pytest.approx([draws.of.std[0]])
 
 
-def test_a_table_of_files_sums_up_its_cells(data_file):
-    files = [data_file("fog.npz", n=3100), data_file("snow.npz", n=3110)]
-    rows = table1.rows(data=files, jobs=1, trials=2, every=5)
+def test_a_table_sums_up_its_cells(monkeypatch):
+    monkeypatch.setattr(datasets, "shifted", lambda name: [("fog", 5), ("snow", 5), ("fog", 1)])
+    rows = table1.rows(jobs=1, trials=2, every=5)
     cells = [r for r in rows if r["what"] == "cell"]
-    assert {r["data"] for r in cells} == {"fog.npz", "snow.npz"}
+    assert {r["data"] for r in cells} == {"fog", "snow"}
     found = {(r["method"], r["noise"]): r for r in rows if r["what"] == "method"}
     assert found["acc-t", "local"]["median"] == median(r["acc-t/local"] for r in cells)
     assert len(list(table1.claims(rows))) == 6

@@ -1,9 +1,7 @@
 """`fedcal apply`: rows come back as they stood; coverage of sets is that of the test part."""
 
 import csv
-import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,28 +36,11 @@ SETS = PredictionSets(Conformity(), np.array([0.8]), 3, 0.1)
 BY_GROUP = PredictionSets(Conformity(), np.array([0.5, 0.9, 1.0]), 3, 0.1, "group", ("a", "b"))
 
 
-def to_csv(path: Path) -> None:
-    opened: Any = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "wt", newline="") as file:
+def test_rows_come_back_in_their_order_with_their_ids(tmp_path, capsys):
+    data, calibrator = tmp_path / "rows.csv", TemperatureScaling().fit(LOGITS, LABELS)
+    with data.open("w", newline="") as file:
         lines = zip(*(column.tolist() for column in COLUMNS.values()), strict=True)
         csv.writer(file).writerows([[*COLUMNS], *lines])
-
-
-def to_parquet(path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    import pyarrow
-
-    table = pyarrow.table({name: column.tolist() for name, column in COLUMNS.items()})
-    parquet.write_table(table, path)
-
-
-FORMS: dict[str, Callable[[Path], None]] = {"rows.csv.gz": to_csv, "rows.parquet": to_parquet}
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_rows_come_back_in_their_order_with_their_ids(form, tmp_path, capsys):
-    data, calibrator = tmp_path / form, TemperatureScaling().fit(LOGITS, LABELS)
-    FORMS[form](data)
     calibrator.save(tmp_path / "c.npz")
     command = ["apply", "--calibrator", str(tmp_path / "c.npz"), "--data", str(data), "--out"]
     files = {suffix: tmp_path / f"p.{suffix}" for suffix in ("npz", "csv", "parquet")}

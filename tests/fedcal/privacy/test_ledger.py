@@ -158,18 +158,6 @@ def test_deltas_have_a_cap_of_their_own(file):
         Ledger(file, 1.0, 1e-3)
 
 
-def test_what_is_no_ledger_is_refused_and_left_alone(tmp_path, file):
-    refused("directory", Ledger, tmp_path, 1.0)
-    file.write_bytes(b"epsilon = 1\n" * 100)
-    refused(str(file), Ledger, file, 1.0)
-    other = tmp_path / "other.ledger"
-    with closing(sqlite3.connect(other)) as db, db:
-        db.execute("CREATE TABLE runs (name TEXT)")
-    before = other.read_bytes()
-    refused("a database of another application", Ledger, other, 1.0)
-    assert (file.read_bytes(), other.read_bytes()) == (b"epsilon = 1\n" * 100, before)
-
-
 def damage(file: Path, *statements: str) -> None:
     file.unlink(missing_ok=True)
     with Ledger(file, 1.0) as ledger:
@@ -195,20 +183,6 @@ def test_a_damaged_ledger_is_refused(file):
     damage(file)
     file.write_bytes(file.read_bytes()[:5000])
     refused(str(file), Ledger, file)
-
-
-def test_a_charge_that_cannot_be_written_is_refused(file):
-    with Ledger(file, 1.0) as ledger:
-        reserve(ledger, "a", 1.0)
-        ledger._db.execute("PRAGMA query_only = ON")  # what a full or read-only disk answers
-        refused("readonly", ledger.charge, "a", 1)
-        ledger._db.execute("PRAGMA query_only = OFF")
-        assert ledger.entries()[0].charged == ()
-        with pytest.raises(RuntimeError), ledger._db.transaction():  # noqa: PT012
-            ledger._db.execute("INSERT INTO cap VALUES (9.0, 0.5)")
-            raise RuntimeError
-        assert ledger.cap == 1.0
-        ledger.charge("a", 1)  # nor is there a lock
 
 
 def start(body: str, file: Path) -> subprocess.Popen[str]:

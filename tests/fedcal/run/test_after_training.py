@@ -58,12 +58,6 @@ run(True, 0)
 second = files()
 assert set(second) == set(first)
 assert any(second[name] != first[name] for name in first)
-try:
-    run(False, 0)
-except Exception as error:
-    assert "--overwrite replaces it" in str(error)
-else:
-    raise SystemExit("replaced without a word")
 """
 
 

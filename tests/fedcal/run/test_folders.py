@@ -65,15 +65,6 @@ def test_results_are_refused_or_replaced_entirely(command, folder, capsys):
     assert files[0] == files[1]
 
 
-def test_an_export_goes_with_the_calibrator_that_it_is_of(folder):
-    options = {"clients": 4, "partition": "iid", "report": False, "out": folder / "out"}
-    simulate("rows.npz", **options)
-    for name in ("calibrator.onnx", "mine.onnx"):
-        (folder / "out" / name).write_bytes(b"exported")
-    simulate("rows.npz", seed=1, overwrite=True, **options)
-    assert [p.name for p in (folder / "out").glob("*.onnx")] == ["mine.onnx"]
-
-
 def test_a_file_that_is_not_fedcal_s_is_never_replaced(folder):
     out = folder / "theirs"
     out.mkdir()
@@ -111,6 +102,4 @@ def test_a_report_may_come_later(words, tmp_path, capsys):
     capsys.readouterr()
     assert exit_code_of(["report", str(later), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"out": str(later / "report.html")}
-    assert exit_code_of([*command, str(tmp_path / "now")]) == 0
-    now = {path.name for path in (tmp_path / "now").iterdir()}
-    assert names < {path.name for path in later.iterdir()} == now
+    assert names < {path.name for path in later.iterdir()}

@@ -2,20 +2,24 @@
 
 import csv
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from made_up import halves
 from refusals import refused
 
-from fedcal import calibrators, compare, datasets, prediction_sets, simulate
+from fedcal import calibrators, datasets, prediction_sets, simulate
 from fedcal.cli.apply import command as apply_command
 from fedcal.cli.main import exit_code_of
 from fedcal.clients.site.sources import site_rows
-from fedcal.core.checks import InputError
+from fedcal.core.checks import InputError, TooLittle
 from fedcal.core.numerics import Floats, Kind, softmax
 from fedcal.datasets import Dataset
+from fedcal.metrics import summary
+from fedcal.run.config import POOLED
 from fedcal.run.load import load_any
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -45,9 +49,6 @@ def test_frames_pairs_and_tensors_are_read():
     assert same(load_any((torch.tensor(Z, requires_grad=True), torch.tensor(Y))))
     assert same(load_any(frame().astype({"label": "Int64"})))
     refused("unknown column 'age'", load_any, frame(age=1))
-    both: Any = {"method": "fedtemp", "clients": 3, "seeds": 1, "epsilon": "inf", "jobs": 1}
-    named = [{"logits": Z, "labels": Y}, frame()]
-    assert {cell["data"] for cell in compare(named, **both).cells} == {"arrays", "frame"}
 
 
 def test_prediction_sets_are_the_method_conformal(tmp_path):
@@ -94,15 +95,7 @@ def test_apply_predict_proba_and_the_run_agree_on_logits_or_probabilities(method
         assert again.arrays()["temperature"] == pytest.approx(learnt, rel=1e-6)
 
 
-def test_no_run_takes_one_for_the_other():
-    table: list[tuple[Any, str]] = [
-        ({"logits": P, "labels": Y}, LOOKS_LIKE_PROBS),
-        ({"logits": Z, "labels": Y, "test_logits": P, "test_labels": Y}, LOOKS_LIKE_PROBS),
-        ({"probs": Z, "labels": Y}, r"\[0, 1\]"),
-    ]
-    for data, match in table:
-        refused(match, simulate, data, clients=3)
-        refused(match, compare, data=[data], method=["none"])
+def test_a_site_takes_no_scores_of_another_kind():
     run = {"data": "imdb-binary", "partition": "iid", "clients": 7, "seed": 0}
     kind = datasets.load("imdb-binary").input
     other = "probs" if kind == "logits" else "logits"
@@ -157,3 +150,30 @@ def test_names_and_the_positive_class_are_options_of_every_run():
     assert turned.metrics["roc_auc"]["value"] > 0.95
     assert bad["recall"]["value"] == pytest.approx(turned.metrics["specificity"]["value"])
     assert turned.class_names == ("bad", "good")
+
+
+HALVES = halves(3, 240, 5, 1.0)
+PRIVATE: dict[str, Any] = {"method": "fednewton", "epsilon": 1.0, "clients": 40, "seed": 3}
+
+
+@pytest.mark.parametrize("method", ["fedtemp", "fedbbq", "fedmatrix", *POOLED])
+def test_the_result_is_about_the_test_rows(method):
+    data, result = HALVES, simulate(HALVES, method=method, clients=20)
+    probs = result.calibrator.predict_proba(data["test_logits"])
+    assert probs.tobytes() == result.test_probs.tobytes()
+    assert result.after == pytest.approx(summary(probs, data["test_labels"]))
+    identity = calibrators.Identity().fit(data["logits"], data["labels"])
+    before = identity.predict_proba(data["test_logits"])
+    assert result.before == pytest.approx(summary(before, data["test_labels"]))
+    if method not in ("none", "fedtemp"):  # local optima make it worse
+        assert result.after["nll"] < result.before["nll"]
+
+
+def test_a_delta_from_one_over_clients_on_is_warned_of():
+    for delta, warned in ((1 / 40, True), (0.0249, False)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            warnings.simplefilter("ignore", TooLittle)
+            simulate(HALVES, **PRIVATE, delta=delta)
+        assert ["below 1/clients" in str(w.message) for w in caught] == [True] * warned
+    simulate(HALVES, clients=20, delta=0.5)  # without privacy a warning would be an error

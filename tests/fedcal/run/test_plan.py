@@ -16,12 +16,10 @@ from fedcal.privacy.making import make_plan
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.privacy import Federation
 from fedcal.results.statement import of_plan
-from fedcal.run.config import Config, load_config, merge
+from fedcal.run.config import Config, load_config
 from fedcal.run.engines.inline import run_inline
-from fedcal.run.jobs import job_of
 from fedcal.run.plan import EPSILONS, plan
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.warnings import LIMITS
 from fedcal.units import UNITS, Bound
 
 FACTS: dict[str, Any] = {"clients": 100, "rows_per_client": 50.0, "classes": 10, "epsilon": 1.0}
@@ -38,13 +36,6 @@ def rows(temperature: float, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]
     logits = rng.gumbel(size=(n, 4)) + 3.5 * np.eye(4)[rng.integers(0, 4, n)]
     labels = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
     return temperature * logits, labels
-
-
-def test_a_method_whose_limit_nobody_measured_is_not_recommended(monkeypatch):
-    facts = {**FACTS, "clients": 10_000, "methods": ["fednewton"]}
-    assert plan(**facts).recommended == "fednewton"
-    monkeypatch.delitem(LIMITS, "fednewton")  # as a method of another package
-    assert (plan(**facts).methods[0]["helps"], plan(**facts).recommended) == ("unsure", None)
 
 
 SETTINGS = [  # method, clients, epsilon: both sides of what is bearable, and away from it
@@ -103,25 +94,6 @@ def test_a_config_is_of_one_version(tmp_path):
     refused(r"written by fedcal '0\.1\.0', .* delete its line 'version'$", load_config, path, {})
     path.write_text("method = 'acct'\n")  # a person's own
     assert load_config(path, {}).method == "acct"
-
-
-def test_the_number_of_rows_is_given_only_where_it_is_needed():
-    rows, clients = 30, 10
-    owner = np.arange(rows) % clients
-    shards = rows_by_owner(np.zeros((rows, 3)), np.zeros(rows, np.int64), owner, clients)
-    table: tuple[tuple[str, dict[str, Any], dict[str, Any], bool], ...] = (
-        ("acct", {}, {}, True),
-        ("acct", {}, {"clip": 5.0}, False),
-        ("acct", {}, {"clip": 5.0, "search": "posterior"}, True),
-        ("nllt", {"unit": "example"}, {"search": "auto"}, False),
-        ("dp-histogram", {}, {}, True),
-        ("fednewton", {"unit": "example"}, {}, False),
-        ("fednewton", {"epsilon": math.inf}, {}, False),
-    )
-    for method, more, given, needed in table:
-        config = merge({"method": method, "epsilon": 1.0, **more, "set": given})
-        settings = dict(job_of(config, shards).settings)
-        assert settings == ({**given, "rows_per_client": 3.0} if needed else given)
 
 
 def test_a_method_s_name_in_a_config_imports_nothing(tmp_path, monkeypatch):

@@ -44,20 +44,6 @@ def deal_rows(data: str, **options: Any) -> ClientData:
     return load(TrainConfig(data=data, **(usual | options)))[0]
 
 
-def test_every_row_is_in_one_part_of_one_client_and_the_seed_says_which(tmp_path):
-    data = npz(tmp_path, x=X, y=Y)
-    options: dict[str, Any] = {"clients": 7, "partition": "dirichlet:0.5"}
-    a, again, other = (deal_rows(data, seed=s, **options) for s in (1, 1, 2))
-    assert a.clients == 7
-    parts = [a.parts[name] for name in PARTS]
-    found = [(x.tobytes(), y) for part in parts for x, y in zip(part.x, part.y, strict=True)]
-    assert sorted(found) == sorted((x.tobytes(), y) for x, y in zip(X, Y, strict=True))
-    for name in ("calibration", "test"):
-        assert len(a.parts[name].y) == a.sizes[name].sum() == pytest.approx(20, abs=12)
-    assert a.fingerprint() == again.fingerprint() != other.fingerprint()
-    assert np.array_equal(a.parts["test"].x, again.parts["test"].x)
-
-
 def test_natural_clients_keep_their_rows_and_are_left_out_or_cut(tmp_path):
     data = npz(tmp_path, x=X, y=Y, client=np.array(["b", "a"])[np.arange(200) // 150])
     federation = deal_rows(data)
@@ -131,12 +117,9 @@ def test_bad_arrays(tmp_path):
     table: list[tuple[dict[str, Any], str]] = [
         ({"y": Y}, "one of the arrays 'features' and 'x' is needed"),
         ({"x": X[0], "y": Y}, r"x: must be uint8 .* \(rows, height, width.*got uint8 \(6, 6\)"),
-        ({"x": np.full(X.shape, np.nan), "y": Y}, "x: all values must be finite"),
         ({"x": X, "y": Y[1:]}, r"y: must have shape \(200,\), one entry for each row of x"),
         ({"x": X, "y": Y - 1}, "y: -1 at row 0; must be a class"),
-        ({"x": X, "y": 0 * Y}, "number of classes must be"),
         ({"x": X, "y": Y, "client": Y / 2}, "client: 0.5 at row 1; must be whole numbers"),
-        ({"x": X, "y": Y, "test_x": X}, "one of the arrays 'test_labels' and 'test_y' is needed"),
         ({"x": X, "y": Y, "norm": 1.0}, "norm has no effect here: the rows are not features"),
         ({"x": X, "y": Y, "test_x": X[:, 1:], "test_y": Y}, "kind of test_x must be"),
         ({"x": X, "y": Y, "group": Y, "test_x": X, "test_y": Y}, "use of test_group must be"),

@@ -68,9 +68,9 @@ def test_all_clients_at_the_limit_and_the_noise_cannot_wrap(clients, headroom):
 
 def test_a_refusal_names_place_and_range_and_no_value():
     x = np.zeros((3, 4))
-    for bad, says in ((123e30, "leaves the ring"), (math.inf, "is infinite"), (math.nan, "number")):
+    for bad in (123e30, -math.inf, math.nan):
         x[1, 2] = bad
-        message = rf"^(?!.*123).*\(1, 2\).*{says}"
+        message = r"^(?!.*123).*\(1, 2\) leaves the ring's range"
         refused(message, Ring(1, GRID).encode, x, error=ContributionRefused)
 
 

@@ -25,7 +25,7 @@ COORDINATOR = SigningKey.generate()
 
 
 def join(name, of=ONE, **changes):
-    made = Join(of.study, of.digest, name, KEYS[name].public, CONNECTIONS[name], of.class_digest)
+    made = Join(of.study, of.digest, name, KEYS[name].public, CONNECTIONS[name])
     return replace(made, **changes)
 
 

@@ -134,7 +134,7 @@ def test_a_year_whose_budget_is_spent_says_when_the_next_one_begins(there):
     kit = there.kit()
     (kit / "state").mkdir()
     records_in(kit / "state").close()
-    assert restore(kit / "state", lambda _: "4,0,subject") == 0
+    assert restore(kit / "state", "4,0,subject") == 0
     found, study = status(kit), Kit.read(kit).study
     spent = {"spent this year": 4.0, "left this year": 0.0, "spent in all": 4.0, "left in all": 4.0}
     assert found["epsilon"] == spent | {"a release": 1.0}

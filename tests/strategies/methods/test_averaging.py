@@ -4,11 +4,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from strategy_checks import some_shards
 
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
-from fedcal.run.engines.inline import run_inline
 from fedcal.strategies import FederatedStrategy
 from fedcal.strategies.methods.averaging import FedCal, FedMatrix, FedOPVector, FedTemp, FedVector
 
@@ -67,13 +65,3 @@ def test_fedtemp_averages_temperatures_or_their_inverses(average, values, temper
     assert strategy.query(1).lengths() == (1,) * len(values)
     learn(strategy, values)
     assert strategy.result().temperature == pytest.approx(temperature, rel=1e-14)
-
-
-@pytest.mark.parametrize("missing", [0, 11])
-def test_dropouts_do_not_change_the_private_divisor(missing):
-    strategy = FedTemp(federation(epsilon=1.0, rounds=1))
-    gone = np.arange(missing)
-    run_inline(strategy, some_shards(rows=200), unavailable=lambda r: gone)
-    (release,) = strategy.releases
-    w = min(max(1.0 - float(release.values[0]) / CLIENTS, 1 / 20), 20.0)
-    assert strategy.w == pytest.approx(w, rel=1e-14)

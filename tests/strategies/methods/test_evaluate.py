@@ -65,20 +65,7 @@ def test_noise_is_as_large_as_the_release_says(settings, trust):
             weights = np.stack([prefix, 0 * prefix], axis=1)
             off = (weights * (h.counts - exact.result().histograms[key].counts)).sum(axis=(1, 2))
             errors.append(off / h.noise_std(weights))
-        if noisy.agreement is not None:
-            errors.append((noisy.agreement - exact.result().agreement) / noisy.cell_std)
     assert np.sqrt(np.square(np.concatenate(errors)).mean()) == pytest.approx(1.0, abs=0.25)
-
-
-def test_without_noise_counts_are_those_of_the_rows():
-    data = shards()
-    release = run(data, {"other": True, "groups": '["b", "a"]'}).result()
-    hit, group = data.logits.argmax(axis=1) == data.labels, data.labels % 2
-    for g, name in enumerate("ab"):
-        counts = release.histograms["model", name, ""].counts.sum(axis=1)
-        assert counts.tolist() == [((group == g) & ~hit).sum(), ((group == g) & hit).sum()]
-    other = data.logits.argmin(axis=1) == data.labels
-    assert release.agreement.tolist() == [0, hit.sum(), other.sum(), (~hit & ~other).sum()]
 
 
 def test_each_client_is_asked_about_one_level_and_counts_are_unbiased():

@@ -1,10 +1,8 @@
 """Laws of every method under every trust model and unit: bound, noise, limits."""
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,6 @@ import pytest
 from strategy_checks import BUDGETED
 from strategy_checks import nobody as no_rows
 
-from fedcal.accounting import gaussian_multiplier
 from fedcal.calibrators import Calibrator
 from fedcal.clients.answers import answer
 from fedcal.conformal import PredictionSets
@@ -227,33 +224,6 @@ def extreme_rows(name: str, unit: str) -> None:
     assert least < found <= 1.0
 
 
-@pytest.mark.parametrize(
-    ("name", "unit", "trust"),
-    list(
-        zip(cycle(("fedvector", "fednewton-entropy", "fedbbq")), UNITS, cycle(NOISY), strict=False)
-    ),
-)
-def test_noise_is_what_the_trust_model_needs(name, unit, trust):
-    """Nobody has rows: what is released is noise, of the stated std. Two clients drop out."""
-    clients, delta, gone = 20, 1e-5, np.array([3, 11])
-    draws: list[Floats] = []
-    for seed in range(6):
-        own = federation(clients=clients, unit=unit, trust=trust, seed=seed, rounds=4)
-        strategy = method(name, own)
-        run_inline(strategy, nobody(clients), unavailable=lambda r: gone)
-        bound = strategy.plan.bound
-        assert bound.rule == "joint"
-        std = bound.scale * gaussian_multiplier(1.0, delta, 4) * strategy.plan.diameter
-        std *= math.sqrt(18) if trust == "local" else 1.0
-        for release in strategy.releases:
-            assert release.std == pytest.approx(std, rel=1e-9)
-            draws.append(release.values / std)
-    noise = np.concatenate(draws)
-    tolerance = 5 / math.sqrt(2 * len(noise))
-    assert abs(noise.std() - 1) < tolerance < 0.5
-    assert abs(noise.mean()) < 5 / math.sqrt(len(noise))
-
-
 @every_method
 def test_local_rounds_that_nobody_was_sampled_in_change_nothing(name):
     """No client, no noise: there is nothing in the sum, and nothing is learned."""
@@ -272,26 +242,6 @@ def test_local_rounds_that_nobody_was_sampled_in_change_nothing(name):
     found = result_of(strategy, shards.logits)
     nothing = softmax(shards.logits) if found.ndim == 2 else np.zeros_like(found)
     np.testing.assert_allclose(found, nothing, atol=1e-12)
-
-
-def row_sums(name: str) -> bool:
-    return bool(method(name, federation(unit="subject")).plan.bound.per == "subject")
-
-
-@pytest.mark.parametrize("name", [name for name in BUDGETED if row_sums(name)])
-def test_a_client_sends_the_sum_of_its_subjects_parts(name):
-    """And where each row is a subject's own, the same bits as for unit example."""
-    owner = np.random.default_rng(0).integers(1, CLIENTS, 80)
-    shards = some_rows(owner, 3.0, 0)
-    asked = request_of(method(name, federation(unit="subject")))
-    alone = replace(asked, bound=replace(asked.bound, per="client"))
-    want = np.zeros((CLIENTS, asked.bound.length), np.uint64)
-    for subject in range(4):
-        want += answer(shards.keep(np.flatnonzero(shards.subjects == subject)), alone)
-    np.testing.assert_array_equal(answer(shards, asked), want)
-    own = some_rows(owner, 3.0, 0, subjects=80)
-    by_row = replace(asked, bound=replace(asked.bound, per="row"))
-    np.testing.assert_array_equal(answer(own, asked), answer(own, by_row))
 
 
 @pytest.mark.parametrize(

@@ -116,24 +116,6 @@ def test_with_noise_posterior_beats_golden_section():
     assert errors_of(partial(PosteriorBisection, LOW, HIGH, 3, slope), fewer) < 0.5 * golden
 
 
-def test_searches_side_by_side_are_each_search_bit_for_bit():
-    make = partial(GoldenSection, LOW, HIGH, 5)
-    values = np.random.default_rng(0).normal(0.0, 200.0, (6, 50))
-    values[:, 0] = 1.0  # ties
-    together, asked = make(searches=50), []
-    for row in values:
-        t = together.next()
-        assert t is not None
-        asked.append(t)
-        together.tell(t, row, 100.0)
-    assert together.next() is None
-    for k, (own, end) in enumerate(zip(np.transpose(asked), together.answer(), strict=True)):
-        column = iter(values[:, k].tolist())
-        alone = make()
-        assert run(alone, lambda t, column=column: next(column), 100.0) == own.tolist()
-        assert alone.answer() == [end]
-
-
 @pytest.mark.parametrize("laplace", [False, True])
 def test_a_posterior_is_right_as_often_as_it_says(laplace):
     """With noise of the stated std the truth lies within the central 80 % about as often."""

@@ -103,11 +103,10 @@ def path(tmp_path, monkeypatch):
 
 def test_it_is_put_aside_when_it_is_full(path, capsys):
     path.write_text("of an earlier process\n")
-    with Echo(path) as echo:
-        for number in range(200):
-            site_log.log.info("line %d", number)  # each of the two writes it
-            site_log.rotate(path)
-            echo.show()
+    echo = Echo(path)
+    for number in range(200):
+        site_log.log.info("line %d", number)  # each of the two writes it
+        echo.show()
     shown = [line.partition(" line ")[2] for line in capsys.readouterr().out.splitlines()]
     assert shown == [str(number // 2) for number in range(400)]
     kept = path.with_name("site.log.1").read_text() + path.read_text()

@@ -60,22 +60,6 @@ def test_all_clients_fail_in_a_round(run, shards, ledger):
 
 
 @engines
-def test_a_run_is_charged_release_by_release_and_no_more_than_planned(run, shards, ledger):
-    strategy = newton(ledger=ledger)
-    charged: list[tuple[int, ...]] = []
-    strategy.on_release = lambda release: charged.append(ledger.entries()[0].charged)
-    run(strategy, shards)
-    assert charged == [(1,), (1, 2), (1, 2, 3)]
-    last = strategy.releases[-1]
-    (entry,) = ledger.entries()
-    refused("release 4 is not covered", ledger.charge, entry.run, 4, error=checks.BudgetExceeded)
-    with pytest.raises(checks.PrivacyError):
-        run(strategy, shards)  # the same object again
-    assert strategy.releases[-1] is last
-    assert ledger.entries() == (entry,)
-
-
-@engines
 def test_a_contribution_that_leaves_the_ring_is_refused_without_privacy_too(run, shards):
     shards.logits[5] = [1e30, -1e30, 0.0]
     shards.labels[5] = 1

@@ -46,9 +46,6 @@ time.sleep(600)
 PARENT = """
 import os, sys, time
 from pathlib import Path
-import fedcal
-import fedcal.run.engines.ray as engine
-from fedcal.run.engines import superlink
 from fedcal.run.engines.processes import ProcessTree
 folder = Path(sys.argv[1])
 tree = ProcessTree([sys.executable, "-c", sys.argv[2], "stay"], folder=folder,
@@ -138,7 +135,6 @@ def test_nothing_of_the_user_s_environment_leads_elsewhere(tmp_path, monkeypatch
         "PYTHONPATH": f"here{os.pathsep}{os.pathsep}/there",
         "RAY_ADDRESS": "192.0.2.1:6379",
         "FLWR_HOME": "/home/user/.flwr",
-        "FLWR_TELEMETRY_ENABLED": "1",
         "NO_PROXY": "intern.example",
         "PATH": "/usr/bin",
         "KEPT": "as it is",
@@ -148,7 +144,6 @@ def test_nothing_of_the_user_s_environment_leads_elsewhere(tmp_path, monkeypatch
     assert env["PYTHONPATH"].split(os.pathsep) == [str(ROOT), str(tmp_path / "here"), "/there"]
     assert (env["RAY_ADDRESS"], env["RAY_TMPDIR"]) == ("local", str(tmp_path))
     assert env["FLWR_HOME"] == str(tmp_path / "home")
-    assert (env["FLWR_TELEMETRY_ENABLED"], env["RAY_USAGE_STATS_ENABLED"]) == ("0", "0")
     assert env["NO_PROXY"] == env["no_proxy"] == "intern.example,127.0.0.1"
     assert env["KEPT"] == "as it is"
     monkeypatch.delenv("PYTHONPATH")

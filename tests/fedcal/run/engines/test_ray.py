@@ -96,13 +96,6 @@ def test_the_bits_are_inline_s(method, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_connected")
-def test_the_bits_of_a_cluster():
-    the_bits_are_inline_s(600, "fedbbq")
-    the_bits_are_inline_s(60, "fedtemp")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_connected")
 def test_a_worker_that_is_killed_in_a_round_is_replaced_and_no_row_lost_or_counted_twice(
     tmp_path, monkeypatch
 ):

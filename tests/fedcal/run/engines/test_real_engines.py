@@ -8,10 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import time
-import warnings
-from collections.abc import Callable
+import tomllib
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -20,17 +17,13 @@ import numpy as np
 import pytest
 from made_up import halves
 from procfs import descendants, listening, processes, until
-from refusals import each_is_refused
 
+import fedcal
 from fedcal import SimulationResult, simulate
-from fedcal.core.numerics import Integers
-from fedcal.core.shards import Shards
-from fedcal.privacy.privacy import Federation
-from fedcal.run.engines.grpc import run_grpc
-from fedcal.run.engines.inline import run_inline
-from fedcal.run.engines.supernode import SuperNode
+from fedcal.clients.site.sources import site_rows
+from fedcal.run.engines.flower_app import FILE, app_toml, run_config, write_app
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.server.outcome import Outcome
+from fedcal.strategies.server_app import FRESH
 
 ROWS, CLASSES = 240, 3
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -64,23 +57,6 @@ def nothing_stays(monkeypatch):
     assert [folder for folder in folders if Path(folder).exists()] == []
 
 
-def test_what_an_engine_cannot_do_is_one_line():
-    table: list[tuple[dict[str, Any], str]] = [
-        (
-            {"data": rows(), "clients": None},
-            r"inline takes any\) must be a whole number in \[1, 64\], got 100",
-        ),
-        (
-            {"engine": "inline", "timeout": 5.0},
-            "timeout has no effect here: the engine is not grpc",
-        ),
-        ({"engine": "study"}, "is started by fedcal study run"),
-        ({"engine": "study", "method": "none"}, "real sites keep theirs"),
-        ({"engine": "study", "dropout": 0.1}, "real sites are not simulated"),
-    ]
-    each_is_refused(table, lambda given: simulate(**{"engine": "grpc", "clients": 3, **given}))
-
-
 @pytest.mark.slow
 @linux
 @pytest.mark.parametrize("engine", ["flower", "grpc"])
@@ -92,7 +68,7 @@ def test_what_an_engine_cannot_do_is_one_line():
     ],
     ids=str,
 )
-@pytest.mark.filterwarnings("ignore:round 1: 2 of 3 clients answered")
+@pytest.mark.filterwarnings("ignore:round 1. 2 of 3 clients answered")
 def test_same_bits_as_inline_on_the_loopback_alone(engine, options, nothing_stays):
     seen: set[str] = set()
 
@@ -135,68 +111,29 @@ def test_an_interrupted_run_leaves_nothing(engine, number, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-SITES, LAST = 5, 4
-STEPS = {"before it answers": "asked which", "answered": "answered:", "confirmed": "confirmed:"}
-"""When the last site dies -> what its log has said just before."""
+ROOT = Path(fedcal.__file__).resolve().parents[1]
 
 
-def shards() -> Shards:
-    given = rows()
-    return Shards(given["logits"], given["labels"], 48 * np.arange(SITES + 1), "logits")
+def flower(text: str) -> dict[str, Any]:
+    app: dict[str, Any] = tomllib.loads(text)["tool"]["flwr"]["app"]
+    return app
 
 
-def secure_job(**facts: float | str) -> Job:
-    """Five sites, all in the committee, of whom one may be away."""
-    agreed = {"quorum": 0.8, "committee": 5, "threshold": 4, "colluding": 2}
-    federation = Federation(SITES, CLASSES, **agreed, **facts)
-    return Job("fedbin", federation, secure_aggregation="protocol", timeout=40.0)
+def test_the_project_s_own_file_is_the_app_and_sites_understand_it():
+    ours = flower((ROOT / FILE).read_text("utf-8"))
+    assert ours == flower(app_toml(run_config()))
+    fields = ours["config"]
+    job = Job.from_fields(fields, nodes=100, classes=10)
+    assert set(fields) == {*job.to_fields(), "data", "partition", "out", *FRESH}
+    rows = site_rows(fields, {"partition-id": 99, "num-partitions": 100})
+    assert rows.clients == 1
 
 
-def inline(job: Job, away: tuple[int, ...] = ()) -> Outcome:
-    def drop(number: int) -> Integers:
-        return np.array(away, np.int64)
-
-    return job.run(lambda strategy: run_inline(strategy, shards(), unavailable=drop))
-
-
-def killing(words: str) -> tuple[list[SuperNode], Callable[[], bool]]:
-    """Nodes, of which the last one is killed once its log holds these words; whether it was."""
-    nodes, done = list[SuperNode](), threading.Event()
-
-    def watch() -> None:
-        deadline = time.monotonic() + 240
-        while time.monotonic() < deadline:
-            if len(nodes) == SITES:
-                log: Path = nodes[LAST].folder / "site.log"
-                if log.exists() and words in log.read_text("utf-8"):
-                    nodes[LAST].kill()
-                    done.set()
-                    return
-            time.sleep(0.005)
-
-    threading.Thread(target=watch, daemon=True).start()
-    return nodes, done.is_set
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", STEPS)
-def test_a_site_that_dies_at_any_step_of_a_secure_sum_moves_no_bit_of_the_others(step):
-    """The sum is that of the signed contributions: with its own where it had answered."""
-    nodes, killed = killing(STEPS[step])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = run_grpc(secure_job(), shards(), nodes=nodes)
-    assert killed()
-    with_it, without = (inline(secure_job(), away).records for away in ((), (LAST,)))
-    # it dies as it answers: the message may be out or not
-    possible = {"before it answers": [without], "answered": [with_it, without]}
-    assert found.records in possible.get(step, [with_it])
-
-
-@pytest.mark.slow
-def test_noise_in_shares_through_a_real_superlink_has_the_bits_of_inline():
-    job = secure_job(epsilon=4.0, trust="distributed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = run_grpc(job, shards())
-    assert found.records == inline(job).records
+def test_the_folder_holds_one_file_and_it_may_be_written_again(tmp_path):
+    folder = tmp_path / "new" / "app"
+    file = write_app(folder)
+    assert [file] == list(folder.iterdir())
+    first = file.read_bytes()
+    assert flower(first.decode())["config"] == run_config()
+    file.write_bytes(first.replace(b"epsilon = inf", b"epsilon = 2.0"))
+    assert write_app(folder).read_bytes() == first

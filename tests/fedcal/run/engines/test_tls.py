@@ -103,15 +103,6 @@ def handshake(folder: Path, name: str, authority: Path | None = None) -> str:
         return str(secure.getpeercert())
 
 
-def test_the_server_is_trusted_by_its_names_and_authority_and_by_no_other(made, tmp_path):
-    for name in NAMES:
-        assert "fedcal SuperLink" in handshake(made / "ours", name), name
-    make_certificates(tmp_path, ["localhost"])
-    for name, authority in (("elsewhere", None), ("localhost", tmp_path / "ca.crt")):
-        with pytest.raises(ssl.SSLCertVerificationError):
-            handshake(made / "ours", name, authority)
-
-
 def test_the_server_s_certificate_is_renewed_under_the_same_authority(tmp_path):
     make_certificates(tmp_path, ["old.example.org"], 10)
     authority = x509.load_pem_x509_certificate((tmp_path / "ca.crt").read_bytes())

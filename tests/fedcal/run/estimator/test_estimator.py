@@ -14,12 +14,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fedcal.calibrators import BBQ, TemperatureScaling
-from fedcal.core.numerics import logits_from_probs, softmax
+from fedcal.core.numerics import softmax
 from fedcal.datasets import from_arrays
 from fedcal.datasets.model_scores import scores_of
 from fedcal.partition import deal
@@ -105,21 +103,6 @@ def test_columns_are_the_sorted_labels_or_those_that_are_named():
         (["cat", "ant"], ["cat", "ant", "ant"], "classes must be 3 different names"),
     ):
         refused(words, FederatedCalibrator(classes=classes).fit, logits[:9], y * 3)
-
-
-@pytest.mark.parametrize(("classes", "kind"), [(2, "logits"), (3, "probs")])
-def test_a_model_with_a_calibrator_behind_it(classes, kind):
-    x, y = features(classes=classes)
-    base = LogisticRegression().fit(x, y)
-    calibrator = TemperatureScaling(2.0, classes)
-    calibrator.input = kind
-    model = CalibratedModel(base, calibrator)
-    expected = calibrator.calibrated(logits_from_probs(base.predict_proba(x)))
-    np.testing.assert_allclose(model.predict_proba(x), expected, rtol=0, atol=1e-9)
-    np.testing.assert_array_equal(model.predict(x), base.predict(x))
-    pipeline = make_pipeline(FunctionTransformer(np.negative), model).fit(-x, y)
-    np.testing.assert_array_equal(pipeline.predict_proba(-x), model.predict_proba(x))
-    np.testing.assert_array_equal(pipeline.classes_, base.classes_)
 
 
 def test_a_row_of_a_decision_function_may_look_like_probabilities():
