@@ -23,7 +23,7 @@ from fedcal.core import checks
 from fedcal.core.naming import listed
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset, plausible_rows
-from fedcal.datasets.site_csv import AS_IT_IS, SUFFIXES, Reading, read_site_csv
+from fedcal.datasets.site_csv import AS_IT_IS, Reading, read_site_csv
 from fedcal.results.page import read_json
 from fedcal.storage import atomic
 from fedcal.storage.atomic import write_file
@@ -128,7 +128,7 @@ def read_rows(
         how a CSV file is read, and the largest share of its lines that may be left out
     """
     path = atomic.path_of(data)
-    is_csv = path.is_file() and path.name.lower().endswith(SUFFIXES)
+    is_csv = path.is_file() and path.name.lower().endswith(".csv")
     if not is_csv and reading != AS_IT_IS:
         raise checks.InputError(f"--map, --labels and --drop-missing are for CSV files, not {data}")
     notes: list[str] = []

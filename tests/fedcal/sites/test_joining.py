@@ -111,6 +111,8 @@ def test_nothing_of_a_row_is_in_a_join_and_a_kit_brings_no_code(there):
     assert made.key == read_key(there.own() / "signing.pem").public
     join(kit, "rows.csv", new_keys=True)
     assert Join.read(there.folder / "alder.join").key != made.key
+    (there.own() / "connection.key").unlink()
+    refused("has lost a key", join, kit, "rows.csv")
 
 
 def test_inverted_rows_join_at_a_persons_word_alone(there, monkeypatch, capsys):

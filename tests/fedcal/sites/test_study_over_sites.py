@@ -97,14 +97,6 @@ def test_a_site_from_a_backup_answers_nothing_until_its_operator_says_what_was_s
     town.end("elm", signal.SIGTERM)
     town.call("fedcal site restored sepsis-kits/elm --spent nothing")
     town.start("elm")
-
-
-def test_a_site_that_starts_again_answers_from_its_new_rows(town):
-    file = town.folder / "birch.csv"
-    rows = file.read_text().splitlines()
-    file.write_text("\n".join(rows[: len(rows) // 2]) + "\n")
-    town.end("birch", signal.SIGTERM)
-    town.start("birch")
     town.call("fedcal study run sepsis.toml 2027Q2")
     record = town.record("2027Q2")
     assert record["absent"] == []
