@@ -14,7 +14,6 @@ from fedcal.clients.site.guard import prepared
 from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import records_in
-from fedcal.conformal.sets import load as load_sets
 from fedcal.core.checks import InputError
 from fedcal.core.scores import rows_by_owner
 from fedcal.evaluation.score_release import ScoreRelease
@@ -35,11 +34,6 @@ def stored(tmp_path):
 def test_calibrator():
     calibrator = load(STORED / "calibrator.npz")
     assert calibrator.predict_proba(LOGITS[:1]).round(6).tolist() == [[0.01347, 0.98653, 0.0]]
-
-
-def test_sets():
-    sets = load_sets(STORED / "sets.npz")
-    assert np.nonzero(sets.predict_set(LOGITS[:3]))[1].tolist() == [2, 0, 1, 2, 0]
 
 
 def test_release():

@@ -2,13 +2,16 @@
 
 import logging
 import re
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tomli_w
 from flwr.app import ConfigRecord, Context, Message, RecordDict
+from refusals import each_is_refused
 
 import fedcal.strategies.server_app as server
 from fedcal import simulate
@@ -243,3 +246,36 @@ def test_what_sites_say_is_logged_in_its_lines_and_controls_no_terminal(caplog):
     (text,) = caplog.messages
     assert text.startswith("Results:\n  T = 2")
     assert "\x1b" not in text
+
+
+JOBS = [
+    Job("fedtemp", Federation(5, 2)),
+    Job(
+        "fednewton",
+        Federation(6, 3, rounds=3, epsilon=0.1 + 0.2, delta=1e-7, seed=2**63 - 1),
+        {"rows_per_client": 100 / 3},
+        **{"secure_aggregation": "masks", "dropout": 0.3, "ledger": "/a b/ü.db", "cap": 1.1},
+    ),
+]
+
+
+def test_fields_and_back_through_toml():
+    for job in JOBS:
+        fields = job.to_fields()
+        assert all(type(v) in (str, int, float, bool) for v in fields.values())
+        assert Job.from_fields(tomllib.loads(tomli_w.dumps(fields))) == job
+
+
+def test_fields_that_are_not_allowed_or_missing():
+    table: list[tuple[dict[str, Any], str]] = [
+        ({"method": "none"}, "unknown method"),
+        ({"clients": 2.0}, "must be a whole number"),
+        ({"ledger": "here.db"}, "must be an absolute path, got 'here.db'"),
+        ({"settings": '{"clip": [1]}'}, "must be a JSON object of plain values"),
+        ({"settings": '{"ledger": "x"}'}, "unknown --set key 'ledger'"),
+    ]
+    fields = JOBS[0].to_fields()
+    each_is_refused(table, lambda change: Job.from_fields({**fields, **change}))
+    missing = [(key, f"'{key}'") for key in fields]
+    others = {key: {k: v for k, v in fields.items() if k != key} for key in fields}
+    each_is_refused(missing, lambda key: Job.from_fields(others[key]))

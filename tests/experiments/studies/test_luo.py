@@ -8,7 +8,7 @@ from scipy import stats
 
 from experiments.studies.luo import trials as methods
 from experiments.studies.luo.results import table1
-from experiments.studies.luo.trials import SweepPoint, Tables, Trials, divisions, run_point
+from experiments.studies.luo.trials import SweepPoint, Tables, Trials, divisions
 from fedcal import datasets, simulate
 from fedcal.datasets import Dataset
 
@@ -41,14 +41,6 @@ def test_divisions_draw_each_row_once_and_all_alike(tables):
     # the first source is a uniform draw too: one-source is fitted on it
     first = np.bincount(drawn_rows[:, : POINT.samples].ravel(), minlength=tables.rows)
     assert stats.chisquare(first).pvalue > 1e-3
-
-
-def test_columns_and_blocks_do_not_change_each_other(tables, monkeypatch):
-    together = run_point(tables, POINT, methods.COLUMNS, 20, seed=4)
-    monkeypatch.setattr(methods, "_BLOCK", 7)
-    for c in methods.COLUMNS:
-        alone = run_point(tables, POINT, [c], 20, seed=4)[c]
-        assert alone.tolist() == together[c].tolist()
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])

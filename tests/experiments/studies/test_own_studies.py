@@ -62,12 +62,7 @@ def test_a_few_federations():
     assert [r["metric"] for r in found] == ["accuracy", "roc_auc", "classwise_ece", "accuracy"]
     assert all(row["coverage"] >= 0.5 and 0 < row["width"] < 0.5 for row in found)
     assert [r["group"] for r in found] == ["smooth", "smooth", "error", "user"]
-    output = list(populations.claims(found))
-    assert len(output) == 6
-    found[0]["coverage"] = 0.5
-    (bad,) = (s for s in populations.claims(found) if "at least 92.5" in s[0])
-    assert not bad[1]
-    assert "accuracy 0.5" in bad[2]
+    assert len(list(populations.claims(found))) == 6
 
 
 def test_a_few_errors():

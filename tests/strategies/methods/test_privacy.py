@@ -244,26 +244,6 @@ def test_local_rounds_that_nobody_was_sampled_in_change_nothing(name):
     np.testing.assert_allclose(found, nothing, atol=1e-12)
 
 
-def row_sums(name: str) -> bool:
-    return bool(method(name, federation(unit="subject")).plan.bound.per == "subject")
-
-
-@pytest.mark.parametrize("name", [name for name in BUDGETED if row_sums(name)])
-def test_a_client_sends_the_sum_of_its_subjects_parts(name):
-    """And where each row is a subject's own, the same bits as for unit example."""
-    owner = np.random.default_rng(0).integers(1, CLIENTS, 80)
-    shards = some_rows(owner, 3.0, 0)
-    asked = request_of(method(name, federation(unit="subject")))
-    alone = replace(asked, bound=replace(asked.bound, per="client"))
-    want = np.zeros((CLIENTS, asked.bound.length), np.uint64)
-    for subject in range(4):
-        want += answer(shards.keep(np.flatnonzero(shards.subjects == subject)), alone)
-    np.testing.assert_array_equal(answer(shards, asked), want)
-    own = some_rows(owner, 3.0, 0, subjects=80)
-    by_row = replace(asked, bound=replace(asked.bound, per="row"))
-    np.testing.assert_array_equal(answer(own, asked), answer(own, by_row))
-
-
 @pytest.mark.parametrize(
     "settings",
     [

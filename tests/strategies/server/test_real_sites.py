@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +13,18 @@ import numpy as np
 import pytest
 from accepted import accept
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from policies import policy
 from refusals import refused
 
 import fedcal.strategies.server_app as server
 from fedcal import calibrators
-from fedcal.clients.site.guard import prepared
+from fedcal.clients.questions.temperature import TemperatureScores
+from fedcal.clients.site.guard import TERMS, prepared
 from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.preparing import prepare
-from fedcal.clients.site.process.site_app import site_app
+from fedcal.clients.site.process.site_app import LOGGER, site_app
 from fedcal.clients.site.results import RESULTS
-from fedcal.clients.site.store import RECORDS, SiteRecords
+from fedcal.clients.site.store import RECORDS, SiteRecords, records_of
 from fedcal.core.checks import FedcalError, InputError, RoundFailed
 from fedcal.core.naming import digest_of
 from fedcal.core.scores import rows_by_owner
@@ -31,6 +34,8 @@ from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.run.engines.inline import run_inline
+from fedcal.secure_aggregation.keys import make_key
+from fedcal.secure_aggregation.roster import Committee, Member, Roster
 from fedcal.strategies.server import checkpoint
 from fedcal.strategies.server.checkpoint import (
     CHECKPOINT,
@@ -41,7 +46,7 @@ from fedcal.strategies.server.checkpoint import (
 )
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
-from fedcal.strategies.server.participation import SITE_INFO, NodeInfo, sentences
+from fedcal.strategies.server.participation import READY, SITE_INFO, NodeInfo, sentences
 from fedcal.strategies.server.transport import ANSWER
 
 CLIENTS, CLASSES, NAMES = 4, 3, ("cat", "dog", "owl")
@@ -52,7 +57,8 @@ Broken = Callable[[int, Message], bool]
 
 @pytest.fixture(autouse=True)
 def _notices(caplog):
-    caplog.set_level(logging.WARNING, "flwr")  # as in the process of a server
+    caplog.set_level(logging.INFO, "flwr")
+    caplog.set_level(logging.INFO, LOGGER)
 
 
 def rows() -> Shards:
@@ -71,8 +77,31 @@ def features(clients: int = CLIENTS) -> Shards:
     return rows_by_owner(np.zeros((320, CLASSES)), y, owner, CLIENTS, inputs=x)
 
 
-class Sites(InProcessGrid):
-    """Real sites' apps, each over its own folder.
+class Grid(InProcessGrid):
+    """Real sites' apps, each over its own folder."""
+
+    def __init__(self, folders: list[Path], unavailable: Broken | None = None) -> None:
+        super().__init__(site_app(Path("/nowhere")), NODES[: len(folders)], unavailable)
+        self._apps, self.asked = [*map(site_app, folders)], list[tuple[int, str]]()
+        self.before: Callable[[int, Message], Any] = lambda site, message: None
+        self.lies: Callable[[int, Message], RecordDict | None] = lambda site, message: None
+
+    def _deliver(self, message: Message) -> Message:
+        site = NODES.index(message.metadata.dst_node_id)
+        self.asked.append((site, message.metadata.message_type))
+        self._app = self.before(site, message) or self._apps[site]
+        if (lie := self.lies(site, message)) is not None:
+            return Message(lie, reply_to=message)
+        return super()._deliver(message)
+
+    def serve(self, fields: dict[str, Any]) -> None:
+        for context in self._contexts.values():
+            context.run_config = fields
+        server.serve(self, fields)
+
+
+class Sites(Grid):
+    """Sites that are numbered as they come, or by number.
 
     `seeded` ones draw from the request's seed as simulated sites do, so that bits can be compared.
     """
@@ -98,25 +127,15 @@ class Sites(InProcessGrid):
             known["seed"] = job.plan.client_seed
             prepare(folder / f"site-{k}", mine, names=(names or {}).get(k, NAMES), **known)
             accept(folder / f"site-{k}", job)
-        super().__init__(site_app(folder), NODES[:sites], unavailable)
-        self._apps = [site_app(folder / f"site-{k}") for k in range(sites)]
-        self._raises, self._lies = raises, lies
-        self.answered: list[int] = []
-        for context in self._contexts.values():
-            context.run_config = fields
+        super().__init__([folder / f"site-{k}" for k in range(sites)], unavailable)
+        broken = site_app(Path("/nowhere"))
+        wrong = RecordDict({"answer": ArrayRecord({"words": Array(np.zeros(1, np.uint64))})})
+        self.before = lambda k, message: broken if raises(k, message) else None
+        self.lies = lambda k, message: wrong if lies(k, message) else None
 
-    def _deliver(self, message: Message) -> Message:
-        site = NODES.index(message.metadata.dst_node_id)
-        self._app = self._apps[site]
-        if self._raises(site, message):
-            self._app = site_app(Path("/nowhere"))
-        reply = super()._deliver(message)
-        if message.metadata.message_type == ANSWER:
-            self.answered.append(site)
-        if self._lies(site, message):
-            wrong = ArrayRecord({"words": Array(np.zeros(1, np.uint64))})
-            return Message(RecordDict({"answer": wrong}), reply_to=message)
-        return reply
+    @property
+    def answered(self) -> list[int]:
+        return [site for site, kind in self.asked if kind == ANSWER]
 
 
 def job_of(epsilon: float = 1.0, rounds: int = 3, **options: Any) -> Job:
@@ -149,7 +168,7 @@ def run(
 ) -> tuple[Outcome, Sites]:
     fields = fields_of(job, folder / "out", **(change or {}))
     sites = Sites(folder, fields, **grid)
-    server.serve(sites, fields)
+    sites.serve(fields)
     return Outcome.load(folder / "out"), sites
 
 
@@ -277,20 +296,13 @@ NO_ANSWERS = [RecordDict({"answer": ArrayRecord({"words": array})}) for array in
 @pytest.mark.parametrize(
     ("kind", "lies"), [(SITE_INFO, LIARS[:3]), (SITE_INFO, LIARS[3:]), (ANSWER, NO_ANSWERS)]
 )
-def test_a_site_that_says_nonsense_is_passed_over(kind, lies, tmp_path, monkeypatch):
+def test_a_site_that_says_nonsense_is_passed_over(kind, lies, tmp_path):
     job = job_of(rounds=1)
     fields = fields_of(job, tmp_path / "out")
     sites = Sites(tmp_path, fields)
-    deliver = sites._deliver
-
-    def lie(message: Message) -> Message:
-        k = NODES.index(message.metadata.dst_node_id)
-        if k >= len(lies) or message.metadata.message_type != kind:
-            return deliver(message)
-        return Message(lies[k], reply_to=message)
-
-    monkeypatch.setattr(sites, "_deliver", lie)
-    server.serve(sites, fields)
+    liars = dict(enumerate(lies))
+    sites.lies = lambda k, of: liars.get(k) if of.metadata.message_type == kind else None
+    sites.serve(fields)
     honest = range(len(lies), CLIENTS)
     assert Outcome.load(tmp_path / "out").records == inline(job, alive=honest).records
 
@@ -313,7 +325,7 @@ def stopped_in_round(number: int, folder: Path, fields: dict[str, Any], **grid: 
 
     sites.pull_messages = pull
     with pytest.raises(_Stop):
-        server.serve(sites, fields)
+        sites.serve(fields)
 
 
 @pytest.mark.parametrize(("number", "trust"), [(1, "central"), (2, "local")])
@@ -323,9 +335,9 @@ def test_a_run_goes_on_with_the_same_bits_and_is_charged_once(number, trust, tmp
     fields = fields_of(job, tmp_path / "out")
     stopped_in_round(number, tmp_path, fields)
     assert len(Checkpoint.load(tmp_path / "out").releases) == number - 1
-    refused("a run has not ended", server.serve, Sites(tmp_path, fields), fields)
+    refused("a run has not ended", Sites(tmp_path, fields).serve, fields)
     again = {**fields, "resume": True, "timeout": 3.0}
-    server.serve(Sites(tmp_path, again), again)
+    Sites(tmp_path, again).serve(again)
     found = Outcome.load(tmp_path / "out")
     want = inline(job)
     assert found.records == want.records
@@ -350,12 +362,12 @@ def test_a_charged_round_that_nobody_saw_is_not_charged_again(tmp_path, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "save", full)
-        refused("No space left", server.serve, Sites(tmp_path, fields), fields, error=FedcalError)
+        refused("No space left", Sites(tmp_path, fields).serve, fields, error=FedcalError)
     assert read_progress(tmp_path / "out") == [(1, 3)]  # nobody has heard of round 2
     with Ledger(file) as ledger:
         assert ledger.entries()[0].charged == (1, 2)
     again = {**fields, "resume": True}
-    server.serve(Sites(tmp_path, again), again)
+    Sites(tmp_path, again).serve(again)
     assert Outcome.load(tmp_path / "out").records == inline(job).records
     with Ledger(file) as ledger:
         assert ledger.entries()[0].charged == (1, 2, 3)
@@ -385,7 +397,7 @@ def test_what_does_not_belong_together_does_not_go_on(tmp_path):
     older, books = (out / CHECKPOINT).read_bytes(), file.read_bytes()
 
     def resumed(words: str, **change: Any) -> None:
-        refused(words, server.serve, Sites(tmp_path, fields), {**fields, "resume": True, **change})
+        refused(words, Sites(tmp_path, fields).serve, {**fields, "resume": True, **change})
 
     resumed("epsilon of a run that continues must be 1.0, got 2.0", epsilon=2.0)
     file.unlink()
@@ -415,9 +427,9 @@ def test_two_servers_never_have_one_folder(tmp_path):
         checkpoint.held(tmp_path / "out", resume=True),
         pytest.raises(InputError, match="its run has not ended"),
     ):
-        server.serve(Sites(tmp_path, again), again)
+        Sites(tmp_path, again).serve(again)
     assert (tmp_path / "out" / CHECKPOINT).read_bytes() == before
-    server.serve(Sites(tmp_path, again), again)
+    Sites(tmp_path, again).serve(again)
     assert checkpoint.ended(tmp_path / "out")
     assert len(Outcome.load(tmp_path / "out").records) == 3
 
@@ -446,3 +458,190 @@ def test_a_stopped_training_goes_on_and_counts_every_round_once(number, method, 
     for site in range(3):  # each has booked the whole run, at its first answer
         (known,) = booked(tmp_path, site)
         assert (known.epsilon, known.delta) == (plan.epsilon, plan.delta)
+
+
+# --- what does not fit is said before anybody books a run ----------------------------------------
+
+TREES = ("birch", "dogwood", "elm")
+ROWS = 137
+
+
+def rows_of_tree(k: int, columns: bool = True) -> Shards:
+    rng = np.random.default_rng(k)
+    labels = rng.integers(0, 3, ROWS)
+    logits = 3 * (rng.normal(size=(ROWS, 3)) + np.eye(3)[labels])
+    subjects = np.sort(rng.integers(0, 40, ROWS)) if columns else None
+    return rows_by_owner(logits, labels, np.zeros(ROWS, np.int64), 1, subjects=subjects)
+
+
+class Trees(Grid):
+    """Three sites of a federation.
+
+    `lacks` = who has no column subject; `rules` = what else a policy says.
+    """
+
+    def __init__(
+        self, folder: Path, *, lacks: Iterable[str] = (), rules: dict[str, Any] | None = None
+    ) -> None:
+        self.folder = folder
+        keys = [make_key(folder / f"{name}.pem") for name in TREES]
+        members = tuple(Member(n, key.public) for n, key in zip(TREES, keys, strict=True))
+        self.roster = Roster("trees", members, Committee((0, 1, 2), 2))
+        for k, name in enumerate(TREES):
+            own = policy(
+                federation=self.roster.digest,
+                epsilon_total=1.5,
+                delta_total=1e-2,
+                **{"answers": 2, **(rules or {}).get(name, {})},
+            )
+            files = {"roster": self.roster, "sign_key": folder / f"{name}.pem", "policy": own}
+            prepare(folder / name, rows_of_tree(k, name not in lacks), **files)
+        super().__init__([folder / name for name in TREES])
+
+    def run(self, method: str = "fedoneshot", quorum: float = 1.0, **change: Any) -> list[str]:
+        """Serve the job; the server's notices."""
+        facts: dict[str, Any] = {"epsilon": 1.0, "unit": "subject", "noise_source": "system"}
+        facts |= {"trust": "distributed", "committee": 3, "threshold": 2, "colluding": 0}
+        job = Job(
+            method,
+            Federation(3, 3, rounds=2 if method == "fednewton" else None, quorum=quorum, **facts),
+            settings={"rows_per_client": 50},
+            **{"tolerant": True, "timeout": 2.0, "grace": 0.2, "ledger": self._ledger, "cap": 1.0},
+            secure_aggregation="protocol",
+            roster=self.roster.to_text(),
+        )
+        out = self.folder / "out"
+        fields = {**job.to_fields(), "classes": 0, "input": "", "data": "", "partition": ""}
+        fields |= {"out": str(out), **server.FRESH, **change}
+        for name in TREES:
+            accept(self.folder / name, job)
+        self.serve(fields)
+        return self.notices
+
+    @property
+    def _ledger(self) -> str:
+        return str(self.folder / "ledger.db")
+
+    @property
+    def notices(self) -> list[str]:
+        return read_notices(self.folder / "out")
+
+    def assert_nothing_was_booked(self) -> None:
+        assert {kind for _, kind in self.asked} == {"query.who", READY}
+        with Ledger(self._ledger) as ledger:
+            assert ledger.entries() == ()
+        for name in TREES:
+            with SiteRecords(self.folder / name / RECORDS) as records:
+                assert records.booked() == ()
+                assert records.unfinished == 0
+
+
+def test_a_site_that_cannot_take_part_is_named_and_nobody_books_the_run(tmp_path):
+    """A file without the column, a sum of too few by a policy: at once."""
+    sites = Trees(tmp_path, lacks=["birch"], rules={"dogwood": {"answers": 4}})
+    refused(r"birch, dogwood cannot take part.*nothing is booked", sites.run)
+    assert sites.notices == [
+        "fedcal: birch: unit 'subject' needs a column subject, which names the subject of each row",
+        "fedcal: dogwood: this site's policy refuses the fewest contributions in a sum: asked is "
+        "3, allowed at least 4",
+    ]
+    sites.assert_nothing_was_booked()
+
+
+def test_the_operator_may_say_that_the_run_goes_on_without_them(tmp_path):
+    sites = Trees(tmp_path, lacks=["birch"])
+    named = [line for line in sites.run(quorum=0.6, **{"without-unready": True}) if "birch" in line]
+    assert named[1:] == ["fedcal: round 1: 2 of 3 clients answered, not birch"]
+    found = Outcome.load(tmp_path / "out")
+    assert len(found.records) == 1
+    assert found.sites == {"enrolled": 3, "answered": 2, "absent": ["birch"], "missed": {}}
+    assert {kind for site, kind in sites.asked if site == 0} == {"query.who", READY}
+
+
+def test_one_that_comes_late_and_cannot_take_part_stops_nobody(tmp_path):
+    sites = Trees(tmp_path, rules={"elm": {"answers": 3}})
+    everybody = sites.get_node_ids
+    sites.get_node_ids = lambda: [*everybody()][: 3 if read_progress(tmp_path / "out") else 2]
+    notices = sites.run("fednewton", quorum=0.6)
+    assert sum(line.startswith("fedcal: elm: this site's policy") for line in notices) == 1
+    assert len(Outcome.load(tmp_path / "out").records) == 2
+    assert {kind for site, kind in sites.asked if site == 2} == {"query.who", READY}
+
+
+def test_a_budget_that_does_not_suffice_is_reported_without_its_books(tmp_path, caplog):
+    sites = Trees(tmp_path)
+    sites.run()
+    (tmp_path / "ledger.db").unlink()
+    shutil.rmtree(tmp_path / "out")
+    with pytest.raises(InputError, match="birch, dogwood, elm cannot take part"):
+        sites.run()  # epsilon 1 once more, of 1.5 in all
+    reply = "its remaining budget does not suffice for this run"
+    assert sites.notices == [f"fedcal: {name}: {reply}" for name in TREES]
+    assert any("epsilon" in line for line in caplog.messages if line.startswith("cannot take part"))
+
+
+def test_what_stays_at_the_site_stops_the_run_without_a_reason(tmp_path, caplog):
+    sites = Trees(tmp_path)
+
+    def lose(site: int, message: Message) -> None:
+        if (site, message.metadata.message_type) == (0, READY):
+            (tmp_path / "birch" / "logits.npy").unlink()
+        if (site, message.metadata.message_type) == (2, READY):  # its terms cannot be read
+            (tmp_path / "elm" / TERMS).unlink()
+            (tmp_path / "elm" / TERMS).mkdir()
+
+    sites.before = lose
+    refused("birch, elm cannot take part", sites.run, error=RoundFailed)
+    not_ready = "is not ready (see its own log)"
+    assert sites.notices == [f"fedcal: birch {not_ready}", f"fedcal: elm {not_ready}"]
+    assert any("logits.npy of this site cannot be read" in line for line in caplog.messages)
+    sites.assert_nothing_was_booked()
+
+
+def test_a_site_says_nothing_of_its_rows_before_it_answers(tmp_path, monkeypatch):
+    """Neither that a question fails on them nor how many there are."""
+    looked_at: dict[str, int] = {READY: 0, ANSWER: 0}
+    sums = TemperatureScores.sums
+
+    def fails(self: TemperatureScores, shards: Shards, _: Any = None) -> Any:
+        looked_at[sites.asked[-1][1]] += len(shards.labels)
+        if len(shards.labels):
+            raise InputError("row 17 of Mrs Smith is not finite")
+        return sums(self, shards)
+
+    monkeypatch.setattr(TemperatureScores, "sums", fails)
+    sites = Trees(tmp_path)
+    assert not any("Smith" in line for line in sites.run())
+    assert looked_at[READY] == 0
+    assert looked_at[ANSWER] > 0  # of noise alone
+
+
+def test_a_run_that_goes_on_is_not_counted_twice(tmp_path):
+    """Its epsilon is booked already, of a budget for it alone."""
+    sites = Trees(tmp_path)
+
+    def dies(site: int, message: Message) -> None:
+        if message.metadata.message_type == "query.confirm":
+            raise FedcalError("the server dies")
+
+    sites.before = dies
+    refused("the server dies", sites.run, error=FedcalError)
+    with records_of(prepared(tmp_path / "elm")) as records:
+        assert [job.epsilon for job in records.booked()] == [1.0]
+    sites.before = lambda site, message: None
+    sites.asked.clear()
+    sites.run(resume=True)
+    assert [kind for _, kind in sites.asked].count(READY) == 3
+    assert len(Outcome.load(tmp_path / "out").records) == 1
+
+
+def test_what_a_site_writes_is_one_printable_line(tmp_path):
+    sites = Trees(tmp_path)
+    why = "\x1b[2Jall is well\nfedcal: birch: \u202edone" + "x" * 1000
+    lie, ready = RecordDict({"ready": ConfigRecord({"why": why})}), (2, READY)
+    sites.lies = lambda k, of: lie if (k, of.metadata.message_type) == ready else None
+    refused("elm cannot take part", sites.run)
+    (line,) = sites.notices
+    assert line.isprintable()
+    assert line.startswith(r"fedcal: elm: \x1b[2Jall is well\nfedcal: birch: \u202edonexxx")
+    assert len(line) < 330
