@@ -84,26 +84,15 @@ def _fft_slack(rounds: int) -> float:
 # --- account: all users in every round ----------------------------------------------------------
 
 
-def _hockey_stick(epsilon: float, mu: float) -> float:
-    """Return the delta of one Gaussian release with unit noise and sensitivity ``mu``.
-
-    For epsilon >= 0. It is Phi(mu/2 - x) - e^eps Phi(-mu/2 - x) with x = eps/mu. As
-    erfc(v) = exp(-v^2) erfcx(v) and v^2 - u^2 = eps, both terms share one factor, so e^eps is never
-    formed and tails keep their relative precision.
-    """
-    x = epsilon / mu
-    u, v = (x - mu / 2) / math.sqrt(2), (x + mu / 2) / math.sqrt(2)
-    shared = 0.5 * math.exp(-u * u)
-    if u > 0:
-        return float(shared * (erfcx(u) - erfcx(v)))
-    return float(0.5 * erfc(u) - shared * erfcx(v))
-
-
 def gaussian_delta(epsilon: float, multiplier: float, rounds: int = 1) -> float:
     """Return the smallest delta for which unsampled Gaussian noise is (epsilon, delta)-DP: exact.
 
     ``rounds`` releases compose to one Gaussian release of sensitivity sqrt(rounds) / multiplier, so
     this is tight for them, also if each query depends on earlier answers.
+
+    It is Phi(mu/2 - x) - e^eps Phi(-mu/2 - x) with mu that sensitivity and x = eps/mu. As
+    erfc(v) = exp(-v^2) erfcx(v) and v^2 - u^2 = eps, both terms share one factor, so e^eps is never
+    formed and tails keep their relative precision.
 
     Parameters
     ----------
@@ -130,17 +119,16 @@ def gaussian_delta(epsilon: float, multiplier: float, rounds: int = 1) -> float:
     composition.
     """
     epsilon, multiplier = positive("epsilon", epsilon), positive("a noise multiplier", multiplier)
-    return _hockey_stick(epsilon, math.sqrt(integer("rounds", rounds, 1)) / multiplier)
+    mu = math.sqrt(integer("rounds", rounds, 1)) / multiplier
+    x = epsilon / mu
+    u, v = (x - mu / 2) / math.sqrt(2), (x + mu / 2) / math.sqrt(2)
+    shared = 0.5 * math.exp(-u * u)
+    if u > 0:
+        return float(shared * (erfcx(u) - erfcx(v)))
+    return float(0.5 * erfc(u) - shared * erfcx(v))
 
 
 # --- account: Poisson-sampled users -------------------------------------------------------------
-
-
-def _amplified(epsilon: float, rate: float) -> float:
-    """Return log(1 + rate (e^epsilon - 1)), without forming e^epsilon where it is large."""
-    if epsilon < 1:
-        return math.log1p(rate * math.expm1(epsilon))
-    return epsilon + math.log(rate + (1 - rate) * math.exp(-epsilon))
 
 
 def exponential_epsilon(epsilon: float, rate: float) -> float:
@@ -162,11 +150,11 @@ def exponential_epsilon(epsilon: float, rate: float) -> float:
     return epsilon - math.log(rate) + math.log1p((rate - 1) * math.exp(-epsilon))
 
 
-def _grid(epsilon: float, multiplier: float, rounds: int, rate: float) -> float:
+def _grid(epsilon: float, multiplier: float, rounds: int) -> float:
     """Return the width (nats) of the PLD grid near ``epsilon``; any width gives a valid bound."""
     worst = _LOSS_TAIL / multiplier + 0.5 / multiplier**2  # largest loss of one unsampled round
-    points = _amplified(worst, rate) / _GRID_POINTS
-    return min(max(_GRID_FRACTION * epsilon / math.sqrt(rounds), points), _GRID_WIDEST)
+    fine = max(_GRID_FRACTION * epsilon / math.sqrt(rounds), worst / _GRID_POINTS)
+    return min(fine, _GRID_WIDEST)
 
 
 def _pld_epsilon(delta: float, multiplier: float, rounds: int, rate: float, grid: float) -> float:
@@ -223,20 +211,17 @@ def gaussian_multiplier(epsilon: float, delta: float, rounds: int = 1, rate: flo
     """
     epsilon, delta = positive("epsilon", epsilon), check_delta(delta)
     rounds, rate = integer("rounds", rounds, 1), check_rate(rate)
-    if rate == 1:
-        return _gaussian_multiplier(epsilon, delta, rounds)
-    _check_amplified(delta, rounds, rate)
-    if epsilon > _LARGEST_EPSILON:
+    if rate < 1:
+        _check_amplified(delta, rounds, rate)
+    if rate == 1 or epsilon > _LARGEST_EPSILON:
         return _gaussian_multiplier(epsilon, delta, rounds)  # sampling never costs anything
     return _amplified_multiplier(epsilon, delta, rounds, rate)
 
 
 @lru_cache(maxsize=1024)
 def _gaussian_multiplier(epsilon: float, delta: float, rounds: int) -> float:
-    mu = math.sqrt(rounds)
-
     def enough(multiplier: float) -> bool:
-        return _hockey_stick(epsilon, mu / multiplier) <= delta
+        return gaussian_delta(epsilon, multiplier, rounds) <= delta
 
     high = 1.0
     while not enough(high):
@@ -267,7 +252,7 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
     def excess(log_multiplier: float) -> float:
         """Return log(spent / target): above 0 the multiplier is too small."""
         multiplier = math.exp(log_multiplier)
-        grid = _grid(epsilon, multiplier, rounds, rate)
+        grid = _grid(epsilon, multiplier, rounds)
         spent = _pld_epsilon(delta, multiplier, rounds, rate, grid)
         return math.log(max(spent / epsilon, 1e-9))
 

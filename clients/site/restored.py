@@ -6,7 +6,6 @@ A person says what was spent since (`fedcal site restored`): nothing else at a s
 import math
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from fedcal.clients.site import policy
@@ -101,15 +100,15 @@ def carried_over(text: str) -> tuple[JobFacts, ...]:
     return (JobFacts(job, "carried over", *facts, math.inf, now, "carried over"),)
 
 
-def restore(folder: Path, ask: Callable[[str], str | None]) -> int:
+def restore(folder: Path, spent: str | None) -> int:
     """Close all jobs of the site in a folder, and book what an operator states was spent.
 
     Parameters
     ----------
     folder
         with its records
-    ask
-        from what the key's file shows, in words, to what was spent
+    spent
+        EPSILON,DELTA,UNIT or "nothing"; None = nobody has said
 
     Returns
     -------
@@ -127,5 +126,5 @@ def restore(folder: Path, ask: Callable[[str], str | None]) -> int:
         shown = f" (the key's file shows at least {least})" * bool(least)
         why = "nothing is answered before somebody says what was spent since"
         how = f"--spent EPSILON,DELTA,UNIT{shown}, or --spent nothing"
-        closed: int = records.close_all(needed("--spent", ask(shown) or None, f"{why}: {how}"))
+        closed: int = records.close_all(needed("--spent", spent or None, f"{why}: {how}"))
         return closed

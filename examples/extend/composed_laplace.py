@@ -23,7 +23,6 @@ class ComposedLaplace(Laplace):
     """
 
     name: ClassVar[str] = "composed-laplace"
-    noise: ClassVar[str] = "Laplace noise"
     meaning: ClassVar[str] = "Laplace noise with optimal composition of the releases, for a delta"
     pure: ClassVar[bool] = False
 

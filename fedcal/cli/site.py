@@ -1,6 +1,5 @@
 """The commands of a site in a study, and recalibration at home."""
 
-import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -90,12 +89,9 @@ def accept(kit: Path, file: Path, *, yes: bool = False) -> None:
 
     offer, to = Offer.read(kit, file), terminal.console()
     to.print("\n".join(offer.lines()))
-    if not yes and sys.stdin.isatty():
-        to.print("Compare the words by telephone with the coordinator and another site. Equal, and")
-        with contextlib.suppress(EOFError):
-            yes = input("does this site take part? Type yes: ").strip().lower() == "yes"
     if not yes:
-        raise checks.InputError("not accepted: a person must type yes (--yes for scripts)")
+        to.print("Compare the words by telephone with the coordinator and another site.")
+        terminal.must_agree("Are they equal, and does this site take part?", "not accepted")
     offer.accept()
     to.print(f"accepted, until {offer.sealed.study.until}. Next: fedcal site start {kit}")
 
@@ -221,7 +217,7 @@ def restored(kit: Path, *, spent: str | None = None) -> None:
     ----------------
     spent
         EPSILON,DELTA,UNIT: budget spent that is missing in these records and is booked now; or the
-        word nothing. Asked for where it is left out.
+        word nothing.
 
     Examples
     --------
@@ -231,12 +227,5 @@ def restored(kit: Path, *, spent: str | None = None) -> None:
     from fedcal.clients.site.restored import restore
     from fedcal.sites.joining import STATE
 
-    def ask(shown: str) -> str | None:
-        if spent is None and sys.stdin.isatty():
-            print(f"Budget spent that is not in these records{shown}, as EPSILON,DELTA,UNIT;")
-            with contextlib.suppress(EOFError):
-                return input("or the word nothing: ").strip()
-        return spent
-
-    closed = restore(kit / STATE, ask)
+    closed = restore(kit / STATE, spent)
     terminal.show(page.block_lines("commands", "restored", closed=closed))

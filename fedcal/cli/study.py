@@ -181,7 +181,6 @@ def run(
     *,
     rehearse: str | None = None,
     seed: int | None = None,
-    control: str | None = None,
     without_unready: bool = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -201,8 +200,6 @@ def run(
         Rehearse on a file with the rows of all sites; no site is contacted.
     seed
         Random seed of a rehearsal.
-    control
-        HOST:PORT of the server (default: the one that runs here).
     without_unready
         Continue without sites that cannot take part.
 
@@ -216,8 +213,7 @@ def run(
     if rehearse is None:
         checks.unused("it is for --rehearse: sites have no seed", seed=seed)
     else:
-        why = "--rehearse contacts no site"
-        checks.unused(why, control=control, without_unready=without_unready or None)
+        checks.unused("--rehearse contacts no site", without_unready=without_unready or None)
     if rehearse is None and sys.stdin.isatty() and (question := run.question_before(file, name)):
         must_agree(question, f"{name} was not asked for")
     with progress(f"{name}: waiting for the sites", quiet=quiet) as steps:
@@ -227,7 +223,6 @@ def run(
             quarter = run.release(
                 file,
                 name,
-                at=control,
                 without_unready=without_unready,
                 progress=lambda done, total: steps(done, total, name),
             )
@@ -237,7 +232,7 @@ def run(
     show([verdicts, *quarter["next"], report], quarter, json=json, quiet=quiet)
 
 
-def status(file: Path, *, control: str | None = None, json: Json = False) -> None:
+def status(file: Path, *, json: Json = False) -> None:
     """Show which sites are connected, what each must still do, the releases and the budget.
 
     Arguments
@@ -245,18 +240,13 @@ def status(file: Path, *, control: str | None = None, json: Json = False) -> Non
     file : FILE
         The study's file, or the sealed study.
 
-    Where it listens
-    ----------------
-    control
-        HOST:PORT of the server (default: the one that runs here).
-
     Examples
     --------
     fedcal study status sepsis.toml
     """
     from fedcal.sites.status import status
 
-    state = status(file, control)
+    state = status(file)
     rows = [(site, one["connected"], one["next"]) for site, one in state["sites"].items()]
     sites = Table("", ("site", "connected", "next"), rows, left=(1, 2))
     show([sites, *block_lines("study", "standing", standing=state)], state, json=json)

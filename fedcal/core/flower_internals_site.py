@@ -2,13 +2,12 @@
 
 import contextlib
 import inspect
-import os
 from collections.abc import Iterator
 from hashlib import sha256
 from importlib import import_module
 from typing import Any
 
-from fedcal.core.checks import InputError, check_kept
+from fedcal.core.checks import InputError
 
 KNOWN = "1.39.0"
 """The version of Flower that a site was tried with: that of the extra `sites`. From 1.40 on a
@@ -45,8 +44,6 @@ def check_flower() -> None:
     """
     import flwr
 
-    if os.environ.get("FEDCAL_HTTP_FLEET", "0") != "0":
-        check_kept("FEDCAL_HTTP_FLEET")
     flower, version = import_module(_RUNTIME), flwr.__version__
     wrong = ""
     if version != KNOWN:

@@ -19,7 +19,6 @@ from fedcal.core.checks import InputError, located, near, one_of, system_errors
 from fedcal.core.numerics import Floats, Kind
 from fedcal.core.scores import ids_of
 from fedcal.datasets._arrays import from_arrays, from_columns
-from fedcal.datasets._blocks import BLOCKS
 from fedcal.datasets._dataset import IDS, KEYS, Dataset, Given
 from fedcal.datasets._tables import arguments, find_columns, read_csv, read_parquet, with_scores
 from fedcal.storage.atomic import path_of
@@ -188,7 +187,7 @@ def load(
           `group` (n,), a second model's `other_logits` or `other_probs` (n, c), and `test_logits`
           or `test_probs` (m, c), `test_labels`, `test_client` and `test_group` (m,), and
           `class_names` (c,), of the columns of scores;
-        * `.csv` or `.csv.gz` with columns `label`, optional `client`, `subject` and `group`, and
+        * `.csv` with columns `label`, optional `client`, `subject` and `group`, and
           `logit_0..`, `prob_0..` or, for two classes, `score`: the probability of class 1; of a
           second model `other_logit_0..`, `other_prob_0..` or `other_score`;
         * `.parquet` (needs pyarrow) with the same columns.
@@ -213,24 +212,17 @@ def load(
     path = path_of(name_or_path)
     shown = repr(text if len(text) <= 200 else "..." + text[-200:])
     suffix = next((end for end in _READERS if path.name.lower().endswith(end)), None)
-    with located(shown), system_errors(shown):  # a name that is too long, a closed folder
-        is_file, is_there = path.is_file(), path.exists()
-    if not is_file or suffix is None:
-        problem = f"unknown kind of file; allowed: {_FILES}" if is_file else "no such file"
+    if suffix is None:
+        meant = near(text.partition(":")[0], [e.name for e in catalogue()], "fedcal datasets")
+        problem = f"unknown data set; {meant}; or the path of a {_FILES} file"
         if text in {entry.name for entry in feature_sets()}:
             problem = f"holds features, not scores; train on it: fedcal train --data {text}"
-        elif BLOCKS in text:  # also behind a folder, where the name was made a full path
-            problem = "rows in blocks are for simulate and evaluate"
-        elif is_there and not is_file:
-            problem = f"is not a file; give the path of a {_FILES} file"
-        elif not is_there and suffix is None:
-            meant = near(text.partition(":")[0], [e.name for e in catalogue()], "fedcal datasets")
-            problem = f"unknown data set; {meant}; or the path of a {_FILES} file"
         raise InputError(f"{shown}: {problem}")
-    read = _READERS[suffix]
     order = {"labels_required": labels_required, "classes": classes, "positive": positive}
-    with located(shown):
-        return from_columns(read(path, labels_required), name=path.name, **order)
+    with located(shown), system_errors("cannot be read"):  # a long name, a closed folder
+        if not path.is_file():
+            raise InputError("no such file")
+        return from_columns(_READERS[suffix](path, labels_required), name=path.name, **order)
 
 
 def _read_npz(path: Path, labels_required: bool) -> dict[str, Any]:
@@ -252,7 +244,7 @@ def _read_npz(path: Path, labels_required: bool) -> dict[str, Any]:
     return columns
 
 
-_READERS = {".npz": _read_npz, ".csv": read_csv, ".csv.gz": read_csv, ".parquet": read_parquet}
+_READERS = {".npz": _read_npz, ".csv": read_csv, ".parquet": read_parquet}
 _FILES = ", ".join(_READERS)
 
 

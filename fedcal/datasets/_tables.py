@@ -1,15 +1,12 @@
 """Columns of scores, labels, ids and parts by name, for text, Parquet and frames.
 
-Reader of `.csv` and `.csv.gz`: one labelled row per line, columns by name.
+Reader of `.csv`: one labelled row per line, columns by name.
 
 Reader of `.parquet`: columns of record batches as arrays.
 """
 
-import codecs
 import csv
-import gzip
 import re
-import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -249,14 +246,8 @@ MARKS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 _DECLARED = re.compile(r'"?sep=(.)"?[;,]*\s*')  # a first line for Excel
 _DAMAGE: dict[tuple[type[Exception], ...], str] = {
-    (gzip.BadGzipFile,): "is not a gzip file",
-    (EOFError, zlib.error): "is a truncated or damaged gzip file",
-    (UnicodeDecodeError,): "is not UTF-8 text (save it as CSV UTF-8)",
+    (UnicodeDecodeError,): "is not UTF-8 text (save it as CSV UTF-8)"
 }
-MAX_LINE = 2**24
-"""Characters in a line; a packed file without line ends must not fill the memory."""
-
-_TEXT_BYTES = 64  # about the memory of one short string
 
 
 def csv_rows(
@@ -266,30 +257,22 @@ def csv_rows(
 
     It is the one that a first line `sep=;` declares, or that cuts the header into most columns.
 
-    Raises InputError for what is not text, UTF-8 or UTF-16; with `windows` also cp1252.
+    Raises InputError for what is not text in UTF-8; with `windows` also cp1252.
     """
-    opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
-    notes, most = list[str](), room(path)
-    with intact(_DAMAGE), opened(path, "rb") as file:
-        packed = file.read(most + 1 if windows else 2)
-    check_room(len(packed), most)
-    wide = packed[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    encoding = "utf-16" if wide else "utf-8-sig"
-    if windows and not wide:
+    encoding, notes = "utf-8-sig", list[str]()
+    if windows:
         try:
-            packed.decode(encoding)
+            with intact({}):
+                path.read_text(encoding)
         except UnicodeDecodeError:
             encoding = "cp1252"
             notes.append("letters are read as Windows has them (cp1252)")
 
     def lines() -> Iterator[str]:
-        size = 0
-        with intact(_DAMAGE), opened(path, "rt", encoding=encoding, newline="") as file:
-            while line := file.readline(MAX_LINE):
-                check_room(size := size + len(line), most)
-                if len(line) == MAX_LINE or "\0" in line:
-                    what = f"a NUL character, or a line of {MAX_LINE:,} characters"
-                    raise InputError(f"has {what}; is this a text file?")
+        with intact(_DAMAGE), path.open(encoding=encoding, newline="") as file:
+            for line in file:
+                if "\0" in line:
+                    raise InputError("has a NUL character; is this a text file?")
                 yield line
 
     head = next((line for line in lines() if line.strip()), "")
@@ -313,7 +296,7 @@ def csv_rows(
 
 
 def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
-    """Return arguments for `from_arrays` from a `.csv` or `.csv.gz` file.
+    """Return arguments for `from_arrays` from a `.csv` file.
 
     Columns, in any order: `label`; optional `client`, `subject`, `group` and `split`; and `logit_0
     .. logit_{c-1}`, `prob_0 .. prob_{c-1}`, or for two classes `score`, the probability of class 1;
@@ -327,7 +310,7 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
     """
     mark, rows, _ = csv_rows(path)
     value = number_in if mark != ";" else lambda cell: number_in(cell.translate(_SWAPPED))
-    numbers, lines, most = array("d"), array("q"), room(path)
+    numbers, lines = array("d"), array("q")
     first, header = next(rows, (1, []))
     names = [name.strip() for name in header]
     with located(f"line {first}"):
@@ -350,7 +333,6 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
                 raise InputError(f"line {line}: {problem}") from None
         for place, cells in texts:
             cells.append(row[place].strip())
-        check_room(8 * len(numbers) + _TEXT_BYTES * len(lines) * len(texts), most)
     table = np.asarray(numbers).reshape(len(lines), len(places))
     scored = len(models["scores"].names)
     values = {"scores": table[:, :scored]}

@@ -6,12 +6,11 @@ screen, a researcher's test rows. They must never leave a site.
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 
 from fedcal.core.checks import InputError
-from fedcal.core.naming import called
+from fedcal.core.naming import called, listed
 from fedcal.core.numerics import Floats, Integers
 
 LEAST_ROWS = 10
@@ -27,76 +26,56 @@ _GAINED = 0.25
 """Least gain of recall to report: a weak model may be a little worse than chance at a site."""
 
 
-Order: TypeAlias = tuple[int, ...] | None
+def doubts_of(
+    where: str, scores: Floats, labels: Integers, names: Sequence[str] | None = None
+) -> list[str]:
+    """Return sentences about what is probably wrong, without a full stop; mostly none.
 
+    Two classes are in the wrong order if the AUC is below 0.4 by more than chance (it may be the
+    model's own fault); more classes, if with the columns in another order the recall of the moved
+    classes is far higher.
 
-def check_rows(
-    scores: Floats, labels: Integers, names: Sequence[str] | None = None
-) -> tuple[list[str], Order]:
-    """Look for scores whose columns are in another order than the classes, and for a single class.
+    Raises InputError, without a number of rows, if more than two classes are in another order than
+    the columns: what would be computed means nothing.
 
     Parameters
     ----------
+    where
+        what the rows are called
     scores
         (n, c) logits or probabilities, n >= 1
     labels
         (n,) in [0, c)
     names
         of the c classes
-
-    Returns
-    -------
-    findings
-        sentences about what is probably wrong, without a full stop; mostly none
-    order
-        order of the columns of scores that fits the labels, if it clearly differs from theirs; else
-        None. Column order[j] holds the scores of class j. Two classes are in the wrong order if the
-        AUC is below 0.4 by more than chance; more classes, if with the columns in another order the
-        recall of the moved classes is far higher.
     """
     n, c = scores.shape
     count = np.bincount(labels, minlength=c)
     if n < LEAST_ROWS:
-        return [], None
+        return []
     if (count > 0).sum() == 1:
         one = called(names, int(count.argmax()))
-        words = f"all {n:,} rows have the same label, {one}: nothing can be learnt about the others"
-        return [words], None
+        return [
+            f"all {n:,} rows have the same label, {one}: nothing can be learnt about the others"
+        ]
     if c == 2:
         auc, sure = _auc(scores[:, 1] - scores[:, 0], labels)
         if sure and auc < _LOW_AUC:
-            words = (
+            return [
                 f"the scores rank rows the wrong way round: rows of {called(names, 1)} have lower "
                 f"scores for it than the others (AUC {100 * auc:.0f} %; guessing: 50 %). Are the "
                 "two classes in the right order?"
-            )
-            return [words], (1, 0)
+            ]
     elif (order := _better_order(scores, labels, count)) is not None:
-        moved = [j for j in range(c) if order[j] != j]
-        some = "; ".join(f"{called(names, order[j])} for {called(names, j)}" for j in moved[:5])
-        return [f"the scores name {some}{'; ...' if len(moved) > 5 else ''}. {_ORDER}"], order
+        moved = np.flatnonzero(order != np.arange(c)).tolist()
+        some = [f"{called(names, order[j])} for {called(names, j)}" for j in moved]
+        raise InputError(f"{where}: the scores name {listed(some, '; ')}. {_ORDER}")
     if (count[scores.argmax(axis=1)] == 0).mean() > 0.5:
-        words = (
+        return [
             "most rows have their highest score for a class that no row belongs to: are these "
             "scores? Rows of features need the model that scores them (model=)"
-        )
-        return [words], None
-    return [], None
-
-
-def doubts_of(
-    where: str, scores: Floats, labels: Integers, names: Sequence[str] | None
-) -> list[str]:
-    """Return the findings of `check_rows`.
-
-    Raises InputError, without a number of rows, if more than two classes are in another order than
-    the columns: what would be computed means nothing. (An AUC far below a half may be a model's own
-    fault.)
-    """
-    findings, order = check_rows(scores, labels, names)
-    if order is not None and len(order) > 2:
-        raise InputError(f"{where}: {findings[0]}")
-    return findings
+        ]
+    return []
 
 
 def _auc(score: Floats, labels: Integers) -> tuple[float, bool]:
@@ -111,8 +90,11 @@ def _auc(score: Floats, labels: Integers) -> tuple[float, bool]:
     return auc, (auc - 0.5) ** 2 > 2 * _LOG_CHANCE * variance
 
 
-def _better_order(scores: Floats, labels: Integers, count: Integers) -> Order:
-    """Return the order of the columns with the highest recall, if it is clearly better."""
+def _better_order(scores: Floats, labels: Integers, count: Integers) -> Integers | None:
+    """Return the order of the columns with the highest recall, if it is clearly better.
+
+    Column order[j] holds the scores of class j.
+    """
     c, there = scores.shape[1], np.flatnonzero(count)  # other classes have no rows
     cells = np.bincount(labels * c + scores.argmax(axis=1), minlength=c * c).reshape(c, c)
     # recall, not rows: a frequent class would dominate the others
@@ -131,4 +113,4 @@ def _better_order(scores: Floats, labels: Integers, count: Integers) -> Order:
         return None
     order = np.arange(c)
     order[there] = there[best]
-    return tuple(int(j) for j in order)
+    return order

@@ -20,7 +20,6 @@ from fedcal.datasets import _tables as tables
 from fedcal.datasets._arrays import from_columns
 from fedcal.datasets._dataset import Dataset
 
-SUFFIXES = (".csv", ".csv.gz")
 _MISSING = {text.casefold() for text in MISSING} | {"."}  # the point is that of SAS and Stata
 _FIRST = 3
 NO_OUTCOME, NO_SCORE = "without an outcome", "without a score"
@@ -99,7 +98,7 @@ def _number(entry: str, comma: bool) -> float:
 def read_site_csv(
     path: Path, classes: Sequence[str] | None, reading: Reading, most: float = 1.0
 ) -> tuple[Dataset, list[str]]:
-    """Return the rows of a `.csv` or `.csv.gz`, and what was done with its lines, in sentences.
+    """Return the rows of a `.csv`, and what was done with its lines, in sentences.
 
     Marks that separate columns and decimals are recognised. Spaces around entries, empty lines, a
     line `sep=;` and further columns are passed over; `patient`, `customer` or `person` is

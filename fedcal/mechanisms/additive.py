@@ -29,10 +29,6 @@ class Additive(Mechanism):
     def steps(cls, scale: float) -> float:
         """Return the scale to draw, in steps, so that rounding to the grid costs no privacy."""
 
-    @classmethod
-    def check(cls, bound: Bound, rounds: int) -> None:
-        """Accept every bound, as all go with noise on a sum."""
-
     @override
     def noise_of(self, scales: Floats, grid: float, bound: Bound, shares: int) -> Noise | None:
         steps = tuple(self.steps(float(s) / grid) for s in scales)
@@ -74,7 +70,6 @@ class Gaussian(Additive):
     """
 
     name: ClassVar[str] = "gaussian"
-    noise: ClassVar[str] = "Gaussian noise"
     meaning: ClassVar[str] = "discrete Gaussian noise"
     pure: ClassVar[bool] = False
 
@@ -142,7 +137,6 @@ class Laplace(Additive):
     """
 
     name: ClassVar[str] = "laplace"
-    noise: ClassVar[str] = "Laplace noise"
     meaning: ClassVar[str] = "discrete Laplace noise"
     order: ClassVar[Literal[1, 2]] = 1
     tailed: ClassVar[bool] = True

@@ -145,10 +145,8 @@ class Mechanism(ABC):
         Gaussian noise std per unit of L2 sensitivity; 0 for other mechanisms
     name
         on the command line and in files
-    noise
-        name in a sentence
     meaning
-        line of description in a report
+        description in a report
     answers
         result that it makes of the clients' answers
     order
@@ -171,7 +169,6 @@ class Mechanism(ABC):
     multiplier: float = 0.0
 
     name: ClassVar[str]
-    noise: ClassVar[str]
     meaning: ClassVar[str]
     answers: ClassVar[Answers]
     order: ClassVar[Literal[1, 2]] = 2
@@ -195,9 +192,12 @@ class Mechanism(ABC):
         return cls(exponential_epsilon(target.epsilon / target.rounds, target.rate))
 
     @classmethod
-    @abstractmethod
     def check(cls, bound: Bound, rounds: int) -> None:
-        """Raise InputError if the mechanism does not support a bound, or the number of rounds."""
+        """Raise InputError if the mechanism does not support a bound, or the number of rounds.
+
+        By default all are supported.
+        """
+        return None
 
     @property
     def event(self) -> str:
@@ -267,22 +267,10 @@ class NoNoise(Mechanism):
     """Release of exact sums, without any guarantee."""
 
     name: ClassVar[str] = "none"
-    noise: ClassVar[str] = "no noise"
     meaning: ClassVar[str] = "none"
     answers: ClassVar[Answers] = "nothing"
     pure: ClassVar[bool] = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
-
-    @classmethod
-    def calibrate(cls, target: Target) -> Self:
-        """Return the mechanism; InputError if the epsilon is finite."""
-        if math.isfinite(target.epsilon):
-            raise InputError("without noise there is no finite epsilon")
-        return cls()
-
-    @classmethod
-    def check(cls, bound: Bound, rounds: int) -> None:
-        """Accept every bound: there is nothing to check."""
 
     @property
     @override

@@ -111,7 +111,6 @@ class Exponential(Mechanism):
     """
 
     name: ClassVar[str] = "exponential"
-    noise: ClassVar[str] = "a draw"
     meaning: ClassVar[str] = "exponential mechanism: one of several candidates is drawn"
     answers: ClassVar[Answers] = "index"
     examples = ({"lengths": (20,), "norms": (2.5,), "rule": "per_value"},)
@@ -120,26 +119,14 @@ class Exponential(Mechanism):
     def check(cls, bound: Bound, rounds: int) -> None:
         """Require one draw, and a bound for each candidate."""
         same("number of rounds of the exponential mechanism", rounds, 1)
-        if bound.rule == "joint" or (bound.rule == "per_block" and bound.order != 1):
-            raise InputError("the exponential mechanism needs a bound for each candidate")
+        same("rule of a bound for each candidate,", bound.rule, "per_value")
 
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
         """Return the drawn index, (1,), and no std."""
         norm = max(of.bound.norms) * of.diameter
         costs = None if of.costs is None else of.costs(sums)
-        scores = scores_of(sums, of.bound) if costs is None else costs
-        index = draw_index(scores, self.epsilon, norm, source())
+        index = draw_index(sums if costs is None else costs, self.epsilon, norm, source())
         return np.array([float(index)]), np.zeros(0)
-
-
-def scores_of(sums: Floats, bound: Bound) -> Floats:
-    """Return the candidates' scores, which are sums of absolute values.
-
-    Each number is a candidate (rule "per_value"), or each block (rule "per_block", order 1).
-    """
-    if bound.rule == "per_value":
-        return np.abs(sums)
-    return np.asarray(np.add.reduceat(np.abs(sums), bound.firsts))
 
 
 def draw_index(scores: Floats, epsilon: float, norm: float, source: Source) -> int:
@@ -170,7 +157,6 @@ class Unary(Mechanism):
     """
 
     name: ClassVar[str] = "unary"
-    noise: ClassVar[str] = "unary encoding"
     meaning: ClassVar[str] = "optimal unary encoding: each bit of an answer is randomised"
     answers: ClassVar[Answers] = "onehot"
     part: ClassVar[Per | None] = "client"

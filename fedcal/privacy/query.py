@@ -293,12 +293,6 @@ class Range:
         within = (numbers >= self.low - room) & (numbers <= self.high + room)
         return bool(within.all()) and not (self.whole and (numbers != np.round(numbers)).any())
 
-    def __str__(self) -> str:
-        kind = "a whole number" if self.whole else "a number"
-        if self.most:
-            kind = f"{self.least} to {self.most} numbers"
-        return f"{kind} in [{self.low:g}, {self.high:g}]"
-
 
 SEED = Range(0, 2.0**64, whole=True)
 """Seed that chooses rows by a hash, or their order; it is not a fact of the job."""

@@ -326,9 +326,7 @@ def unpacked(text: bytes) -> list[bytes]:
     """Return the parts of `packed`, at least two; Damaged for anything else."""
     parts, at = [], 0
     while at < len(text):
-        if at + _U32.size > len(text):
-            raise Damaged("a message ends too early")
-        (size,) = _U32.unpack_from(text, at)
+        size = int.from_bytes(text[at : at + _U32.size], "little")
         at += _U32.size
         if at + size > len(text):
             raise Damaged("a message ends too early")

@@ -104,8 +104,8 @@ def recalibrate(
         of = [", ".join(names or ("not named",))[:200] for names in (known, rows.class_names)]
         message = f"{path} is of {asked.classes} classes ({of[0]}), {data} of {rows.classes} "
         raise InputError(f"{message}({of[1]}): they must be the same, in the same order")
-    here = _Rows(shards_of(rows))
-    if reversed_order := against_outcomes(here.shards):
+    here = Rows(shards_of(rows))
+    if reversed_order := here.against_outcomes:
         raise InputError(f"{reversed_order} A calibrator would only hide it; none was made")
     none = identity_prior(asked.classes)
     tried = {}
@@ -156,37 +156,34 @@ def _shown(value: float | str | None) -> pages.Entry:
     return "< 0.0001" if 0 < value < 5e-5 else round(value, 4) or 0
 
 
-def _weights(shards: Shards) -> numerics.Floats:
-    return shards.weights(int(shards.subjects is not None))
-
-
-def against_outcomes(shards: Shards) -> str:
-    """Return words if scores run against outcomes: an AUC below 1/2 at a level of 97.5 %; or ""."""
-    value, outcome = score_and_outcome(shards.probs, shards.labels)
-    _, at = np.unique(value, return_inverse=True)
-    weights = _weights(shards)
-    counts = np.array([np.bincount(at, weights * is_it, 10) for is_it in (1 - outcome, outcome)])
-    edges, exact = np.linspace(0, 1, counts.shape[1] + 1), np.zeros((counts.shape[1], 0))
-    auc, std, p = map(
-        float, ranking(Sites.of(counts, edges, exact, mechanisms.NoiseDistribution()))
-    )
-    if p > 0.025:
-        return ""
-    return (
-        f"Here scores run against outcomes: AUC {auc:.2f} ({max(auc - 1.96 * std, 0):.2f} to "
-        f"{auc + 1.96 * std:.2f}): are labels or classes swapped, or is the column another one?"
-    )
-
-
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class Rows:
     """The rows of one site, of which those of one subject count as one."""
 
     shards: Shards
 
     @cached_property
     def weights(self) -> numerics.Floats:
-        return _weights(self.shards)
+        """Weight of each row."""
+        return self.shards.weights(int(self.shards.subjects is not None))
+
+    @property
+    def against_outcomes(self) -> str:
+        """Words if scores run against outcomes: an AUC below 1/2 at a level of 97.5 %; or ""."""
+        value, outcome = score_and_outcome(self.shards.probs, self.shards.labels)
+        _, at = np.unique(value, return_inverse=True)
+        each = (1 - outcome, outcome)
+        counts = np.array([np.bincount(at, self.weights * is_it, 10) for is_it in each])
+        edges, exact = np.linspace(0, 1, counts.shape[1] + 1), np.zeros((counts.shape[1], 0))
+        auc, std, p = map(
+            float, ranking(Sites.of(counts, edges, exact, mechanisms.NoiseDistribution()))
+        )
+        if p > 0.025:
+            return ""
+        return (
+            f"Here scores run against outcomes: AUC {auc:.2f} ({max(auc - 1.96 * std, 0):.2f} to "
+            f"{auc + 1.96 * std:.2f}): are labels or classes swapped, or is the column another one?"
+        )
 
     def mean(self, values: numerics.Floats) -> tuple[float, float | None]:
         """Weighted mean and its standard error; subjects, not their rows, are independent."""
@@ -198,6 +195,7 @@ class _Rows:
         return mean, math.sqrt(slack @ slack * n / (n - 1)) / total if n > 1 else None
 
     def losses(self, probs: numerics.Floats) -> numerics.Floats:
+        """Return the log loss of each row."""
         return -fitting.label_entries(numerics.logits_from_probs(probs), self.shards.labels)
 
     @cached_property

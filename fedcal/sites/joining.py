@@ -103,7 +103,7 @@ class Kit:
 
     @property
     def rows(self) -> tuple[str, Reading]:
-        """Its rows, a file or a function, and how the file is read."""
+        """Its file of rows, and how it is read."""
         fields = json.loads((self.own / ROWS).read_text("utf-8"))
         return fields["data"], Reading(**fields.get("reading", {}))
 
@@ -210,7 +210,7 @@ def join(
     InputError
         Rows, kit or keys are wrong, nobody says yes, or runs of the old keys are unfinished.
     """
-    from fedcal.sites.at_home import against_outcomes
+    from fedcal.sites.at_home import Rows
 
     kit = Kit.read(folder, joins=True)
     own, paths = kit.own, {"folder": folder.resolve(), "beside": Path.cwd(), "own": kit.own}
@@ -224,7 +224,7 @@ def join(
     if reading is None:
         reading = kit.rows[1] if kit.has_joined and (own / ROWS).exists() else AS_IT_IS
     rows, warnings = rows_of(kit.study, data, kit.site, reading)
-    if reversed_order := against_outcomes(rows.shards):
+    if reversed_order := Rows(rows.shards).against_outcomes:
         question = f"{reversed_order} This site's results would be wrong. Go on?"
         must_agree(question, f"{folder} stays as it is")
     with system_errors(f"cannot write {own}"):

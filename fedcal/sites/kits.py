@@ -279,12 +279,11 @@ def enrol(commands: Control, sealed: Sealed, home: Path) -> None:
     known: dict[str, str] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     folder = home / "keys"
     folder.mkdir(exist_ok=True)
-    new = {name: key for name, key in sealed.connections.items() if key not in known.values()}
-    for name, key in new.items():
-        write_file(folder / f"{name}.pub", key + "\n")
-    for file, node in commands.register([folder / f"{name}.pub" for name in new]):
-        if node.isdecimal():
-            known[node] = sealed.connections[file.stem]
+    for name, key in sealed.connections.items():
+        if key not in known.values():
+            write_file(folder / f"{name}.pub", key + "\n")
+            if node := commands.register(folder / f"{name}.pub"):
+                known[node] = key
     for node in [node for node, key in known.items() if key not in sealed.connections.values()]:
         commands.revoke(node)
         del known[node]

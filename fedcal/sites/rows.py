@@ -23,7 +23,7 @@ from fedcal.core import checks
 from fedcal.core.naming import listed
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset, plausible_rows
-from fedcal.datasets.site_csv import AS_IT_IS, SUFFIXES, Reading, read_site_csv
+from fedcal.datasets.site_csv import AS_IT_IS, Reading, read_site_csv
 from fedcal.results.page import read_json
 from fedcal.storage import atomic
 from fedcal.storage.atomic import write_file
@@ -112,17 +112,11 @@ def _same(now: dict[str, Any], then: dict[str, Any]) -> float:
 
 
 def read_rows(
-    data: str,
-    names: Sequence[str] | None,
-    reading: Reading = AS_IT_IS,
-    most: float = 1.0,
-    *,
-    alone: bool = True,
+    data: str, names: Sequence[str] | None, reading: Reading = AS_IT_IS, most: float = 1.0
 ) -> tuple[Dataset, list[str]]:
     """Return the rows of one site, and what was done with the lines of its file, in sentences.
 
-    Raises InputError if they cannot be had, have no labels, or belong to several clients; not
-    `alone` they may.
+    Raises InputError if they cannot be had or have no labels.
 
     Parameters
     ----------
@@ -134,7 +128,7 @@ def read_rows(
         how a CSV file is read, and the largest share of its lines that may be left out
     """
     path = atomic.path_of(data)
-    is_csv = path.is_file() and path.name.lower().endswith(SUFFIXES)
+    is_csv = path.is_file() and path.name.lower().endswith(".csv")
     if not is_csv and reading != AS_IT_IS:
         raise checks.InputError(f"--map, --labels and --drop-missing are for CSV files, not {data}")
     notes: list[str] = []
@@ -144,14 +138,13 @@ def read_rows(
     else:
         rows = datasets.load(data, classes=names, labels_required=False)
     checks.needed(f"labels of {data}", rows.labelled or None, "scores are compared with them")
-    if alone:
-        what = f"number of clients in {data} (give each site a file of its own)"
-        checks.same(what, len(rows.client_names or "1"), 1)
     return rows, notes
 
 
 def shards_of(rows: Dataset) -> Shards:
-    """All rows of the site as those of one client."""
+    """Return all rows of a site as those of one client; InputError if they are of several."""
+    what = f"number of clients in {rows.name} (give each site a file of its own)"
+    checks.same(what, len(rows.client_names or "1"), 1)
     return rows.shards(np.zeros(len(rows.labels), np.int64), 1)
 
 

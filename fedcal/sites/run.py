@@ -2,13 +2,12 @@
 
 import datetime
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.checks import BudgetExceeded, InputError, needed, same
+from fedcal.core.checks import InputError, needed, same
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.results.labels import STUDY
@@ -35,9 +34,7 @@ def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, An
     out, study = _folder(path, name), Study.read(path)
     if study.trains:
         raise InputError(f"{path} trains a model: fedcal train rehearses it")
-    rows, notes = read_rows(data, study.classes, alone=False)
-    for note in notes:
-        warnings.warn(f"{data}: {note}", stacklevel=2)
+    rows, _ = read_rows(data, study.classes)
     if study.protect != "record":
         needed(f"a column subject of {data}", rows.subject, f"the study protects {study.plural}")
     names = sorted(rows.client_names or ())
@@ -108,20 +105,15 @@ def question_before(path: Path, name: str) -> str:
 
 
 def release(
-    path: Path,
-    name: str,
-    *,
-    at: str | None = None,
-    without_unready: bool = False,
-    progress: Progress | None = None,
+    path: Path, name: str, *, without_unready: bool = False, progress: Progress | None = None
 ) -> dict[str, Any]:
     """One release over the sites of a sealed study, on the server's machine.
 
     A run that was interrupted goes on, and is charged once; one that has its report is refused.
 
-    `path` is that of the study's file or of the sealed one, `name` of the folder beside it; `at` is
-    HOST:PORT of the control port, None = as the server that runs here has it; `without_unready`
-    goes on without sites that say that they cannot take part. Returns what `study.json` holds.
+    `path` is that of the study's file or of the sealed one, `name` of the folder beside it;
+    `without_unready` goes on without sites that say that they cannot take part. Returns what
+    `study.json` holds.
 
     Raises
     ------
@@ -142,22 +134,17 @@ def release(
         why = f"by {sealed_path} it is not on the server's machine. Move it to another one"
         must_not_exist(key, f"{why}, and sign there (fedcal study verify --key)")
     home = kits.folder_of(path, study.study, "server").resolve()
-    serves = f"fedcal study serve {sealed_path}"
-    if at is None:
-        file = must_exist(home / kits.CONTROL, f"no server runs here. {serves} starts it")
-        at = file.read_text("ascii").strip()
+    why = f"no server runs here. fedcal study serve {sealed_path} starts it"
+    file = must_exist(home / kits.CONTROL, why)
+    at = file.read_text("ascii").strip()
     work, year = home / "runs" / name, study.year(datetime.datetime.now(datetime.UTC).date())
     ledger = home / f"ledger-{year}.sqlite"
     books = {"ledger": str(ledger), "cap": study.epsilon}
     books["cap_delta"] = study.delta_release * study.per_year
     config = study.config(engine=STUDY, **books)
     job = study.job(sealed.roster, **books)
-    more: dict[str, Any] = {"without_unready": without_unready, "progress": progress}
-    try:
-        outcome = carried_out(job, work, at, home / "ca.crt", **more)
-    except BudgetExceeded:
-        spent = f"epsilon {study.epsilon:g} of {study.policy().in_words(year)} is spent"
-        raise BudgetExceeded(f"{spent}; no site was contacted") from None
+    options: Any = {"without_unready": without_unready, "progress": progress}
+    outcome = carried_out(job, work, at, home / "ca.crt", **options)
     known, privacy = recorded(config, job, outcome, tested=False)
     result = result_of(outcome, known, privacy, given=config, test=None, data=None)
     made = (work / SERVER / OUTCOME).stat().st_mtime

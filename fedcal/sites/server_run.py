@@ -11,7 +11,7 @@ import contextlib
 import json
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -184,24 +184,20 @@ class Control:
     def __init__(self, link: flower.FlowerRun) -> None:
         self.flower = link
 
-    def register(self, keys: Sequence[Path]) -> list[tuple[Path, str]]:
-        """Let in the sites with these public keys; those that are known stay so.
+    def register(self, key: Path) -> str:
+        """Let in the site with this public key; one that is known stays so.
 
-        Returns each key with Flower's number of its node, or Flower's words where it was known
-        before: a key that was unregistered once cannot come back. Raises FedcalError if the
-        SuperLink refuses one.
+        Returns Flower's number of its node, or "" where it was known before: a key that was
+        unregistered once cannot come back. Raises FedcalError if the SuperLink refuses it.
         """
-        nodes, refused = [], "the SuperLink did not take"
-        for key in keys:
-            words = "supernode", "register", key.resolve(), "--name", key.stem
-            answer, reply_text = self._ask(f"{refused} {key}", *words, unless="already")
-            nodes.append((key, str(answer.get("node-id", reply_text))))
-        return nodes
+        words = "supernode", "register", key.resolve(), "--name", key.stem
+        answer = self._ask(f"the SuperLink did not take {key}", *words, unless="already")
+        return str(answer.get("node-id", ""))
 
     def nodes(self) -> dict[str, str]:
         """Flower's number of each registered site -> "online", "offline" or "registered"."""
         refused = "the SuperLink does not say which sites there are"
-        answer, _ = self._ask(refused, "supernode", "list")
+        answer = self._ask(refused, "supernode", "list")
         return {str(one["node-id"]): str(one["status"]) for one in answer["nodes"]}
 
     def revoke(self, node: str) -> None:
@@ -211,19 +207,17 @@ class Control:
         """
         self._ask(f"site {node} was not unregistered", "supernode", "unregister", node)
 
-    def _ask(
-        self, refused: str, *words: str | Path, unless: str | None = None
-    ) -> tuple[dict[str, Any], str]:
-        """Return the SuperLink's answer and its words; FedcalError if it is no success.
+    def _ask(self, refused: str, *words: str | Path, unless: str | None = None) -> dict[str, Any]:
+        """Return the SuperLink's answer; FedcalError if it is no success.
 
         Then its words follow `refused`, `unless` they have this one.
         """
         reply = self.flower.flwr(*words, flower.CONNECTION, "--format", "json")
-        answer, reply_text = flower.json_in(reply), flower.complaint(reply)
+        answer = flower.json_in(reply)
         known = unless is not None and unless in reply
         if not (answer.get("success") or "nodes" in answer or known):
-            raise checks.FedcalError(f"{refused}: {reply_text}")
-        return answer, reply_text
+            raise checks.FedcalError(f"{refused}: {flower.complaint(reply)}")
+        return answer
 
 
 @contextlib.contextmanager

@@ -15,35 +15,30 @@ from fedcal.sites.server_run import control
 from fedcal.sites.study_file import Study
 
 
-def status(path: Path, at: str | None = None) -> dict[str, Any]:
+def status(path: Path) -> dict[str, Any]:
     """Return where a study stands, as strict JSON.
 
     Parameters
     ----------
     path
         of the study's file, or of the sealed one
-    at
-        HOST:PORT of the control port; None = of the server that runs here, if one does
 
     Returns
     -------
     dict
-        `sites`: name -> whether it is `connected` ("yes", "no", "never" or "not known") and what it
+        `sites`: name -> whether it is `connected` ("yes", "no" or "not known") and what it
         must do `next`; `releases`: name -> day; the `epsilon` of this year
     """
     sealed_path = path.with_suffix(SEALED)
     sealed = Sealed.read(sealed_path) if sealed_path.exists() else None
     study = sealed.study if sealed is not None and path == sealed_path else Study.read(path)
     home = kits.folder_of(path, study.study, "server")
-    file = home / kits.CONTROL
-    if at is None and file.exists():
-        at = file.read_text("ascii").strip()
-    connected = _connected(home, at, sealed) if sealed is not None else {}
+    connected = _connected(home, sealed) if sealed is not None else {}
     made_kits = kits.folder_of(path, study.study, "kits").is_dir()
     sites = {}
     for site in study.sites:
         has_joined = sealed is not None or (path.parent / f"{site}{JOIN}").exists()
-        word = connected.get(site, "not known" if at is None else "no")
+        word = connected.get(site, "not known")
         sites[site] = {"connected": word, "next": _next(made_kits, has_joined, sealed, word)}
     today = datetime.datetime.now(datetime.UTC).date()
     spent = _spent(home, study, today)
@@ -59,20 +54,19 @@ def status(path: Path, at: str | None = None) -> dict[str, Any]:
     }
 
 
-def _connected(home: Path, at: str | None, sealed: Sealed) -> dict[str, str]:
-    """Return site -> "yes", "no" or "never"; {} where no server can be asked."""
-    path = home / kits.REGISTERED
-    if at is None or not path.exists():
+def _connected(home: Path, sealed: Sealed) -> dict[str, str]:
+    """Return site -> "yes" or "no"; {} where no server can be asked."""
+    at, path = home / kits.CONTROL, home / kits.REGISTERED
+    if not (at.exists() and path.exists()):
         return {}
     registered: Mapping[str, str] = json.loads(path.read_text("utf-8"))
     try:
-        with control(at, home / "ca.crt") as superlink:
+        with control(at.read_text("ascii").strip(), home / "ca.crt") as superlink:
             nodes = superlink.nodes()
     except FedcalError:
         return {}
-    words = {"online": "yes", "offline": "no"}
-    of_key = {key: words.get(nodes.get(node, ""), "never") for node, key in registered.items()}
-    return {site: of_key.get(key, "never") for site, key in sealed.connections.items()}
+    there = {key for node, key in registered.items() if nodes.get(node) == "online"}
+    return {site: "yes" if key in there else "no" for site, key in sealed.connections.items()}
 
 
 def _next(has_kit: bool, has_joined: bool, sealed: Sealed | None, connected: str) -> str:
@@ -87,8 +81,7 @@ def _next(has_kit: bool, has_joined: bool, sealed: Sealed | None, connected: str
         return "nothing: it waits for questions"
     if connected == "not known":
         return "fedcal study serve, here"
-    again = "fedcal site start at the site"
-    return again if connected == "no" else f"fedcal site accept and {again}"
+    return "fedcal site accept, unless it has, and fedcal site start at the site"
 
 
 def _spent(home: Path, study: Study, today: datetime.date) -> float:

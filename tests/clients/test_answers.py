@@ -10,7 +10,8 @@ from laws import ADDITIVE
 
 from fedcal.clients import answers
 from fedcal.clients.answers import answer, contribute
-from fedcal.clients.questions.search import AccuracyGap, ClippedNLL
+from fedcal.clients.questions.search import CalibrationGaps, ClippedNLL
+from fedcal.clients.questions.temperature import TemperatureScores
 from fedcal.core.checks import InputError
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
@@ -40,9 +41,7 @@ def plan_of(length: int = 2, **change: Any) -> Plan:
 
 
 def asked_of(plan: Plan) -> Request:
-    temperatures = np.linspace(0.5, 2.0, plan.bound.length)
-    request = Curator(plan).open(1, ClippedNLL(temperatures, 10.0)).request
-    return request
+    return Curator(plan).open(1, CalibrationGaps(1.0, plan.bound.length)).request
 
 
 def noise_in(sent: np.ndarray, request: Request, shards: Shards) -> np.ndarray:
@@ -147,7 +146,7 @@ def test_a_tail_is_computed_and_refused_like_a_head():
     """A question that cannot be answered fails whatever the coin, or failing would reveal it."""
     plan = plan_of(1, sampling_rate=0.01, trust="distributed")
     request = asked_of(plan)
-    request = replace(request, query=Unanswerable(request.query.each, 10.0))
+    request = replace(request, query=Unanswerable(1.0, 10.0))
     for k in range(10):
         with pytest.raises(InputError, match="nobody can answer"):
             contribute(some_shards().block(k, k + 1), request, np.array([k]))
@@ -164,8 +163,8 @@ def test_questions_that_differ_in_anything_share_no_noise(mechanism, trust):
     changes: list[dict[str, Any]] = [
         {"seed": 1},
         {"round": 2},
-        {"query": AccuracyGap((0.5, 2.0))},
-        {"query": ClippedNLL((0.5, 2.5), 10.0)},
+        {"query": CalibrationGaps(2.0, 2)},
+        {"query": TemperatureScores(0.5, 2.0, 2)},
         {"bound": replace(bound, norms=(3.0,))},
         {"bound": replace(bound, order=3 - bound.order)},
         {"bound": replace(bound, per="row" if bound.per == "client" else "client")},

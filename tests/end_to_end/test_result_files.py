@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_up import scored
+from made_up import halves, scored
 from published import CLASS_ROWS, numbers_in, strict
 from strategy_checks import BUDGETED
 
@@ -22,9 +22,10 @@ from fedcal.metrics import Reliability, classwise_ece, ece, nll
 from fedcal.partition import deal, numbered
 from fedcal.privacy.curator import OpenRound
 from fedcal.run.config import POOLED
-from fedcal.run.jobs import evaluates
+from fedcal.run.jobs import evaluates, job_of
 from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.settings import settings_of
+from fedcal.units import UNITS
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -317,3 +318,40 @@ def test_nominal_rows_that_set_no_noise_are_not_in_results(data, tmp_path):
         assert ("omitted from the results" in sentences) is not published[name]
         assert published[name] is bool(re.search(r"rows_per_client = \d", sentences))
     assert published == {"taken": False, "given": True, "noise": True}
+
+
+QUICK = {"steps": 4, "epochs": 1, "bins_exponent": 3}
+"""Of methods that have it: less work, no other path through the code."""
+
+
+def promises() -> Iterator[Any]:
+    """Each method under one trust model by turns, and three under each; units by turns."""
+    for i, method in enumerate(BUDGETED):
+        for j, trust in enumerate(("central", "distributed", "local")):
+            slow = (i + j) % 3 and method not in ("fednewton", "acct", "fedbin")
+            marks = [pytest.mark.slow] if slow else []
+            yield pytest.param(method, trust, [*UNITS][(i // 3 + j) % len(UNITS)], marks=marks)
+
+
+@pytest.mark.parametrize(("method", "trust", "unit"), list(promises()))
+def test_every_strategy_runs_and_promises_what_its_plan_does(method, trust, unit):
+    rows = {**halves(3, 120, 1, 1.0), "subject": np.arange(120) // 3}
+    options = {"method": method, "clients": 10, "partition": "iid", "epsilon": 1.0, "seed": 3}
+    quick = {key: value for key, value in QUICK.items() if key in settings_of(method)}
+    result = simulate(rows, **options, set=quick, trust=trust, unit=unit)
+    numbers = [a for a in result.artifact.arrays().values() if a.dtype.kind in "fiu"]
+    assert all(np.isfinite(array).all() for array in numbers)
+    privacy = result.privacy
+    plan = job_of(result.config, deal(datasets.from_arrays(**rows), "iid", 10, 3)).plan
+    for key in ("trust", "unit", "adjacency", "epsilon", "delta", "diameter"):
+        assert privacy[key] == getattr(plan, key)
+    assert (privacy["trust"], privacy["unit"]) == (trust, unit)
+    assert privacy["mechanism"] == plan.mechanism.name
+    assert privacy["releases"] == plan.rounds == len(result.rounds)
+    if plan.noise_std is None:
+        assert (trust, privacy["noise_std"]) == ("central", None)
+    else:
+        written = np.broadcast_to(privacy["noise_std"], len(plan.noise_std))
+        assert written.tolist() == [*plan.noise_std]
+        assert min(plan.noise_std) > 0
+    assert (result.config.secure_aggregation == "masks") is (trust == "distributed")

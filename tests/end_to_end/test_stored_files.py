@@ -14,7 +14,6 @@ from fedcal.clients.site.guard import prepared
 from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import records_in
-from fedcal.conformal.sets import load as load_sets
 from fedcal.core.checks import InputError
 from fedcal.core.scores import rows_by_owner
 from fedcal.evaluation.score_release import ScoreRelease
@@ -35,11 +34,6 @@ def stored(tmp_path):
 def test_calibrator():
     calibrator = load(STORED / "calibrator.npz")
     assert calibrator.predict_proba(LOGITS[:1]).round(6).tolist() == [[0.01347, 0.98653, 0.0]]
-
-
-def test_sets():
-    sets = load_sets(STORED / "sets.npz")
-    assert np.nonzero(sets.predict_set(LOGITS[:3]))[1].tolist() == [2, 0, 1, 2, 0]
 
 
 def test_release():
@@ -82,12 +76,10 @@ def test_site_knows_what_it_answered(stored):
 def test_a_site_keeps_groups_and_a_second_model_s_scores_in_its_folder(tmp_path):
     data = {"logits": LOGITS, "labels": LABELS, "other_logits": -LOGITS}
     data |= {"group": np.random.default_rng(1).choice(["a", "b", "c"], len(LABELS))}
-    data |= {"test_logits": LOGITS[:9], "test_labels": LABELS[:9]}
     np.savez(tmp_path / "site.npz", **data)
     rows, _ = read_rows(str(tmp_path / "site.npz"), None)
     shown = SiteRows(rows, shards_of(rows), ("0", "1", "2"))
-    assert "logits, 3 groups, 9 test rows" in shown.described()
-    assert "group" not in shown.described(counts=False)
+    assert "logits, 3 groups" in shown.described()
     prepare(tmp_path / "site", shards_of(rows))
     shards = prepared(tmp_path / "site").shards
     assert np.array(shards.group_names)[shards.groups].tolist() == data["group"].tolist()

@@ -226,6 +226,9 @@ apply --calibrator bad/calibrator.npz --data rows.npz --out o.json
 apply --calibrator bad/calibrator.npz --data rows.npz --out no/o.csv"""
 
 
+BELOW_ITS_QUORUM = "simulate --clients 10 --trust distributed --epsilon 1 --dropout .6 --out o"
+
+
 def bad_files() -> None:
     """Write the files that the refusals read."""
     Path("bad").mkdir()
@@ -347,7 +350,8 @@ def refusals() -> Iterator[tuple[str, str]]:
     """One line of each refusal, which leaves no file."""
     bad_files()
     before = sorted(Path().rglob("*"))
-    yield "refusals.txt", "".join(fedcal(line, code=2) for line in REFUSALS.splitlines())
+    output = [fedcal(line, code=2) for line in REFUSALS.splitlines()]
+    yield "refusals.txt", "".join([*output, fedcal(BELOW_ITS_QUORUM, code=1)])
     if left := {*Path().rglob("*")} - {*before}:
         raise RuntimeError(f"a refused command left {left}")
 

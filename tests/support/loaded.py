@@ -4,20 +4,15 @@ Three sites of a federation are asked for counts of scores by site, as a study a
 under the protocol of secure aggregation, in a process of their own.
 """
 
-import ast
 import datetime
-import io
 import json
 import subprocess
 import sys
 import tempfile
-import tokenize
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-GUARD = Path(__file__).parents[2] / "clients" / "site"
 
 _ASKED = """
 import json, sys
@@ -102,29 +97,9 @@ def lines(file: str | Path) -> int:
     return len(Path(file).read_text("utf-8").splitlines())
 
 
-def code_lines(file: str | Path) -> int:
-    """Lines of a file without blank ones, comments and docstrings."""
-    text = Path(file).read_text("utf-8")
-    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    code = {n for t in tokens if t.type not in skipped for n in range(t.start[0], t.end[0] + 1)}
-    for node in ast.walk(ast.parse(text)):
-        body = getattr(node, "body", ())
-        for one in body if isinstance(body, list) else ():
-            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant):
-                code -= set(range(one.lineno, (one.end_lineno or 0) + 1))
-    return len(code)
-
-
-def guard() -> dict[str, int]:
-    """Return file of the guard's package -> its code lines."""
-    return {str(f.relative_to(GUARD)): code_lines(f) for f in sorted(GUARD.rglob("*.py"))}
-
-
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
         found, _ = loaded(Path(made))
     for name, file in sorted(found.items(), key=lambda pair: -lines(pair[1])):
         print(f"{lines(file):6,} {name}")
     print(f"{sum(map(lines, found.values())):6,} lines of {len(found)} files, loaded at a site")
-    print(f"{sum(guard().values()):6,} code lines of the guard: {guard()}")

@@ -118,16 +118,6 @@ def test_the_update_leads_from_each_client_s_optimum_to_w(form, c, proximal):
     assert np.array_equal(uncounted, got[:, :-1])
 
 
-@forms
-@pytest.mark.parametrize("c", [2, 8])
-def test_the_pooled_fit_is_the_optimum(form, c):
-    own = some_shards(c, rows=1000, clients=3).block(1, 2)
-    calibrator = form().fit(own.logits, own.labels)
-    _, want = peer(form, own, form.identity(c), 0.0)
-    p = calibrator.predict_proba(own.logits)
-    assert -np.log(p[np.arange(1000), own.labels]).sum() <= want * (1 + 1e-9)
-
-
 def few_shards(c: int) -> Shards:
     """The last client of five is empty."""
     return some_shards(c, rows=60, clients=6).block(1, 6)

@@ -99,15 +99,15 @@ def test_sums_at_a_temperature_are_their_slow_twins(c):
             g[k, i] += (mean - z[y]) / t
             h[k, i] += math.fsum(q * (v - mean) ** 2 for q, v in zip(p, z, strict=True)) / t**2
     near = {"rel": 1e-10, "abs": 1e-10}
-    assert AccuracyGap(TEMPERATURES).sums(shards) == pytest.approx(gap, **near)
-    assert ClippedNLL(TEMPERATURES, 2.0).sums(shards) == pytest.approx(loss, **near)
-    gaps = CalibrationGaps(TEMPERATURES, 15).sums(shards)
-    assert gaps == pytest.approx(bins.reshape(CLIENTS, -1), **near)
-    for i, t in enumerate(TEMPERATURES):
-        newton = TemperatureNewton(-math.log(t), c).sums(shards)
-        assert newton == pytest.approx(np.stack([g[:, i], h[:, i]], axis=1), **near)
-        score = TemperatureScores(t, 9.0, 1).sums(shards)
-        assert score == pytest.approx(g[:, i : i + 1], **near)
+    for i, t in enumerate(TEMPERATURES.tolist()):
+        for query, expected in (
+            (AccuracyGap(t), gap[:, i]),
+            (ClippedNLL(t, 2.0), loss[:, i]),
+            (CalibrationGaps(t, 15), bins[:, i]),
+            (TemperatureNewton(-math.log(t), c), np.stack([g[:, i], h[:, i]], axis=1)),
+            (TemperatureScores(t, 9.0, 1), g[:, i]),
+        ):
+            assert query.sums(shards) == pytest.approx(expected.reshape(CLIENTS, -1), **near)
 
 
 @pytest.mark.parametrize("classes", [2, 10, 200])

@@ -137,18 +137,13 @@ def test_a_contribution_counts_that_its_site_signed_for_this_round(world):
     one.refused("damaged, or belongs to another context", 0, one.given(1, 0, 1, 2))
 
 
-@pytest.mark.parametrize(
-    ("lie", "match"),
-    [
-        ("commitments", "sealed other seeds than it committed to"),
-        ("all seeds", "sealed other seeds"),
-    ],
-)
-def test_a_lying_contributor_is_left_out(lie, match, world):
+@pytest.mark.parametrize("lie", ["commitments", "all seeds"])
+def test_a_lying_contributor_is_left_out(lie, world):
     one = Round(world)
     world.crooked = frozenset([4])
     made = Contribution.from_bytes(world.crooked_answer(4, one.job, 1, one.enrolled, lie))
-    one.refused(match, 0, [*one.given(0, 0, 1, 2), (made.header, made.sealed[0])])
+    given = [*one.given(0, 0, 1, 2), (made.header, made.sealed[0])]
+    one.refused("sealed other seeds than it committed to", 0, given)
     assert one.confirm(0, 0, 1, 2)
 
 

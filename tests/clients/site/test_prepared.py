@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from policies import FACTS, policy
-from refusals import refused
+from refusals import each_is_refused, refused
 
-from fedcal.clients.site.guard import SITE, Prepared, alone, prepared
+from fedcal.clients.site.guard import SITE, alone, prepared
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import records_of
-from fedcal.core.checks import BudgetExceeded, InputError
+from fedcal.core.checks import BudgetExceeded
 from fedcal.core.naming import digest_of
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
@@ -59,17 +59,13 @@ def test_rows_are_mapped_not_read_in_a_folder_that_nobody_else_can_enter(tmp_pat
     assert prepared(tmp_path / "a").shards.rows.tolist() == [0]  # a site may have no rows
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path):
+def test_a_folder_of_something_else_or_of_a_site_that_runs_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").touch()
     refused("contains something else", prepare, tmp_path, ROWS)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
-
-
-def test_a_site_that_runs_is_not_prepared_again(tmp_path):
-    prepare(tmp_path, ROWS)
-    with alone(tmp_path), pytest.raises(InputError, match="another process runs"):
-        prepare(tmp_path, ROWS)
-    prepare(tmp_path, ROWS)
+    prepare(tmp_path / "site", ROWS)
+    with alone(tmp_path / "site"):
+        refused("another process runs", prepare, tmp_path / "site", ROWS)
 
 
 def test_a_damaged_file_is_one_line(tmp_path):
@@ -77,9 +73,8 @@ def test_a_damaged_file_is_one_line(tmp_path):
         prepare(tmp_path, ROWS)
         path = tmp_path / name
         damaged = {"empty": b"", "cut": path.read_bytes()[:-9], "no": os.urandom(80)}
-        if damage == "gone":
-            path.unlink()
-        else:
+        path.unlink()
+        if damage in damaged:
             path.write_bytes(damaged[damage])
         refused("this site", prepared, tmp_path)
 
@@ -95,47 +90,30 @@ def files(tmp_path):
     return {"roster": roster, "sign_key": tmp_path / "signing.pem", "policy": rules}
 
 
-def test_federation_key_and_policy_go_together(files, tmp_path):
-    for name in files:
-        two = {key: path for key, path in files.items() if key != name}
-        refused("a roster, a signing key and a policy", prepare, tmp_path / "a", ROWS, **two)
-    assert not (tmp_path / "a").exists()
-    prepare(tmp_path / "a", ROWS, names=["x", "y"], **files)
-
-
-def test_what_does_not_go_together_is_refused_at_the_start(files, tmp_path):
-    refused("class digest of the federation hearts must be", prepare, tmp_path / "a", ROWS, **files)
+def test_federation_key_policy_and_classes_go_together(files, tmp_path):
     make_key(tmp_path / "other.pem")
-    wrong = {**files, "sign_key": tmp_path / "other.pem"}
-    with pytest.raises(InputError, match=r"with the public key of .* has none"):
-        prepare(tmp_path / "a", ROWS, names=["x", "y"], **wrong)
-    files["roster"] = replace(files["roster"], name="lungs")
-    with pytest.raises(InputError, match="policy refuses the federation"):
-        prepare(tmp_path / "a", ROWS, names=["x", "y"], **files)
-    assert not (tmp_path / "a").exists()
+    lungs = replace(files["roster"], name="lungs")
+    table = [({**files, name: None}, "a roster, a signing key and a policy") for name in files]
+    table += [
+        ({**files, "names": None}, "class digest of the federation hearts must be"),
+        ({**files, "sign_key": tmp_path / "other.pem"}, r"with the public key of .* has none"),
+        ({**files, "roster": lungs}, "policy refuses the federation"),
+    ]
+    folder = tmp_path / "a"
+    each_is_refused(table, lambda given: prepare(folder, ROWS, **{"names": ["x", "y"], **given}))
+    assert not folder.exists()
 
 
-@pytest.fixture
-def make(files, tmp_path):
-    """Prepares the site in a folder of this name, under the key in this file, or a copy of it."""
-
-    def made(name: str = "site", file: str = "signing.pem") -> Prepared:
-        if not (tmp_path / file).exists():
-            shutil.copy(tmp_path / "signing.pem", tmp_path / file)
-        own = files | {"sign_key": tmp_path / file}
-        prepare(tmp_path / name, ROWS, names=["x", "y"], server="hub:9092", **own)
-        return prepared(tmp_path / name)
-
-    return made
-
-
-def test_records_are_those_of_the_key_within_the_policy(make):
-    def answer(site: Prepared, job: str, **change: Any) -> None:
-        with records_of(site) as records:
+def test_records_are_those_of_the_key_within_the_policy(files, tmp_path):
+    def answer(name: str, job: str, key: str = "signing.pem", **change: Any) -> None:
+        own = files | {"sign_key": tmp_path / key}
+        prepare(tmp_path / name, ROWS, names=["x", "y"], **own)
+        with records_of(prepared(tmp_path / name)) as records:
             records.answer(replace(FACTS, job=job * 64, **change), 1, "q", lambda: b"words")
 
-    answer(make("first"), "1")
-    refused("epsilon 1 of 2.5", answer, make("first"), "2", epsilon=2.0, error=BudgetExceeded)
-    refused(r"signing\.pem\.records, the file of this site's key", answer, make("second"), "2")
-    refused("restored from a backup", answer, make("first", "new.pem"), "2")
-    answer(make("first"), "2")
+    answer("first", "1")
+    refused("epsilon 1 of 2.5", answer, "first", "2", epsilon=2.0, error=BudgetExceeded)
+    refused(r"signing\.pem\.records, the file of this site's key", answer, "second", "2")
+    shutil.copy(tmp_path / "signing.pem", tmp_path / "new.pem")
+    refused("restored from a backup", answer, "first", "2", key="new.pem")
+    answer("first", "2")

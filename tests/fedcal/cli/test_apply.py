@@ -1,7 +1,6 @@
 """`fedcal apply`: rows come back as they stood; coverage of sets is that of the test part."""
 
 import csv
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -38,8 +37,8 @@ BY_GROUP = PredictionSets(Conformity(), np.array([0.5, 0.9, 1.0]), 3, 0.1, "grou
 
 
 def test_rows_come_back_in_their_order_with_their_ids(tmp_path, capsys):
-    data, calibrator = tmp_path / "rows.csv.gz", TemperatureScaling().fit(LOGITS, LABELS)
-    with gzip.open(data, "wt", newline="") as file:
+    data, calibrator = tmp_path / "rows.csv", TemperatureScaling().fit(LOGITS, LABELS)
+    with data.open("w", newline="") as file:
         lines = zip(*(column.tolist() for column in COLUMNS.values()), strict=True)
         csv.writer(file).writerows([[*COLUMNS], *lines])
     calibrator.save(tmp_path / "c.npz")

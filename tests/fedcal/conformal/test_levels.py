@@ -248,14 +248,6 @@ def test_what_a_draw_spends():
         assert np.abs(after - before).max() <= epsilon / 2 + 1e-12
 
 
-def test_draws_follow_the_probabilities():
-    counts = np.array([10, 3, 0, 4, 1])
-    rng = np.random.default_rng(0)
-    drawn = paper.private_quantile(np.tile(counts, (40_000, 1)), 0.8, 1.0, rng)
-    found = np.bincount(drawn, minlength=5) / len(drawn)
-    assert found == pytest.approx(np.exp(log_probabilities(counts, 0.8, 1.0)), abs=0.01)
-
-
 def drawn_thresholds(scores: Floats, m: int, epsilon: float, rng: np.random.Generator) -> Floats:
     """Thresholds of (k, n) scores, (k,)."""
     n = scores.shape[1]

@@ -150,12 +150,9 @@ def test_paths_and_names_that_are_no_data_get_one_line(tmp_path):
     (tmp_path / "scores.txt").write_text("1")
     for folder in ("folder.npz", "some"):
         (tmp_path / folder).mkdir()
-    (tmp_path / "some" / "scores.csv").write_text("label,score\n0,.5")
     table = [
-        *((name, "no such file") for name in ("missing.npz", "missing.csv.gz", "x.parquet")),
-        ("scores.txt", r"allowed: \.npz, \.csv, \.csv\.gz, \.parquet"),
-        ("folder.npz", "is not a file"),
-        ("some", r"is not a file; give the path of a "),
+        *((name, "no such file") for name in ("missing.npz", "missing.csv", "folder.npz")),
+        *((name, r"or the path of a \.npz, \.csv, .* file") for name in ("scores.txt", "some")),
     ]
     each_is_refused([(tmp_path / name, message) for name, message in table], load)
     names = ("a\nb", "a\0b", "x" * 5000 + ".npz", "")

@@ -1,7 +1,6 @@
 """Files of rows: what is read, and what is refused: bad, damaged, hostile or too large."""
 
 import decimal
-import gzip
 import struct
 import time
 import tracemalloc
@@ -66,8 +65,8 @@ def test_hostile_npz_is_refused_in_one_line(tmp_path):
 
 
 def csv(folder: Path, *lines: str) -> Path:
-    path = folder / "x.csv.gz"
-    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    path = folder / "x.csv"
+    path.write_text("\n".join(lines), "utf-8")
     return path
 
 
@@ -107,7 +106,7 @@ def test_bad_csv_is_refused_in_one_line(tmp_path):
         (["label,score", "0,\0"], "has a NUL"),
         (["label,score,client", "0,1,a", "1,0, "], "client: missing in 1 of 2 .* is line 3"),
     ]
-    start = repr(str(tmp_path / "x.csv.gz"))
+    start = repr(str(tmp_path / "x.csv"))
     each_is_refused(bad_csv, lambda lines: load(csv(tmp_path, *lines)), start=start)
 
 
@@ -223,12 +222,8 @@ def test_a_sealed_study_is_bounded_before_it_is_parsed(tmp_path):
     assert parse_setting(f"x={'[' * PARTS}")[0] == "x"
 
 
-def text_of(columns, rows=2):
-    return "\n".join([",".join(columns), *[",".join("0" for _ in columns)] * rows])
-
-
 def test_too_many_columns_and_classes(tmp_path):
-    path = csv(tmp_path, text_of(["label", *(f"prob_{j}" for j in range(200_000))]))
+    path = csv(tmp_path, ",".join(["label", *(f"prob_{j}" for j in range(200_000))]))
     refused_soon(r"columns must be .* 100000\], got 20\d{4}", load, path)
     wide = np.zeros((1, 200_000), np.int8)
     np.savez(tmp_path / "x.npz", logits=wide, labels=[199_999], client=[0])
@@ -243,8 +238,6 @@ def test_files_that_unpack_too_far_are_refused_before_they_do(tmp_path, monkeypa
     assert load(path).scores.shape == zeros.shape
     monkeypatch.setattr(npz, "_BOMB_BYTES", zeros.nbytes - 1)
     refused("more than 1023 KiB", load, path)
-    text = text_of(["label", *(f"logit_{j}" for j in range(49))], 20_000)
-    refused_soon("more than 1023 KiB", load, csv(tmp_path, text))
 
 
 def test_a_parquet_file_that_unpacks_too_far_is_refused(tmp_path, monkeypatch):

@@ -1,13 +1,20 @@
-"""Without noise a histogram has scikit-learn's metrics of the rows: exactly or within a bound."""
+"""Without noise a histogram has scikit-learn's metrics of the rows: exactly or within a bound.
+
+Calibrators of a histogram: right without noise, sensible under it.
+"""
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn import metrics as sk
 from sklearn.linear_model import LogisticRegression
 
 from fedcal import datasets, evaluation
+from fedcal.calibrators.score_map import calibrator_from, logistic, probability
 from fedcal.core.numerics import Floats, Integers
 from fedcal.metrics import bin_index, classwise_ece
+from fedcal.metrics.score_table import scored
 from fedcal.metrics.standard import ece
 
 BUCKETS = 240
@@ -116,3 +123,65 @@ def test_the_bound_of_the_auc_holds_for_any_scores(buckets):
         metric = evaluation.METRICS["roc_auc"]()
         off = abs(metric.value(h) - sk.roc_auc_score(y, scores))
         assert off <= metric.binning(h) + 1e-12, trial
+
+
+# -- calibrators ----------------------------------------------------------------------------------
+
+
+def fit_half(name: str) -> tuple[datasets.Dataset, str, evaluation.Histogram]:
+    """The rows of a set for fitting, their score, and its counts."""
+    d = datasets.load(name).split(0)
+    score = "positive" if d.classes == 2 else "confidence"
+    scores, outcomes = scored(d.probs, d.labels, score)
+    return d, score, histogram(scores.ravel(), outcomes.ravel())
+
+
+def test_platt_and_beta_are_maximum_likelihood():
+    h = fit_half("imdb-binary")[2]
+    x = np.stack([np.log(h.middles), -np.log1p(-h.middles)], axis=1)
+    y, weight = np.repeat([0, 1], BUCKETS), h.counts.ravel()
+
+    def fitted(x: np.ndarray) -> np.ndarray:
+        model = LogisticRegression(C=1e6, tol=1e-10, max_iter=1000)
+        model.fit(np.tile(x, (2, 1)), y, sample_weight=weight)
+        return np.append(model.coef_[0], model.intercept_)
+
+    slope, c = fitted(x.sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(logistic(h, "platt"), [slope, slope, c], atol=1e-3)
+    np.testing.assert_allclose(logistic(h, "beta"), fitted(x), atol=2e-3)
+    for curve in ("platt", "beta"):  # a slope that would be negative is none
+        a, b, c = logistic(evaluation.Histogram.exact(h.edges, h.counts[::-1]), curve)
+        assert a == b == 0
+        assert probability(np.array([a, b, c]), h.middles)[0] == pytest.approx(0.5, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [("imdb-binary", "platt"), ("game-forecasts", "beta"), ("resnet110-cifar10", "platt")],
+)
+def test_fit_counts_pooled_rows_and_makes_the_same(name, how):
+    d, score, h = fit_half(name)
+    made = calibrator_from(h, score, how, d.classes, d.input)
+    fitted = type(made)(how=how).fit(d.scores, d.labels, input=d.input)
+    for key, array in made.arrays().items():
+        np.testing.assert_array_equal(fitted.arrays()[key], array)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    buckets=st.integers(1, 40),
+    rows=st.sampled_from([0.0, 1.0, 30.0, 1e4]),
+    std=st.sampled_from([0.0, 1.0, 100.0]),
+    how=st.sampled_from(["platt", "beta"]),
+    seed=st.integers(0, 10**6),
+)
+def test_any_counts_give_a_calibrator(buckets, rows, std, how, seed):
+    rng = np.random.default_rng(seed)
+    edges = np.linspace(0, 1, buckets + 1)
+    counts = np.floor(rng.uniform(0, 1, (2, buckets)) * rows)
+    noisy = counts + std * rng.normal(size=(2, buckets))
+    h = evaluation.Histogram(edges, noisy, std * np.eye(buckets))
+    made = calibrator_from(h, "positive", how, 2, "logits")
+    probs = made.predict_proba(np.stack([np.zeros(50), np.linspace(-40, 40, 50)], axis=1))
+    assert ((probs >= 0) & (probs <= 1)).all()
+    assert (np.diff(probs[:, 1]) >= 0).all()

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from copy import copy
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,35 +16,24 @@ from fedcal.core.numerics import softmax
 torch = pytest.importorskip("torch")
 from fedcal.export.torch_modules import MODULES  # noqa: E402
 
-KINDS = [cls.kind for cls in MODULES]
-
 
 def rows(classes: int, n: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return scored(classes, n, [classes, seed])
 
 
-def weighted(
-    base: calibrators.HistogramBinning | calibrators.BBQ, rows: Any
-) -> calibrators.WeightedBinning:
-    return calibrators.WeightedBinning(base, np.linspace(0.2, 0.9, len(base.table)), rows)
-
-
 @cache
 def fitted(kind: str, classes: int) -> calibrators.Calibrator:
-    return kinds()[kind]().fit(*rows(classes))
+    """Of this kind; a weighted one after a comma with its base and its rows."""
+    name, _, of_rows = kind.partition(", ")
+    found = kinds()[name]().fit(*rows(classes))
+    if not of_rows:
+        return found
+    return calibrators.WeightedBinning(found, np.linspace(0.2, 0.9, len(found.table)), of_rows)
 
 
-def of_kind(kind: str) -> Callable[[int], calibrators.Calibrator]:
-    return lambda classes: copy(fitted(kind, classes))
-
-
-MAKE: dict[str, Callable[[int], calibrators.Calibrator]] = {
-    kind: of_kind(kind) for kind in KINDS
-} | {
-    "weighted, all": lambda c: weighted(calibrators.HistogramBinning().fit(*rows(c)), "all"),
-    "weighted, changed": lambda c: weighted(calibrators.BBQ().fit(*rows(c)), "changed"),
-}
-every_kind = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE.keys())
+every_kind = pytest.mark.parametrize(
+    "kind", [*(cls.kind for cls in MODULES), "histogram-binning, all", "bbq, changed"]
+)
 
 Run = Callable[[np.ndarray], np.ndarray]
 
@@ -80,9 +68,9 @@ def same(run: Run, calibrator: calibrators.Calibrator, scores: np.ndarray, messa
 
 @every_target
 @every_kind
-def test_an_export_predicts_what_the_calibrator_predicts(exported, dtype, make):
+def test_an_export_predicts_what_the_calibrator_predicts(exported, dtype, kind):
     for classes in (2, 40):
-        calibrator = make(classes)
+        calibrator = fitted(kind, classes)
         run = exported(calibrator)
         logits = rows(classes, seed=1)[0].astype(dtype)
         for n in (300, 0, 1, 2, 7):
@@ -123,8 +111,8 @@ def test_an_order_preserving_export_changes_no_prediction(exported, dtype, cls, 
 
 @every_target
 @every_kind
-def test_a_calibrator_of_probabilities_takes_probabilities(exported, dtype, make):
-    calibrator = make(3)
+def test_a_calibrator_of_probabilities_takes_probabilities(exported, dtype, kind):
+    calibrator = copy(fitted(kind, 3))
     calibrator.input = "probs"
     probs = softmax(rows(3, seed=1)[0]).astype(dtype)
     probs[0] = [1.0, 0.0, 0.0]
@@ -176,9 +164,9 @@ def test_a_failed_export_leaves_what_was_there(tmp_path):
 
 
 @every_kind
-def test_a_module_takes_any_rows_and_types_and_a_program_of_it_too(make):
+def test_a_module_takes_any_rows_and_types_and_a_program_of_it_too(kind):
     """Leading dimensions are free; softer types give float32."""
-    calibrator, logits = make(3), torch.from_numpy(rows(3, 50)[0])
+    calibrator, logits = fitted(kind, 3), torch.from_numpy(rows(3, 50)[0])
     module = export.to_torch(calibrator)
     want = module(logits)
     for shape in [(5, 10, 3), (1, 50, 1, 3)]:
@@ -196,4 +184,4 @@ def test_a_module_takes_any_rows_and_types_and_a_program_of_it_too(make):
 @pytest.mark.parametrize("name", ["vector", "order-preserving-vector", "order-preserving-mlp"])
 def test_gradients_reach_the_scores(name):
     z = torch.from_numpy(rows(3, 5)[0]).requires_grad_()
-    assert torch.autograd.gradcheck(export.to_torch(MAKE[name](3)), (z,))
+    assert torch.autograd.gradcheck(export.to_torch(fitted(name, 3)), (z,))

@@ -193,7 +193,7 @@ def test_a_setting_of_another_value_and_a_parameter_out_of_its_range_are_refused
     refuses(job, "bins = 32768 instead of 15", query=fine)
     job = Job("acct", Federation(12, 3), {"low": 0.5, "high": 3.0})
     job.terms().request(asked_of(job, query=AccuracyGap(3.0)))
-    refuses(job, r"instead of a number in \[0.5, 3\]", query=AccuracyGap(3.001))
+    refuses(job, r"instead of Range\(low=0.5, high=3.0", query=AccuracyGap(3.001))
 
 
 def test_a_round_asks_its_own_question():

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import hostile_server
-import numpy as np
 import pytest
+from asked_site import rows_of
 from hostile_server import JOB
 from superlink import SuperLink
 
 from fedcal.clients.site.guard import prepared
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import RECORDS, records_of
-from fedcal.core.shards import Shards
 from fedcal.run.engines.flower_app import app_toml
 from fedcal.run.engines.supernode import supernode
 
@@ -65,9 +64,7 @@ def played(
 
 def test_each_thing_that_was_not_agreed_is_refused(link, tmp_path):
     site, mark = tmp_path / "site", tmp_path / "mark"
-    rng = np.random.Generator(np.random.Philox(key=1))
-    logits, labels = rng.normal(size=(877, 2)), rng.integers(2, size=877)
-    prepare(site, Shards(logits, labels, np.array([0, 877])), terms=JOB.terms())
+    prepare(site, rows_of(877), terms=JOB.terms())
     files = {"root_certificates": link.root, "key": link.key("a")}
     with supernode(site, fleet=link.fleet, **files):
         heard = played(link, tmp_path, "all")

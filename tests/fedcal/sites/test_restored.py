@@ -37,7 +37,7 @@ def books(state):
         return records.refusal != "", spent, booked[-1].method
 
 
-def test_no_less_is_booked_than_the_key_s_file_shows(state, call, monkeypatch, tmp_path):
+def test_no_less_is_booked_than_the_key_s_file_shows(state, call, tmp_path):
     """Ledger 2.5; then .75 of a user, which counts twice for the examples of this ledger."""
     for spent in ("nothing", "1.4,1e-5,example"):
         line = call("site", "restored", state.parent, "--spent", spent, code=2)
@@ -45,12 +45,10 @@ def test_no_less_is_booked_than_the_key_s_file_shows(state, call, monkeypatch, t
     assert "unit of --spent" in call(
         "site", "restored", state.parent, "--spent", "1,0,rows", code=2
     )
-    typed = iter(["nothing", "", "0.75,1,user", "0.75,2e-06,user"])
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("builtins.input", lambda _: next(typed))
-    for code in (2, 2, 2, 0):
+    call("site", "restored", state.parent, code=2)
+    for spent, code in (("0.75,1,user", 2), ("0.75,2e-06,user", 0)):
         assert books(state) == (True, 2.5, "fedtemp")
-        call("site", "restored", state.parent, code=code)
+        call("site", "restored", state.parent, "--spent", spent, code=code)
     assert books(state) == (False, 4.0, "carried over")
     call("site", "restored", tmp_path, code=2)
     assert [path.name for path in tmp_path.iterdir()] == ["kit"]

@@ -22,7 +22,7 @@ def test_rows_of_one_client_are_a_sites(tmp_path):
         np.savez(tmp_path / f"{name}.npz", logits=LOGITS, labels=LABELS, client=clients)
     one, two = (str(tmp_path / f"{name}.npz") for name in ("one", "two"))
     assert shards_of(read_rows(one, None)[0]).rows.tolist() == [6]
-    refused("must be 1, got 2", read_rows, two, None)
+    refused("must be 1, got 2", shards_of, read_rows(two, None)[0])
     refused("are for CSV files, not", read_rows, one, None, Reading(drop_missing=True))
 
 

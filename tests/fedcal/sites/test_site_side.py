@@ -1,30 +1,29 @@
 """A site of a study while it runs: its rows, its rules, and what it shows of itself."""
 
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hospitals import Hospitals, table, write_rows
+from policies import FACTS
 from quarters import release_of
 from refusals import refused
 
 from fedcal.cli.main import exit_code_of
 from fedcal.clients.site.guard import alone, prepared
-from fedcal.clients.site.policy import OWN_NOISE, JobFacts
 from fedcal.clients.site.restored import restore
 from fedcal.clients.site.results import keep_result
 from fedcal.clients.site.store import records_in
 from fedcal.core.checks import FedcalError
 from fedcal.privacy.agreement import Terms
 from fedcal.sites import site_side
-from fedcal.sites.joining import Kit, join
+from fedcal.sites.joining import Kit, Offer, join
 from fedcal.sites.site_side import start, status
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
-FACTS = JobFacts(
-    *("1" * 64, "evaluate", "subject", "distributed", "add-remove", "laplace", 1.0, 0.0, 1),
-    *(OWN_NOISE, "host:9092", float("inf")),
-)
+OWN = replace(FACTS, unit="subject", adjacency="add-remove", delta=0.0, rounds=1)
 
 
 @pytest.fixture
@@ -110,8 +109,8 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
     there.offer().accept()
     started(there)
     with records_in(kit / "state") as records:
-        records.answer(FACTS, 1, "question", lambda: b"answer")
-        records.finish("1" * 64)
+        records.answer(OWN, 1, "question", lambda: b"answer")
+        records.finish(OWN.job)
     join(kit, "rows.csv", new_keys=True)
     refused("has accepted nothing, or has other keys", start, kit, None, print)
     assert status(kit)["next"].startswith("wait for sepsis.sealed")
@@ -128,7 +127,7 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
     assert started(there, str(write_rows(there.folder / "new.csv", table(300, 9)))) == []
     copy = (kit / "state" / "records.sqlite").read_bytes()
     with records_in(kit / "state") as records:
-        records.answer(replace(FACTS, job="2" * 64), 1, "question", lambda: b"answer")
+        records.answer(replace(OWN, job="2" * 64), 1, "question", lambda: b"answer")
     (kit / "state" / "records.sqlite").write_bytes(copy)
     assert status(kit)["next"].startswith(f"fedcal site restored {kit}")
 
@@ -143,10 +142,53 @@ def test_a_year_whose_budget_is_spent_says_when_the_next_one_begins(tmp_path, mo
     kit = there.kit()
     (kit / "state").mkdir()
     records_in(kit / "state").close()
-    assert restore(kit / "state", lambda _: "4,0,subject") == 0
+    assert restore(kit / "state", "4,0,subject") == 0
     found, study = status(kit), Kit.read(kit).study
     spent = {"spent this year": 4.0, "left this year": 0.0, "spent in all": 4.0, "left in all": 4.0}
     assert found["epsilon"] == spent | {"a release": 1.0}
     assert found["next"] == f"nothing: the budget of {study.policy().in_words(1)} is spent"
     caps = study.policy()
     assert (caps.epsilon_a_year, caps.delta_a_year) == (study.epsilon, caps.delta_total / 2)
+
+
+def test_what_is_put_over_the_folder_of_a_site_is_not_what_it_has_accepted(there):
+    """A kit that is unpacked over the old one may have a study, rules and rows in it.
+
+    What else a kit may not have: tests/end_to_end/test_attacks_on_studies.py.
+    """
+    kit, sealed = there.kit(), there.seal()
+    there.offer().accept()
+    digest = status(kit)["digest"]
+    unit = (kit / "fedcal-site.service").read_text("utf-8")
+    assert f'"{there.own()}"' in next(
+        line for line in unit.splitlines() if "ReadWritePaths" in line
+    )
+    text = (kit / "study.toml").read_text("utf-8").replace("epsilon = 4.0", "epsilon = 40.0")
+    other = {"study.toml": text, "study.sealed": "{}", "rows.json": '{"data": "os:getcwd"}'}
+    for name, content in (other | {"ca.crt": "server.s authority in"}).items():
+        (kit / name).write_text(content)
+    started(there)
+    state = status(kit)
+    assert (state["digest"], state["rows"]) == (digest, str(there.folder / "rows.csv"))
+    ours = prepared(kit / "state")
+    assert (ours.policy, ours.roster) == (sealed.study.policy(sealed.roster.digest), sealed.roster)
+    (kit / "home").symlink_to("..")
+    for call in (
+        lambda: start(kit, None, print),
+        lambda: status(kit),
+        lambda: join(kit, "rows.csv"),
+    ):
+        refused("home is not part of a kit", call)
+
+
+def test_a_folder_may_be_moved_and_a_copy_of_it_is_refused(there):
+    there.seal()
+    joined, moved, copied = (there.folder / "alder.join").read_bytes(), Path("moved"), Path("copy")
+    shutil.move(there.kit(), moved)
+    Offer.read(moved, there.sealed).accept()
+    shutil.copytree(moved, copied)
+    for call in (lambda: Offer.read(copied, there.sealed), lambda: start(copied, None, print)):
+        refused("has not joined", call)
+    refused("is not part of a kit", join, copied, "rows.csv")
+    join(moved, "rows.csv")
+    assert (there.folder / "alder.join").read_bytes() == joined
