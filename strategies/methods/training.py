@@ -330,16 +330,9 @@ class FedAvg(_Local):
             self.move(step, release, f"server_lr ({self.server_lr})")
 
     def round_record(self, round_number: int) -> dict[str, Any]:
-        """Return the number of clients that trained, and their mean loss.
-
-        The number is left out where each client decides by its own coin; the loss is None if no
-        client with rows answered.
-        """
-        record: dict[str, Any] = {}
-        if not self.plan.asks_everyone:
-            record["clients"] = len(self.plan.sample(round_number))
+        """Return the clients' mean loss; None if no client with rows answered."""
         loss = self.losses[round_number - 1]
-        return {**record, "train_loss": None if math.isnan(loss) else loss}
+        return {"train_loss": None if math.isnan(loss) else loss}
 
     @override
     def state(self) -> dict[str, Floats]:

@@ -227,6 +227,7 @@ class Job(Running):
             strategy = self._made.pop() if self._made else self.strategy()
             strategy.charge_to(ledger)
             watch = outcome.Watch(strategy, progress)
+            strategy.on_release = watch.note
             start = time.perf_counter()
             if folder is not None:
                 fields = {**self.to_fields(), **(about or {})}

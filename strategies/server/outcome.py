@@ -99,36 +99,36 @@ RELEASED = ("round", "query", "values", "noise_std")
 _ARTIFACTS = ("artifact", "history")
 
 
+@dataclass
 class Watch:
-    """Keeps what was released in each round."""
+    """What was released in each round of a method, and what it had learned by then."""
 
-    def __init__(self, method: Method, progress: Progress | None) -> None:
-        self.records: list[dict[str, Any]] = []
-        self.history: list[Artifact] = []
-        self.times: list[float] = []
-        self._method, self._progress = method, progress
-        method.on_release = self._note
+    method: Method
+    progress: Progress | None
+    records: list[dict[str, Any]] = field(default_factory=list)
+    history: list[Artifact] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
 
-    def _note(self, release: Release) -> None:
+    def note(self, release: Release) -> None:
+        """Keep a release; `Method.on_release` calls it."""
         self.times.append(time.perf_counter())
-        plan = self._method.plan
+        plan, keeps, artifact = self.method.plan, self.method.keeps_releases, self.method.result()
         std = plan.noise_std
         if std is not None and plan.bound is not None and len(release.std):
             # what this round's answers hold: with clients' own noise that depends on their number
             std = tuple(release.std[plan.bound.firsts].tolist())
-        artifact, keeps = self._method.result(), self._method.keeps_releases
         record = {
             "query": release.kind,
             "values": release.values.tolist() if keeps else [],
             "noise_std": None if std is None else list(std),
         }
+        of = self.method.round_record
         if not keeps:  # releases of an earlier process, which nobody kept, count all the same
             missed = range(len(self.records) + 1, release.round)
-            of = self._method.round_record
             self.records += [{"round": number, **record, **of(number)} for number in missed]
-        facts = {**artifact.record(), **self._method.round_record(release.round)}
+        facts = {**artifact.record(), **of(release.round)}
         self.records.append({"round": release.round, **record, **facts})
         if keeps:
             self.history.append(artifact)
-        if self._progress is not None:
-            self._progress(len(self.records), plan.rounds)
+        if self.progress is not None:
+            self.progress(len(self.records), plan.rounds)

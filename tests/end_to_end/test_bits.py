@@ -85,7 +85,7 @@ def make(
     name, settings = METHODS[method]
     if STRATEGIES[name].exact_only and math.isfinite(epsilon):
         pytest.skip("it refuses a budget")
-    if STRATEGIES[name].one_place or name == "fedprior":  # rows take part by chance, or are told
+    if STRATEGIES[name].one_place or name == "fedprior" or "by" in settings:  # of rows alone
         public = {"unit": "example", **public}
     strategy: Callable[..., FederatedStrategy] = STRATEGIES[name]
     own = Federation(sampling_rate=rate, epsilon=epsilon, **{"rounds": 2, **public})

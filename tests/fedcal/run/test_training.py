@@ -80,7 +80,7 @@ def test_a_model_is_learnt_and_its_logits_can_be_calibrated(images, tmp_path):
     assert result.before["accuracy"] == training.metrics["accuracy"]
     # each round is reported
     assert seen == [(k, 7) for k in range(1, 8)]
-    assert [(r["round"], r["clients"]) for r in training.history] == [(k, 3) for k in range(1, 8)]
+    assert [r["round"] for r in training.history] == [*range(1, 8)]
     # the files hold weights alone
     model = Net()
     model.load_state_dict(torch.load(out / "model.pt", weights_only=True))
