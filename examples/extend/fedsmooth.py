@@ -1,4 +1,4 @@
-"""Smoothing fitted by one query at two temperatures."""
+"""Smoothing fitted by queries at two temperatures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fedcal.calibrators import Smoothing
 from fedcal.clients.questions.search import AccuracyGap
 from fedcal.core.checks import unused
 from fedcal.core.options import Positive
-from fedcal.privacy import Plan
+from fedcal.privacy import Plan, Range
 from fedcal.privacy.curator import Release
 from fedcal.strategies.base import FederatedStrategy
 
@@ -20,7 +20,7 @@ class FedSmooth(FederatedStrategy):
 
     Parameters
     ----------
-    federation : public facts and budget; each round sends one query, and releases are added up
+    federation : public facts and budget; two rounds send a query each
     clip : the most that a client adds to each sum, in rows; only for unit `user` with privacy;
         None = 5
     """
@@ -35,15 +35,20 @@ class FedSmooth(FederatedStrategy):
         if not self.hides_clients:
             unused("only whole clients are clipped, and only with privacy", clip=self.clip)
         self.sums = np.zeros(2)
-        return self.plan_for(self.query(1), (self.clip or 5.0,), rounds=1)
+        self.check_rounds(2)
+        return self.plan_for(self.query(1), (self.clip or 5.0,), 2)
 
     def query(self, round_number: int) -> AccuracyGap:
-        """Return the same query each time."""
-        return AccuracyGap((1.0, 1e6))
+        """Return a query about the model's confidence, then about an even one."""
+        return AccuracyGap((1.0, 1e6)[round_number - 1])
+
+    def moving(self) -> dict[str, Range]:
+        """Return the range of what differs between queries."""
+        return {"temperatures": Range(1.0, 1e6)}
 
     def update(self, release: Release) -> None:
-        """Add the release to the sums."""
-        self.sums += release.values
+        """Keep the sum at its temperature."""
+        self.sums[release.round - 1] = release.values[0]
 
     def result(self) -> Smoothing:
         """Return the calibrator with the weight of both sums."""

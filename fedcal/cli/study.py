@@ -23,6 +23,7 @@ def overview() -> None:
     Examples
     --------
     fedcal study
+    fedcal site
     """
     from fedcal.cli.main import COMMANDS, help_of
 

@@ -357,8 +357,9 @@ def names_of(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> list[Sheet]:
     """For each data set quality against epsilon, and against bytes."""
-    there = (m for m in columns_of(cells) if all(_has(c, m) for c in cells))
-    plotted = family_in(cells).plotted or tuple(there)[:4]
+    means = [{m for m, of in c["after"].items() if of["mean"] is not None} for c in cells]
+    there = [m for m in columns_of(cells) if all(m in known for known in means)]
+    plotted = family_in(cells).plotted or there[:4]
     sets = names_of(cells) if plotted else {}
     sheets = []
     for i, (data, name) in enumerate(sets.items(), 1):
@@ -372,10 +373,6 @@ def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> list[Sheet]:
                 replace(sheet, name=by + stem, note=page.block_lines("comparison", by)[0])
             )
     return sheets
-
-
-def _has(cell: Mapping[str, Any], metric: str) -> bool:
-    return cell["after"].get(metric, {}).get("mean") is not None
 
 
 def comparison_page(comparison: Mapping[str, Any], *where: Path) -> page.Page:

@@ -67,12 +67,9 @@ def run_page(
     guarantee: list[page.Shown] = [
         Text("", tuple(privacy["statement"])),
         Table("", (), _split(facts["privacy"])),
+        Table("Who sees what", (), [(one["who"], one["what"]) for one in privacy["sees"]]),
+        more(privacy["more"]),
     ]
-    if privacy.get("sees"):
-        guarantee.append(
-            Table("Who sees what", (), [(o["who"], o["what"]) for o in privacy["sees"]])
-        )
-    guarantee.append(more(privacy["more"]))
     again = run_again(config["data"], tool=tool, config=config)
     return page.Page(
         f"{result['method']} on {_data_of(config)}",

@@ -235,7 +235,7 @@ def test_the_examples_of_the_help_are_taken(name, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "160")
     assert cli.exit_code_of([*name.split(), "--help"]) == 0
     output = capsys.readouterr().out.splitlines()
-    examples = [line for line in output if line.startswith(f" fedcal {name} ")]
+    examples = [line for line in output if line.startswith(" fedcal ")]
     assert examples
     for example in examples:
         parse_fedcal(shlex.split(example)[1:])

@@ -109,9 +109,9 @@ def test_sets_are_those_of_torchcp_whose_formulas_stand_here(name, score, formul
         set={"alpha": alpha, "score": score, **settings},
     )
     z, test = own.logits, own.test_logits
-    scores = np.sort(formula(z, uniform_of(z, 0))[np.arange(len(y)), y])
+    scores = np.sort(formula(z, uniform_of(z))[np.arange(len(y)), y])
     threshold = scores[math.ceil((len(y) + 1) * (1 - alpha)) - 1]
-    theirs = formula(test, uniform_of(test, 0))
+    theirs = formula(test, uniform_of(test))
     clear = (np.abs(theirs - threshold) > 2e-12) | (theirs == threshold)
     assert (~clear).sum() <= 1
     assert (result.artifact.of_logits(test) == (theirs <= threshold))[clear].all()
