@@ -7,7 +7,6 @@ from typing import Any
 
 from fedcal.cli.parameters import Json, Overwrite, Quiet
 from fedcal.core import checks
-from fedcal.core.checks import InputError
 from fedcal.results import files, page, terminal
 from fedcal.run import folders
 
@@ -25,11 +24,6 @@ def report(folder: Path, quiet: Quiet = False, json: Json = False) -> None:
     fedcal report run
     """
     finished = [kind for kind in folders.KINDS if (folder / kind.record).is_file()]
-    if not finished and (folder / "rows.jsonl").is_file():
-        raise InputError(
-            f"{folder} holds an unfinished comparison; finish it: "
-            f"fedcal compare --out {folder} --resume"
-        )
     if not finished and (folder / "outcome.json").is_file():
         from fedcal.run.simulation import finish
 

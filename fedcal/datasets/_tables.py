@@ -244,10 +244,8 @@ _SWAPPED = str.maketrans(".,", ",.")
 MARKS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 """Characters that separate columns, and what they are called."""
 
+_NO_TEXT = "is not UTF-8 text (save it as CSV UTF-8)"
 _DECLARED = re.compile(r'"?sep=(.)"?[;,]*\s*')  # a first line for Excel
-_DAMAGE: dict[tuple[type[Exception], ...], str] = {
-    (UnicodeDecodeError,): "is not UTF-8 text (save it as CSV UTF-8)"
-}
 
 
 def csv_rows(
@@ -262,14 +260,14 @@ def csv_rows(
     encoding, notes = "utf-8-sig", list[str]()
     if windows:
         try:
-            with intact({}):
+            with intact("", OSError):
                 path.read_text(encoding)
         except UnicodeDecodeError:
             encoding = "cp1252"
             notes.append("letters are read as Windows has them (cp1252)")
 
     def lines() -> Iterator[str]:
-        with intact(_DAMAGE), path.open(encoding=encoding, newline="") as file:
+        with intact(_NO_TEXT, UnicodeDecodeError), path.open(encoding=encoding, newline="") as file:
             for line in file:
                 if "\0" in line:
                     raise InputError("has a NUL character; is this a text file?")
@@ -375,7 +373,7 @@ def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
     pq = need("pyarrow.parquet", "parquet", "reading .parquet files")
     errors = (pa.ArrowException, OSError, ValueError, OverflowError)
     with (
-        intact({errors: "is not an intact .parquet file (truncated or damaged)"}),
+        intact("is not an intact .parquet file (truncated or damaged)", *errors),
         path.open("rb") as raw,
         pq.ParquetFile(raw, page_checksum_verification=True) as file,
     ):

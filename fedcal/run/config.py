@@ -139,9 +139,7 @@ def _settings(name: str, value: Any) -> dict[str, Any]:
     return {k: v.item() if isinstance(v, np.generic) else v for k, v in table.items()}
 
 
-def check_partition(name: str, value: Any) -> str:
-    """Return the text of a partition."""
-    return str(_read_by(partition.parse)(name, value))
+check_partition = _read_by(partition.parse)
 
 
 EVERYBODY_UP_TO = 7
@@ -307,12 +305,7 @@ def load_config(path: str | Path, *overrides: Mapping[str, Any]) -> Config:
 
 def merge(*layers: Mapping[str, Any]) -> Config:
     """Return a Config from several layers, later ones winning; `set` tables are joined."""
-    return Config(**read(*layers))
-
-
-def read(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the checked options of a run from several layers; `set` tables are joined."""
-    return layered(options_of(Config), *layers)
+    return Config(**layered(options_of(Config), *layers))
 
 
 def parse_setting(text: str) -> tuple[str, Setting]:

@@ -147,7 +147,6 @@ def result_of(
 
 
 _MOST_EVALUATED = 24
-_EVALUATED_ENTRIES = 2 * 10**7  # probabilities computed for them, in all
 
 
 @dataclass(frozen=True, repr=False)
@@ -298,15 +297,14 @@ class SimulationResult(Displayable):
     def evaluated_rounds(self) -> list[dict[str, Any]]:
         """Return `rounds` with the key `test`: a few test metrics after each release.
 
-        At most 24 rounds are evaluated, and fewer with large test sets; always the last one.
+        At most 24 rounds are evaluated; always the last one.
         Like all test metrics they are exact, for the researcher's eyes.
         """
         last = len(self.history) - 1
         if last < 0 or len(self.rounds) != len(self.history) or self.test is None:
             return self.rounds
-        most = min(_MOST_EVALUATED, max(2, _EVALUATED_ENTRIES // self.test.probs.size))
-        records = [*self.rounds]
-        for k in {*np.linspace(0, last, min(most, last + 1)).round().astype(int).tolist()}:
+        records, many = [*self.rounds], min(_MOST_EVALUATED, last + 1)
+        for k in {*np.linspace(0, last, many).round().astype(int).tolist()}:
             if glance := (self.artifact if k == last else self.history[k]).glance(self.test):
                 records[k] = {**records[k], "test": glance}
         return records

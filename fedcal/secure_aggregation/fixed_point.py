@@ -1,6 +1,6 @@
 """Contributions as integers modulo 2**64.
 
-Floats do not add up to the same bits in every order, and masks cancel in a group, not in floats.
+Floats do not add up to the same bits in every order, and masks come off in a group, not in floats.
 So a contribution is put on a public grid and travels as 64-bit integers: the sum is exact, its
 order is irrelevant, and a uniform mask hides it perfectly. Grid and number of clients come from
 the plan, never from a client's message.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +29,7 @@ _HEADERS: dict[tuple[int, int], Any] = {
 _HEADER_BYTES = 2**16  # NumPy reads a whole header before it says that it is too long
 _BOMB_BYTES = 2**28  # scores that unpack to more than this ...
 _BOMB_RATIO = 100  # ... and this many times their packed size are no scores
-_NOT_READABLE: tuple[type[Exception], ...] = (Exception,)
-"""Any: the bytes are a stranger's, and zipfile, zlib and NumPy name no errors that they keep to."""
-_NO_ZIP = {_NOT_READABLE: "is not an intact .npz file (truncated, damaged or no zip)"}
+_NO_ZIP = "is not an intact .npz file (truncated, damaged or no zip)"
 
 
 def room(path: Path) -> int:
@@ -47,24 +45,27 @@ def check_room(size: int, most: int) -> None:
 
 
 @contextmanager
-def intact(damage: Mapping[tuple[type[Exception], ...], str]) -> Iterator[None]:
+def intact(problem: str, *kinds: type[Exception]) -> Iterator[None]:
     """Turn what goes wrong while a file is read into one InputError.
 
     Parameters
     ----------
-    damage
-        what errors of these types mean; an error of the system says what it is itself
+    problem
+        what errors of these `kinds` mean; an error of the system says what it is itself
+    kinds
+        by default any: the bytes are a stranger's, and zipfile, zlib and NumPy name no errors that
+        they keep to
     """
     try:
         yield
     except InputError:
         raise
+    except MemoryError:
+        raise InputError("does not fit into memory") from None
     except Exception as error:
-        means: dict[Any, str] = {(MemoryError,): "does not fit into memory", **damage}
-        problem = next((text for kinds, text in means.items() if isinstance(error, kinds)), None)
-        if isinstance(error, OSError) and (error.strerror or problem is None):
-            problem = f"cannot be read: {error.strerror or 'damaged'}"
-        if problem is None:
+        if isinstance(error, OSError) and error.strerror:
+            problem = f"cannot be read: {error.strerror}"
+        elif not isinstance(error, kinds or Exception):
             raise
         raise InputError(problem) from None
 
@@ -91,7 +92,7 @@ def read_npz(path: Path | IO[bytes], most: int = MAX_BYTES) -> dict[str, NDArray
     with intact(_NO_ZIP), warnings.catch_warnings(), zipfile.ZipFile(path) as archive:
         warnings.simplefilter("ignore")  # numpy warns of headers that Python 2 wrote
         for key, info in _checked(archive, most).items():
-            with intact({_NOT_READABLE: _damaged(key)}), archive.open(info) as member:
+            with intact(_damaged(key)), archive.open(info) as member:
                 arrays[key] = np.lib.format.read_array(member, allow_pickle=False)
     return arrays
 
@@ -152,7 +153,7 @@ class Mapped:
         shape = (stop - first, *self.shape[1:])
         if not math.prod(shape):
             return np.empty(shape, self.dtype)
-        with intact({(OSError, ValueError): f"{self.path.name} has changed since it was opened"}):
+        with intact(f"{self.path.name} has changed since it was opened", OSError, ValueError):
             return np.memmap(self.path, self.dtype, "r", self.start + first * each, shape)
 
 
@@ -175,7 +176,7 @@ def _checked(archive: zipfile.ZipFile, most: int) -> dict[str, zipfile.ZipInfo]:
 
 def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, most: int) -> int:
     """Bytes that the member's numbers take as float64, at most `most`, from its header alone."""
-    with intact({_NOT_READABLE: _damaged(key)}), archive.open(info) as member:
+    with intact(_damaged(key)), archive.open(info) as member:
         # version 3.0 only serves records with names beyond Latin-1
         shape, _, dtype = _HEADERS[np.lib.format.read_magic(member)](member)
         header = member.tell()

@@ -85,6 +85,7 @@ def test_a_site_keeps_groups_and_a_second_model_s_scores_in_its_folder(tmp_path)
     assert np.array(shards.group_names)[shards.groups].tolist() == data["group"].tolist()
     np.testing.assert_array_equal(shards.other, data["other_logits"])
     plain = datasets.from_arrays(**{k: data[k] for k in ("logits", "labels")})
+    assert shards_of(plain).clients == 1
     prepare(tmp_path / "plain", shards_of(plain))
     kept = {path.name for path in (tmp_path / "plain").glob("*.npy")}
     assert kept == {"logits.npy", "labels.npy"}

@@ -38,7 +38,7 @@ def run_inline(
 ) -> Artifact:
     """Drive a method over clients' rows in this process.
 
-    Contributions are added up as they are: masks cancel in the sum, and the protocol of secure
+    Contributions are added up as they are: masks come off the sum, and the protocol of secure
     aggregation opens the same sum or fails. So neither is computed: their bytes are counted, and a
     round fails where the protocol would. Engines with messages, flower and grpc, compute them.
 

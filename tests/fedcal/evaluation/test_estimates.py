@@ -227,7 +227,7 @@ def test_intervals_of_curves_are_fieller_s_of_sums_of_counts():
     v = 16.0
     h = releases(truth(1, 1, 0.8), 20_000, math.sqrt(v) * np.eye(BUCKETS), 1)[0]
     m = np.arange(BUCKETS, -1, -1.0)  # buckets from each edge on
-    n, p = (np.append(np.cumsum(row[::-1])[::-1], 0.0) for row in h.counts)
+    p = np.append(np.cumsum(h.counts[1][::-1])[::-1], 0.0)
 
     def share(top: Floats, bottom: Floats, noise: list[Floats]) -> tuple[Floats, Floats]:
         binomial = bottom * np.array([0.0, -0.5, -1.0])[:, None]  # bottom t (1 - t)
@@ -236,17 +236,13 @@ def test_intervals_of_curves_are_fieller_s_of_sums_of_counts():
         ends = [fieller(top + s, bottom, variance, normal_quantile(0.9)) for s in (-half, half)]
         return ends[0][0], ends[1][1]
 
-    all_p, total, odds = np.full_like(p, p[0]), n[0] + p[0], EDGES[:-1] / (1 - EDGES[:-1])
-    top, ones = p[:-1] - odds * n[:-1], np.ones(BUCKETS)
-    benefit = v * np.array([(1 + odds**2) * m[:-1], (1 - odds) * m[:-1], 2 * BUCKETS * ones])
-    benefit += np.array([p[:-1] + 2 + odds**2 * (n[:-1] + 2), top, total * ones])
+    all_p = np.full_like(p, p[0])
     some = np.arange(15).repeat(BUCKETS // 15)
     of_bin = [np.bincount(some, row) for row in h.counts]
     sixteen = np.full(15, BUCKETS / 15)
     for curve, (low, high) in (
         (roc_curve, share(p, all_p, [m, m, np.full_like(m, BUCKETS)])),
         (reliability, share(of_bin[1], sum(of_bin), [sixteen, sixteen, 2 * sixteen])),
-        (decision_curve, fieller(top, total * ones, benefit, normal_quantile(0.9), (-np.inf, 1.0))),
     ):
         found = curve(h, level=0.9)
         if curve is roc_curve:

@@ -1,8 +1,16 @@
 """Commands as people type them."""
 
 import pytest
+from hospitals import Hospitals
 
 from fedcal.cli.main import exit_code_of
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    """A study of three hospitals that begins; the working folder is ours."""
+    monkeypatch.chdir(tmp_path)
+    return Hospitals(tmp_path)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hospitals import SITES, Hospitals, table, write_rows
+from hospitals import SITES, table, write_rows
 from policies import FACTS
 from quarters import connection
 from refusals import each_is_refused, refused
@@ -24,12 +24,6 @@ from fedcal.sites.sealed import Join, signed_text
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 ONE = study(",".join(SITES))
-
-
-@pytest.fixture
-def there(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Hospitals(tmp_path)
 
 
 def changed(**columns):

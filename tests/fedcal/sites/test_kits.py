@@ -6,7 +6,7 @@ import shutil
 import compose
 import pytest
 from cryptography import x509
-from hospitals import SITES, Hospitals
+from hospitals import SITES
 from html_page import page_of
 from refusals import refused
 from studies import TODAY
@@ -17,12 +17,6 @@ from fedcal.sites.kits import seal
 from fedcal.sites.study_file import Study
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
-
-
-@pytest.fixture
-def there(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Hospitals(tmp_path)
 
 
 def test_a_kit_says_all_and_holds_no_secret(there):

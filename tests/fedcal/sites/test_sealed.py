@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hospitals import Hospitals
 from quarters import connection
 from refusals import refused
 from studies import study
@@ -94,10 +93,8 @@ def test_the_words_tell_whatever_a_coordinator_may_exchange():
 
 
 @pytest.mark.usefixtures("quick_figures")
-def test_seals_have_revisions_though_the_coordinator_loses_one(tmp_path, monkeypatch):
+def test_seals_have_revisions_though_the_coordinator_loses_one(there):
     """What a site makes of them: tests/end_to_end/test_attacks_on_studies.py."""
-    monkeypatch.chdir(tmp_path)
-    there = Hospitals(tmp_path)
     there.joined()
     assert [there.seal().revision for _ in range(2)] == [1, 1]
     for revision in (2, 3):

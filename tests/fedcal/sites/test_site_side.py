@@ -4,9 +4,10 @@ import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
-from hospitals import Hospitals, table, write_rows
+from hospitals import table, write_rows
 from policies import FACTS
 from quarters import release_of
 from refusals import refused
@@ -27,17 +28,11 @@ OWN = replace(FACTS, unit="subject", adjacency="add-remove", delta=0.0, rounds=1
 
 
 @pytest.fixture
-def there(tmp_path, monkeypatch):
+def there(there, monkeypatch):
     """Hospitals that have joined; a start ends where it would look for the server."""
-    monkeypatch.chdir(tmp_path)
-    hospitals = Hospitals(tmp_path)
-    hospitals.joined()
-
-    def away(*_):
-        raise FedcalError("nobody listens")
-
-    monkeypatch.setattr(site_side, "check_fleet", away)
-    return hospitals
+    there.joined(years=2)
+    monkeypatch.setattr(site_side, "check_fleet", Mock(side_effect=FedcalError("nobody listens")))
+    return there
 
 
 def started(there, data=None):
@@ -132,11 +127,8 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
     assert status(kit)["next"].startswith(f"fedcal site restored {kit}")
 
 
-def test_a_year_whose_budget_is_spent_says_when_the_next_one_begins(tmp_path, monkeypatch):
+def test_a_year_whose_budget_is_spent_says_when_the_next_one_begins(there):
     """Four of eight: what was carried over counts in this year, and so in all."""
-    monkeypatch.chdir(tmp_path)
-    there = Hospitals(tmp_path)
-    there.joined(years=2)
     there.seal()
     there.offer().accept()
     kit = there.kit()
