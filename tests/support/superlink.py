@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import tomli_w
 
+from fedcal.run.engines import superlink
 from fedcal.run.engines.processes import ProcessTree
+from fedcal.run.engines.ray import ray_environment
 from fedcal.run.engines.superlink import free_port as free_port  # also found here
 from fedcal.run.engines.tls import make_certificates, make_site_key
 
@@ -90,3 +93,21 @@ class SuperLink:
     def run(self, app: Path) -> str:
         """Start a run and stream it to its end; what was shown."""
         return self.flwr("run", app, CONNECTION, "--stream")
+
+
+def shell(line: str, cwd: Path) -> str:
+    """Return the output of a line of shell, run in a fresh environment; nothing it starts stays."""
+    with superlink.run_folder() as folder:
+        found = superlink.commands("flower")
+        env = superlink.quiet_environment(folder / "home") | ray_environment(folder)
+        env |= {superlink.MARK: str(folder)}
+        env["PATH"] = os.pathsep.join([str(found), env["PATH"]])
+        del env["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"]  # the line says it, if it must
+        env["FLWR_LOCAL_SUPERLINK_HTTP_API_PORT"] = str(superlink.free_port())
+        env["FLWR_LOCAL_CONTROL_API_PORT"] = str(superlink.free_port())
+        log = folder / "log"
+        command = ["sh", "-c", f"cd {shlex.quote(str(cwd))} && {line}"]
+        with ProcessTree(command, folder=folder, env=env, log=log) as run:
+            while run.poll() is None:
+                time.sleep(0.1)
+        return log.read_text("utf-8", "replace")

@@ -15,7 +15,7 @@ from fedcal.clients.site.preparing import prepare
 from fedcal.core.checks import integer
 from fedcal.core.shards import Shards
 from fedcal.run.engines import superlink
-from fedcal.run.engines.supernode import supernode
+from fedcal.run.engines.supernode import SuperNode, supernode
 from fedcal.run.engines.tls import make_certificates, make_site_key
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Committee, Member, Roster
@@ -33,7 +33,11 @@ _START_SECONDS, _SITE_SECONDS = 60.0, 10.0
 
 
 def run_grpc(
-    job: Job, shards: Shards, *, progress: outcome.Progress | None = None
+    job: Job,
+    shards: Shards,
+    *,
+    progress: outcome.Progress | None = None,
+    nodes: list[SuperNode] | None = None,
 ) -> outcome.Outcome:
     """Run a job over one SuperNode for each client.
 
@@ -45,6 +49,8 @@ def run_grpc(
         one shard for each client
     progress
         called after each round
+    nodes
+        gains the SuperNodes in the order of the clients, for who means to end some
 
     Returns
     -------
@@ -105,7 +111,9 @@ def run_grpc(
             prepare(site, own, number=k, simulated=True, terms=terms, **place)
             key = keys / f"{name}.key"
             node = supernode(site, fleet=fleet, root_certificates=keys / "ca.crt", key=key)
-            running.enter_context(node)
+            started = running.enter_context(node)
+            if nodes is not None:
+                nodes.append(started)
         status = run.run(None, out, progress)
         known = {f"fedcal: {line}" for line in underpowered(job.method, None, job)}
         for line in checkpoint.read_notices(out):

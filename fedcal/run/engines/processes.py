@@ -72,6 +72,11 @@ class ProcessTree(contextlib.AbstractContextManager["ProcessTree"]):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._guard.pid, signal.SIGKILL)  # only if somebody killed the guard
 
+    def kill(self) -> None:
+        """End it as a machine that loses its power would; daemons of its own stay."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._guard.pid, signal.SIGKILL)
+
     def __exit__(self, *error: object) -> None:
         self.end()
 

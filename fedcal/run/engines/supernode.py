@@ -71,6 +71,10 @@ class SuperNode:
         """Return the exit code of its process, or None while it runs."""
         return self._tree.poll()
 
+    def kill(self) -> None:
+        """End it as a machine that loses its power would: for tests and measurements."""
+        self._tree.kill()
+
     def connected(self) -> bool:
         """Return whether the SuperLink has accepted it once."""
         self._was_connected = self._was_connected or _CONNECTED in self._text()

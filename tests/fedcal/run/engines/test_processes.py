@@ -46,6 +46,9 @@ time.sleep(600)
 PARENT = """
 import os, sys, time
 from pathlib import Path
+import fedcal
+import fedcal.run.engines.ray as engine
+from fedcal.run.engines import superlink
 from fedcal.run.engines.processes import ProcessTree
 folder = Path(sys.argv[1])
 tree = ProcessTree([sys.executable, "-c", sys.argv[2], "stay"], folder=folder,

@@ -3,7 +3,10 @@
 Real runs are marked slow: they take 10 to 60 s each.
 """
 
+import math
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,6 +20,7 @@ import numpy as np
 import pytest
 from made_up import halves
 from procfs import descendants, listening, processes, until
+from superlink import shell
 
 import fedcal
 from fedcal import SimulationResult, simulate
@@ -112,6 +116,7 @@ def test_an_interrupted_run_leaves_nothing(engine, number, tmp_path):
 
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
+GUIDE = ROOT / "docs" / "guide" / "engines.md"
 
 
 def flower(text: str) -> dict[str, Any]:
@@ -137,3 +142,32 @@ def test_the_folder_holds_one_file_and_it_may_be_written_again(tmp_path):
     assert flower(first.decode())["config"] == run_config()
     file.write_bytes(first.replace(b"epsilon = inf", b"epsilon = 2.0"))
     assert write_app(folder).read_bytes() == first
+
+
+def guide_lines() -> list[str]:
+    lines = [line[2:] for line in GUIDE.read_text("utf-8").splitlines() if line[:2] == "$ "]
+    return [line for line in lines if re.search(r"\bflwr run\b|\bfedcal flower-app\b", line)]
+
+
+def expected(line: str) -> float:
+    """The temperature that the simulation of the same run finds."""
+    nodes = re.search(r"num-supernodes=(\d+)", line)
+    epsilon = re.search(r"epsilon=([\d.]+)", line)
+    result = simulate(
+        clients=int(nodes[1]) if nodes else 2,  # Flower's own default
+        epsilon=float(epsilon[1]) if epsilon else math.inf,
+    )
+    return float(result.calibrator.arrays()["temperature"])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="ends daemons, which only Linux lets it find")
+@pytest.mark.parametrize("line", [line for line in guide_lines() if "flwr run" in line])
+def test_flwr_run(line, tmp_path):
+    """From a folder that `fedcal flower-app` writes; from a clone it is the same file."""
+    (write,) = [line for line in guide_lines() if "flower-app" in line]
+    folder = tmp_path if "flwr run ." in line else tmp_path / shlex.split(write)[2]
+    write_app(folder)
+    log = shell(line, tmp_path)
+    assert f"temperature={expected(line)!r}" in log, log
+    assert ("is rows / clients of the simulated data" in log) == ("epsilon=" in line)
