@@ -57,12 +57,14 @@ def test_keys_and_certificates_stay_until_the_server_moves(there):
     assert made.not_valid_after_utc.date() > TODAY + datetime.timedelta(days=365)
 
 
-def test_sealing_says_the_digest_and_whom_it_misses(there, capsys):
+def test_sealing_says_the_digest_and_whom_it_misses_and_status_what_is_next(there, call):
     there.joined()
     joins = [there.folder / f"{site}.join" for site in SITES]
     refused(".join file of cedar is needed", seal, there.file, joins[:2])
-    assert cli.exit_code_of(["study", "seal", str(there.file), *map(str, joins)]) == 0
-    assert in_words(there.seal().digest) in capsys.readouterr().out
+    assert "study seal, here, once all sites" in call("study", "status", there.file)
+    shown = call("study", "seal", there.file, *joins)
+    assert in_words(there.seal().digest) in shown
+    assert "fedcal study serve, here" in call("study", "status", there.file)
     shutil.rmtree(there.folder / "sepsis-coordinator")
     refused("coordinator.pem is not there", seal, there.file, joins)
 
