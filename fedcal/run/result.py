@@ -314,8 +314,9 @@ class SimulationResult(Displayable):
 
     def __str__(self) -> str:
         """Summarise the result in a few lines."""
-        said, limits = self.sentences, self.evaluated.get("at_limits", ())
-        return "\n".join([said["title"], self.verdict, *limits, said["guarantee"], said["sent"]])
+        sentences, limits = self.sentences, self.evaluated.get("at_limits", ())
+        ends = sentences["guarantee"], sentences["sent"]
+        return "\n".join([sentences["title"], self.verdict, *limits, *ends])
 
     @cached_property
     def sentences(self) -> dict[str, str]:

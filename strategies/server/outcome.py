@@ -101,7 +101,7 @@ _ARTIFACTS = ("artifact", "history")
 
 @dataclass
 class Watch:
-    """What was released in each round of a method, and what it had learned by then."""
+    """Releases of each round of a method, and its artifacts by then."""
 
     method: Method
     progress: Progress | None

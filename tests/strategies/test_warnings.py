@@ -30,7 +30,7 @@ TOO_FEW: dict[str, dict[str, Any]] = {
 
 @pytest.mark.filterwarnings("ignore:rows_per_client")
 @pytest.mark.parametrize("rule", QUANTILES)
-def test_too_few_for_a_threshold_is_said_beforehand(rule):
+def test_too_few_for_a_threshold_are_warned_of_beforehand(rule):
     more = {"exact": {"alpha": 0.00001}, "prefix": {"rows_per_client": 20.0}}
     settings = {"quantile": rule, **more.get(rule, {})}
     with pytest.warns(TooLittle, match="are too few for a threshold") as caught:

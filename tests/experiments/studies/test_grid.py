@@ -186,12 +186,12 @@ def test_a_file_has_the_verdicts_that_are_kept_by_hand(name):
 
 
 def test_a_seed_on_a_small_network_is_as_expected(monkeypatch):
-    wanted, network = shipped("maddock-table3"), "imdb-binary"
-    one = replace(wanted.experiment, networks=[network])
+    kept, network = shipped("maddock-table3"), "imdb-binary"
+    one = replace(kept.experiment, networks=[network])
     monkeypatch.setattr(run, "experiment", lambda name: one)
     found = run.reproduce("maddock-table3", seeds=1, jobs=1)
-    mine = [row for row in wanted.rows if row["network"] == network]
-    assert deviations(found, replace(wanted, rows=mine)) == []
+    mine = [row for row in kept.rows if row["network"] == network]
+    assert deviations(found, replace(kept, rows=mine)) == []
     assert len(found.rows) > 8
 
 
