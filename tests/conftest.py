@@ -4,7 +4,7 @@ import html
 import logging
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,10 @@ def quick_figures():
     """
     from fedcal.results.figures import drawing
 
-    def save_sheets(sheets: Mapping[str, Any], folder: Path) -> list[str]:
-        written = [f"{name}.{suffix}" for name in sheets for suffix in ("png", "svg")]
+    def save_sheets(
+        sheets: Mapping[str, Any], folder: Path, suffixes: Sequence[str] = (".png", ".svg")
+    ) -> list[str]:
+        written = [f"{name}{suffix}" for name in sheets for suffix in suffixes]
         for name in written:
             texts = [panel.description for panel in sheets[name.partition(".")[0]].panels]
             (folder / name).write_text("\n".join(texts), "utf-8")

@@ -58,9 +58,9 @@ def command(
     out
         Folder for rows, tables and report.
     table
-        markdown | csv: print the table in this form, alone.
+        latex | markdown | csv: print the table in this form, alone.
     metric
-        Comma-separated metrics: columns of the table.
+        Comma-separated metrics: columns of tables, panels of column.pdf.
 
     Examples
     --------

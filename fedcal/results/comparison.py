@@ -13,7 +13,7 @@ from fedcal.core.pages import Text
 from fedcal.metrics import names
 from fedcal.metrics.names import named
 from fedcal.results import labels, page
-from fedcal.results.figures import curves
+from fedcal.results.figures import curves, drawing
 from fedcal.results.figures.drawing import Sheet
 from fedcal.results.labels import columns_of, family_in
 from fedcal.results.simulation import meanings, more, run_again
@@ -233,7 +233,7 @@ _PARTS = (("before", "before", "mean"), ("mean", "after", "mean"), ("std", "afte
 
 
 def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
-    """Return the table of a comparison: for the terminal, Markdown and pages.
+    """Return the table of a comparison: for the terminal, Markdown, LaTeX and pages.
 
     A fact in which lines differ, and which does not follow from method and budget, is a column;
     data, partition, ... of all lines, and the largest delta, are in the title. Among private or
@@ -357,9 +357,8 @@ def names_of(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> list[Sheet]:
     """For each data set quality against epsilon, and against bytes."""
-    means = [{m for m, of in c["after"].items() if of["mean"] is not None} for c in cells]
-    there = [m for m in columns_of(cells) if all(m in known for known in means)]
-    plotted = family_in(cells).plotted or there[:4]
+    there = _everywhere(cells)
+    plotted = family_in(cells).plotted or [m for m in columns_of(cells) if m in there][:4]
     sets = names_of(cells) if plotted else {}
     sheets = []
     for i, (data, name) in enumerate(sets.items(), 1):
@@ -373,6 +372,35 @@ def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> list[Sheet]:
                 replace(sheet, name=by + stem, note=page.block_lines("comparison", by)[0])
             )
     return sheets
+
+
+COLUMN, SERIES = "column", 8
+"""Stem of the figure for a column of a paper (3.3 inches); it has at most so many series."""
+
+
+def write_column(folder: Path, lines: Sequence[Line], metrics: Sequence[str] = ()) -> None:
+    """Write quality against epsilon as a figure for one column of a paper, as PDF and SVG.
+
+    Of more methods than `SERIES` those with the best line by the first metric are shown.
+    """
+    there, family = finished(lines), family_in(lines)
+    first = [c for c in there if c["data"] == there[0]["data"]]
+    plotted = [m for m in metrics or [family.best] if m in _everywhere(first)]
+    if not plotted or all(c["baseline"] for c in first):
+        return
+    sign = -1 if named(plotted[0]).higher else 1
+    ranked = sorted(first, key=lambda c: sign * float(c["after"][plotted[0]]["mean"]))
+    pick = [*dict.fromkeys(c["label"] for c in ranked)][:SERIES]
+    some = [c for c in first if c["label"] in pick]
+    sheet = curves.quality_sheet(some, plotted[:2], Path(str(first[0]["data"])).name)
+    sheet = replace(sheet, columns=1, width=3.3 - drawing.LEFT - drawing.RIGHT, name=COLUMN)
+    drawing.save_sheets({COLUMN: sheet}, folder, (".pdf", ".svg"))
+
+
+def _everywhere(lines: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the metrics that all lines have."""
+    means = [{m for m, of in c["after"].items() if of["mean"] is not None} for c in lines]
+    return set.intersection(*means) if means else set()
 
 
 def comparison_page(comparison: Mapping[str, Any], *where: Path) -> page.Page:

@@ -1,6 +1,6 @@
 """A page: a verdict, then parts in sections; one template shows all of them, one file holds it.
 
-What every result gives a person: a verdict, parts, a record; and so cards and frames.
+What every result gives a person: a verdict, parts, a record; and so cards, frames, plots.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
+
+import numpy as np
 
 from fedcal.core import checks, imports, pages
 from fedcal.core.checks import FedcalError, InputError, system_errors
@@ -106,6 +108,16 @@ class Page:
         """Figures by the names of their files."""
         parts = (part for _, parts in self.parts for part in parts)
         return {part.name: part for part in parts if isinstance(part, drawing.Sheet)}
+
+    def figures(self) -> dict[str, drawing.Sheet]:
+        """Figures by their own names or the titles of their parts, intervals before curves."""
+        found = {}
+        for section, parts in self.parts:
+            for given, sheet in zip(section.parts, parts, strict=True):
+                if isinstance(sheet, drawing.Sheet):
+                    name = given.name if isinstance(given, drawing.Sheet) else given.title
+                    found[name] = (isinstance(given, pages.Curve), sheet)
+        return {name: found[name][1] for name in sorted(found, key=lambda name: found[name][0])}
 
     def html(
         self,
@@ -345,6 +357,32 @@ class Displayable(ABC):
             raise checks.InputError("this result has no numbers here: no rows judged it")
         frame: DataFrame = pandas.json_normalize(lines)
         return frame
+
+    def plot(self, figure: str | None = None) -> Any:
+        """Draw one of the figures, in colours that colour-blind people can tell apart.
+
+        Parameters
+        ----------
+        figure : str, optional
+            Which; a name that is none lists them. None = the first.
+
+        Returns
+        -------
+        Axes, or array of Axes where there are several panels
+
+        Raises
+        ------
+        InputError
+            There is no such figure.
+        """
+        sheets = Page(self.title, "", self.parts, about=self.title).figures()
+        if not sheets:
+            raise checks.InputError("this result has no figure; to_frame() has its numbers")
+        sheet = sheets[checks.one_of("figure", figure or next(iter(sheets)), sheets)]
+        from matplotlib import pyplot
+
+        axes = drawing.draw(sheet, on=pyplot.figure()).axes  # made under the user's settings
+        return axes[0] if len(axes) == 1 else np.array(axes)
 
 
 def lines_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:

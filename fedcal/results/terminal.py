@@ -52,6 +52,33 @@ def markdown(table: Table) -> str:
     return title + "\n".join([head, f"|{rule}|", *body]) + "\n" + note
 
 
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"±": r"$\pm$", "†": r"$^\dagger$", "‡": r"$^\ddagger$", "ε": r"$\varepsilon$"},
+    **{"∞": r"$\infty$", "→": r"$\to$", "−": "$-$"},
+}
+
+
+def latex(table: Table) -> str:
+    """Return the table as LaTeX for the package booktabs, its note below, without the title."""
+
+    def text(entry: Entry) -> str:
+        words = plain(entry, "") if isinstance(entry, Marked) else number(entry)
+        escaped = "".join(_LATEX.get(letter, letter) for letter in words)
+        bold = isinstance(entry, Marked) and entry.best
+        return rf"\textbf{{{escaped}}}" if bold else escaped
+
+    rules = [r"\midrule"] * any(table.columns)
+    lines = [" & ".join(map(text, table.columns)) + r" \\", *rules] if table.columns else []
+    for k, row in enumerate(table.rows):
+        lines += [r"\midrule"] * (k in table.sections)
+        lines.append(" & ".join(map(text, row)) + r" \\")
+    form = "".join("l" if k in (table.left or ()) else "r" for k in range(len(table.columns)))
+    body = "\n".join([rf"\begin{{tabular}}{{{form}}}", r"\toprule", *lines, r"\bottomrule"])
+    return f"{body}\n\\end{{tabular}}\n" + (f"\n{text(table.note)}\n" if table.note else "")
+
+
 def plain(entry: Entry, bold: str = "") -> str:
     """Return an entry as plain text, the best one between marks for bold type."""
     if not isinstance(entry, Marked):

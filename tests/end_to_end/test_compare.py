@@ -46,6 +46,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 FIGURES = {f"{name}.{suffix}" for name in ("epsilon", "bytes") for suffix in ("png", "svg")}
+FIGURES |= {"column.pdf", "column.svg"}
 OURS = ".inputs.json"
 """Digests of the data, for its owner alone."""
 

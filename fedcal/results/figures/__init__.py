@@ -1,7 +1,7 @@
 """Figures: what is drawn (`diagrams`, `curves`), how (`style`, `drawing`, `inline`).
 
 A figure is a sheet of panels, each of which plots itself on Matplotlib's axes. It is drawn once,
-for a paper (PNG, SVG) and for a page, where each panel is an SVG in the colours of the
+for a paper (PNG, SVG, PDF) and for a page, where each panel is an SVG in the colours of the
 reader's light or dark scheme. Matplotlib is imported only when something is drawn.
 """
 
@@ -16,5 +16,8 @@ NAMES = _files("reliability", "classes", "rounds")
 CURVE_NAMES = _files("curve-[0-9]*")
 """Patterns of those of another artifact's report."""
 
-COMPARISON_NAMES = _files("epsilon", "epsilon-[0-9]*", "bytes", "bytes-[0-9]*")
+COMPARISON_NAMES = (
+    *("column.pdf", "column.svg"),
+    *_files("epsilon", "epsilon-[0-9]*", "bytes", "bytes-[0-9]*"),
+)
 """Patterns of the files of figures that a comparison may leave: one pair for each data set."""

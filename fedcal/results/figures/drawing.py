@@ -176,6 +176,8 @@ class Sheet:
         a sentence below it on a page
     left
         inches beside a plotted area, for the labels of the y axis
+    width
+        inches of every plotted area
     """
 
     title: str
@@ -185,11 +187,12 @@ class Sheet:
     name: str = ""
     note: str = ""
     left: float = LEFT
+    width: float = WIDTH
 
     @property
     def cell(self) -> float:
         """Inches of a panel's width in all."""
-        return self.left + WIDTH + RIGHT
+        return self.left + self.width + RIGHT
 
     @cached_property
     def figure(self) -> Figure:
@@ -205,16 +208,16 @@ class Sheet:
         return text.getvalue().decode()
 
 
-def draw(sheet: Sheet, dark: bool = False) -> Figure:
-    """All panels with one legend below."""
+def draw(sheet: Sheet, dark: bool = False, on: Figure | None = None) -> Figure:
+    """All panels with one legend below; on an empty figure as it will look under any settings."""
     from matplotlib.figure import Figure
 
     panels, columns = sheet.panels, sheet.columns
     rows = [panels[k : k + columns] for k in range(0, len(panels), columns)]
-    tall = [WIDTH * row[0].aspect for row in rows]
+    tall = [sheet.width * row[0].aspect for row in rows]
     above = [_LINE * max(bool(p.title) + bool(p.note) for p in row) for row in rows]
     inside = sheet.cell * min(columns, len(panels))
-    width = max(inside, 4.2)
+    width = max(inside, 4.2 if sheet.width == WIDTH else 0)
     title = fill(sheet.title, int(width / _LETTER))
     longest = max((len(text) for _, text in sheet.legend), default=0)
     across = max(1, min(len(sheet.legend), int(width / (0.55 + 0.066 * longest))))
@@ -222,7 +225,7 @@ def draw(sheet: Sheet, dark: bool = False) -> Figure:
     head = 0.3 + _LINE * title.count("\n")
     height = head + sum(tall) + sum(above) + (TOP + BOTTOM) * len(rows) + below
     with settings(dark):
-        figure = Figure()
+        figure = on or Figure()
         figure.set_facecolor(HUES["paper"][dark])
         figure.set_size_inches(width, height)
         figure.text(0.5, 1 - 0.08 / height, title, ha="center", va="top", fontsize=9)
@@ -232,12 +235,14 @@ def draw(sheet: Sheet, dark: bool = False) -> Figure:
             bottom -= TOP + words + high
             for k, panel in enumerate(row):
                 left = (width - inside) / 2 + k * sheet.cell + sheet.left
-                place = (left / width, bottom / height, WIDTH / width, high / height)
+                place = (left / width, bottom / height, sheet.width / width, high / height)
                 ax = figure.add_axes(place)
                 _plot(panel, ax)
                 text, where = "\n".join(filter(None, (panel.title, panel.note))), 1 + 0.07 / high
                 figure.text(0.5, where, text, transform=ax.transAxes, ha="center", va="bottom")
             bottom -= BOTTOM
+        if on is not None:
+            figure.draw_without_rendering()  # ticks are made
     return figure
 
 
@@ -270,23 +275,32 @@ def _legend(sheet: Sheet) -> tuple[list[Any], list[str]]:
 
 
 def save_figure(figure: Figure, path: Path, *, dark: bool = False) -> None:
-    """Write a PNG at 300 dots per inch.
+    """Write a PNG at 300 dots per inch, or a PDF with text as text; no date in it.
 
     Parameters
     ----------
     dark
         as the figure was drawn
     """
+    options: dict[str, Any] = {"metadata": {"CreationDate": None}}
+    if path.suffix == ".png":
+        options = {"dpi": 300, "pil_kwargs": {"compress_level": 1}}
     with settings(dark):
-        figure.savefig(path, dpi=300, pil_kwargs={"compress_level": 1})
+        figure.savefig(path, **options)
 
 
-def save_sheets(sheets: Mapping[str, Sheet], folder: Path) -> list[str]:
+def save_sheets(
+    sheets: Mapping[str, Sheet], folder: Path, suffixes: Sequence[str] = (".png", ".svg")
+) -> list[str]:
     """Write each sheet as NAME.png and NAME.svg into the folder; the names written."""
     for name, sheet in sheets.items():
-        save_figure(sheet.figure, folder / f"{name}.png")
-        (folder / f"{name}.svg").write_text(sheet.svg, "utf-8")
-    return [f"{name}.{suffix}" for name in sheets for suffix in ("png", "svg")]
+        for suffix in suffixes:
+            path = folder / f"{name}{suffix}"
+            if suffix == ".svg":
+                path.write_text(sheet.svg, "utf-8")
+            else:
+                save_figure(sheet.figure, path)
+    return [f"{name}{suffix}" for name in sheets for suffix in suffixes]
 
 
 # -- marks on axes -------------------------------------------------------------------------------
@@ -365,7 +379,7 @@ def svgs(sheet: Sheet, name: str, card: bool = False) -> tuple[list[str], list[s
     for k, (panel, ax) in enumerate(zip(sheet.panels, sheet.figure.axes, strict=True), 1):
         box = ax.get_position()
         corner = (box.x0 * width - sheet.left, (1 - box.y1) * height - TOP)
-        size = (sheet.cell, TOP + WIDTH * panel.aspect + BOTTOM)
+        size = (sheet.cell, TOP + sheet.width * panel.aspect + BOTTOM)
         shared = root.findall("defs") if k == 1 else []
         content = [*shared, *root.findall(f".//g[@id='{name}-axes_{k}']")]
         panels.append(

@@ -180,7 +180,7 @@ def run_row(run: Run, data: Dataset, **engine: str | None) -> Row:
     }
 
 
-FORMS = ("markdown", "csv")
+FORMS = ("latex", "markdown", "csv")
 """Forms of a table as a text."""
 
 
@@ -202,7 +202,7 @@ class Comparison(page.Displayable):
     report
         whether `save` writes a report and figures
     metrics
-        columns of the table; () = the usual ones
+        columns of tables and panels of figures for a paper; () = the usual ones
     """
 
     grid: Grid
@@ -243,7 +243,7 @@ class Comparison(page.Displayable):
         Parameters
         ----------
         form
-            "markdown"; or "csv": fractions with all digits, for programs
+            "markdown"; "latex", for booktabs; or "csv": fractions with all digits, for programs
 
         Raises
         ------
@@ -252,8 +252,8 @@ class Comparison(page.Displayable):
         """
         if checks.one_of("table", form, FORMS) == "csv":
             return terminal.csv_text(comparison.as_rows(self.cells))
-        table = comparison.as_table(self.cells, self.metrics)
-        return terminal.markdown(replace(table, title=""))
+        table = replace(comparison.as_table(self.cells, self.metrics), title="")
+        return terminal.latex(table) if form == "latex" else terminal.markdown(table)
 
     def save(self, out: str | Path) -> None:
         """Write `compare.json`, tables, report, grid and rows into a folder; all or none.
@@ -267,6 +267,8 @@ class Comparison(page.Displayable):
         texts |= {"table.csv": self.to_table("csv"), ROWS: "".join(map(sweep.line_of, self.rows))}
         for name, content in texts.items():
             (folder / name).write_text(content, "utf-8")
+        if self.report:
+            comparison.write_column(folder, self.cells, self.metrics)
 
     def __repr__(self) -> str:
         return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() shows them>"
@@ -349,7 +351,7 @@ def compare(
         whether the model as it is (method none) has a line also where it is not asked
         for
     metrics
-        columns of the table; () = the usual ones
+        columns of tables and panels of figures for a paper; () = the usual ones
     **options
         as on the command line. Each a value, a list, or text with commas: method (all;
         `fedbbq[weighting=none]` is fedbbq with a parameter), partition, clients, rounds,

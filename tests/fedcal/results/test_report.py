@@ -191,6 +191,19 @@ def test_in_a_terminal_words_stand_left_and_numbers_right(capsys):
     assert "│    9.5 │" in shown
 
 
+def test_a_table_in_latex_is_one_of_booktabs_and_no_word_is_a_command():
+    evil = r"50 % of $x_1$ & {~\input|#}^"
+    rows = [[Marked(evil, mark="†"), Marked("0.31", best=True, small="± 0.02")], ["b", 1]]
+    table = Table("title", ("method", "loss, ε"), rows, "† collapsed.", (0,), {1: ""})
+    text = r"50 \% of \$x\_1\$ \& \{\textasciitilde{}\textbackslash{}input|\#\}\textasciicircum{}"
+    assert terminal.latex(table).split("\n") == [
+        *(r"\begin{tabular}{lr}", r"\toprule", r"method & loss, $\varepsilon$ \\", r"\midrule"),
+        text + r"$^\dagger$ & \textbf{0.31 $\pm$ 0.02} \\",
+        *(r"\midrule", r"b & 1 \\", r"\bottomrule", r"\end{tabular}"),
+        *("", r"$^\dagger$ collapsed.", ""),
+    ]
+
+
 HEART: Any = {"partition": "natural", "unit": "example", "epsilon": 8.0}
 
 

@@ -1,18 +1,24 @@
-"""Figures as data, then drawn: for paper (PNG, SVG), and panel by panel for a page."""
+"""Figures as data, then drawn: for paper (PNG, SVG, PDF), and panel by panel for a page."""
 
+import re
 import struct
 import xml.etree.ElementTree as ET
+from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from compared import cell
+from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from scipy import stats
 
+import fedcal
+from fedcal.core.checks import InputError
 from fedcal.metrics import Reliability
-from fedcal.results.comparison import cells_of
+from fedcal.results.comparison import SERIES, cells_of, write_column
 from fedcal.results.figures import curves, diagrams
 from fedcal.results.figures.drawing import Panel, Sheet, curve, draw, save_sheets, svgs
 
@@ -105,3 +111,59 @@ def test_png_and_svg_are_written_and_repeatable(tmp_path):
     before = {name: (tmp_path / name).read_bytes() for name in written}
     save_sheets({"one": sheet}, tmp_path)
     assert {name: (tmp_path / name).read_bytes() for name in written} == before
+
+
+def test_a_figure_for_one_column_is_3_3_inches_wide_and_has_the_best_eight(tmp_path):
+    many = [cell(f"m{k}", e, 0.01 + k / 100) for k in range(11) for e in (0.5, 8.0)]
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+        write_column(folder, cells_of([CELLS[0], *reversed(many)]))
+    pdf, svg = ((folders[0] / f"column.{kind}").read_bytes() for kind in ("pdf", "svg"))
+    assert [(folders[1] / f"column.{kind}").read_bytes() for kind in ("pdf", "svg")] == [pdf, svg]
+    assert re.search(rb"/MediaBox \[ ?0 0 237\.6 ", pdf)
+    assert b"/Type3" not in pdf  # letters are letters
+    root = ET.fromstring(svg)
+    assert root.get("width") == "237.6pt"
+    words = {"".join(text.itertext()) for text in root.findall(".//{*}text")}
+    best = {"none (baseline)", *(f"m{k}" for k in range(SERIES - 1))}
+    assert {w for w in words if re.match(r"m\d|none", w)} == best
+    for metrics, panels in (((), 2), (("ece", "nll", "accuracy"), 4)):
+        write_column(tmp_path, CELLS, metrics)
+        assert (tmp_path / "column.svg").read_text().count('id="axes_') == panels
+
+
+@pytest.fixture(scope="module")
+def results():
+    """A result of each kind that has figures, and the name of one of them."""
+    asked: Any = {"partition": "natural", "unit": "example", "epsilon": 8.0}
+    return {
+        "calibrate": fedcal.simulate("heart-disease", **asked),
+        "evaluate": fedcal.evaluate("heart-disease", by="site", **asked),
+        "sets": fedcal.prediction_sets("heart-disease", **asked),
+        "compare": fedcal.compare("heart-disease", method="fedtemp", jobs=1, seeds=1, **asked),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "panels", "x"),
+    [
+        ("calibrate", 2, "confidence of the top label"),
+        ("evaluate", 1, "accuracy, %"),
+        ("sets", 1, "coverage, %"),
+        ("compare", 4, "epsilon"),
+    ],
+)
+def test_plots_are_axes_that_keep_their_colours(results, name, panels, x, tmp_path):
+    axes = results[name].plot()
+    with pytest.raises(InputError, match="unknown figure 'roc'; allowed: "):
+        results[name].plot("roc")
+    assert np.size(axes) == panels
+    first = np.ravel(axes)[0]
+    assert (first.get_xlabel(), first.figure) == (x, pyplot.gcf())
+    assert first.figure.legends or name != "calibrate"
+    first.figure.savefig(tmp_path / "a.png")
+    with mpl.rc_context({"axes.prop_cycle": "cycler(color=['k'])"}):
+        first.figure.savefig(tmp_path / "b.png")
+    pyplot.close(first.figure)
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
