@@ -267,8 +267,9 @@ def _both(findings: Findings, views: Sequence[str]) -> list[Table]:
         f": {both}",
         ("metric", *names.values(), "difference", ""),
         rows,
-        f"With {100 * findings.level:g} % intervals. Both are of the same rows: intervals of "
-        "differences are as wide as if errors were independent.",
+        f"With {100 * findings.level:g} % intervals. Both are of the same rows: the interval of "
+        "the difference in accuracy is paired, all other intervals are as wide as if errors were "
+        "independent.",
     )
 
 
