@@ -290,6 +290,18 @@ def test_noise_of_a_paired_difference_is_that_of_its_four_cells():
     assert found.sampling == pytest.approx(math.sqrt((0.5 - 0.3**2) / 1000))
 
 
+@pytest.mark.parametrize("noise", [0.0, 10.0])
+def test_paired_differences_are_covered(noise):
+    a, b = releases(truth(1, 1), 500, np.zeros((BUCKETS, 0)), 2)
+    shares, rng, covered = [0.7, 0.05, 0.09, 0.16], np.random.default_rng(4), []
+    for _ in range(400):
+        cells = rng.multinomial(500, shares) + noise * rng.standard_normal(4)
+        drawn = {"agreement": cells.reshape(2, 2), "agreement_noise": noise}
+        found = compare(a, b, "confidence", only=["accuracy"], **drawn)["accuracy"]
+        covered.append(found.low <= shares[1] - shares[2] <= found.high)
+    assert 0.92 <= np.mean(covered) <= 0.98  # 95 %, and 3 standard errors
+
+
 # -- findings: metrics of views and groups as JSON, and as parts of a page ------------------------
 
 
