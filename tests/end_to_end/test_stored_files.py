@@ -57,6 +57,13 @@ def test_release():
     assert accuracy["value"] == pytest.approx(0.6067336037607195, rel=1e-9)
 
 
+def test_release_of_two_models():
+    found = ScoreRelease.read(STORED, "two_views").found.to_json()
+    change = found["metrics_difference"]["accuracy"]
+    ends = (-0.05439471655125694, 0.019652571384826307)  # as wide as that version had it
+    assert (change["low"], change["high"]) == pytest.approx(ends, rel=1e-9)
+
+
 def test_ledger(stored):
     with Ledger(stored / "ledger.db") as ledger:
         assert (ledger.cap, ledger.spent()) == (20.0, (8.0, 1e-5))
