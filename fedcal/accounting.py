@@ -26,6 +26,7 @@ RDP is looser.
 """
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 from scipy.special import erfc, erfcx
@@ -44,8 +45,9 @@ _LOSS_TAIL = 10.0  # standard deviations of noise that the library keeps: exp(-5
 _FFT_SLACK = 5e-14
 # Beyond this epsilon (nats) the grid of a loss would fill the memory, and nothing is private.
 _LARGEST_EPSILON = 1e6
-# Step of the search in log multiplier; epsilon falls at least as fast as the multiplier grows.
-_STEP = 1e-4
+# The search stops when epsilon is met and less than this fraction of it is left.
+_SLACK = 2e-4
+_MOST_STEPS = 60
 
 
 # --- checks of arguments ------------------------------------------------------------------------
@@ -150,11 +152,18 @@ def exponential_epsilon(epsilon: float, rate: float) -> float:
     return epsilon - math.log(rate) + math.log1p((rate - 1) * math.exp(-epsilon))
 
 
-def _grid(epsilon: float, multiplier: float, rounds: int) -> float:
+def _amplified(epsilon: float, rate: float) -> float:
+    """Return log(1 + rate (e^epsilon - 1)), without forming e^epsilon where it is large."""
+    if epsilon < 1:
+        return math.log1p(rate * math.expm1(epsilon))
+    return epsilon + math.log(rate + (1 - rate) * math.exp(-epsilon))
+
+
+def _grid(epsilon: float, multiplier: float, rounds: int, rate: float) -> float:
     """Return the width (nats) of the PLD grid near ``epsilon``; any width gives a valid bound."""
     worst = _LOSS_TAIL / multiplier + 0.5 / multiplier**2  # largest loss of one unsampled round
-    fine = max(_GRID_FRACTION * epsilon / math.sqrt(rounds), worst / _GRID_POINTS)
-    return min(fine, _GRID_WIDEST)
+    points = _amplified(worst, rate) / _GRID_POINTS
+    return min(max(_GRID_FRACTION * epsilon / math.sqrt(rounds), points), _GRID_WIDEST)
 
 
 def _pld_epsilon(delta: float, multiplier: float, rounds: int, rate: float, grid: float) -> float:
@@ -239,8 +248,6 @@ def _gaussian_multiplier(epsilon: float, delta: float, rounds: int) -> float:
 
 @lru_cache(maxsize=256)
 def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float) -> float:
-    from scipy.optimize import brentq  # nothing else here needs it
-
     # One of these rounds alone has to meet the target too, and for it the account is exact ...
     low = _gaussian_multiplier(exponential_epsilon(epsilon, rate), delta / rate, 1) * (1 + 1e-12)
     if rounds == 1:
@@ -248,23 +255,52 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
     # ... and sampling never costs anything.
     high = _gaussian_multiplier(epsilon, delta, rounds)
 
-    @lru_cache
-    def excess(log_multiplier: float) -> float:
+    def excess(multiplier: float) -> float:
         """Return log(spent / target): above 0 the multiplier is too small."""
-        multiplier = math.exp(log_multiplier)
-        grid = _grid(epsilon, multiplier, rounds)
+        grid = _grid(epsilon, multiplier, rounds, rate)
         spent = _pld_epsilon(delta, multiplier, rounds, rate, grid)
         return math.log(max(spent / epsilon, 1e-9))
 
     # Central limit of many sampled rounds (Dong, Roth & Su 2022, section 4): rate^2 R
     # (exp(1/sigma^2) - 1) = mu^2, where R / high^2 = mu^2 belongs to the unsampled plan.
-    guess = -math.log(math.log1p((1 / (rate * high)) ** 2)) / 2
+    guess = 1 / math.sqrt(math.log1p((1 / (rate * high)) ** 2))
+    return private_side(excess, max(guess, 1.1 * low), low, high)
+
+
+def private_side(excess: Callable[[float], float], guess: float, low: float, high: float) -> float:
+    """Return a multiplier in [low, high] with -_SLACK <= excess <= 0, in few evaluations.
+
+    ``excess`` falls with the multiplier, is log_odds to be above 0 at ``low`` and at most 0 at
+    ``high``, and costs a PLD each time: walk out from ``guess`` until the root is bracketed, then
+    regula falsi in log multiplier (Illinois), aimed at the middle of the tolerance.
+    """
     bottom, top = math.log(low), math.log(high)
-    if bottom < guess < top and excess(guess) > 0:
-        bottom = guess
-    if excess(top) >= 0:  # by the account's rounding
-        return high
-    found = bottom if excess(bottom) <= 0 else brentq(excess, bottom, top, xtol=_STEP)
-    while excess(found) > 0:
-        found += _STEP
-    return min(math.exp(found), high)
+    a, b = bottom, top  # a too small, b enough
+    f_a = f_b = math.nan  # not evaluated yet
+    x, step, side = math.log(guess), 0.02, 0
+    for _ in range(_MOST_STEPS):
+        x = min(max(x, a), b)
+        if x in (a, b):  # ran into an end, or the bracket is closed
+            if b - a < 1e-9:
+                break
+            x = (a + b) / 2
+        f = excess(math.exp(x))
+        if -_SLACK <= f <= 0:
+            return math.exp(x)
+        f += _SLACK / 2
+        if f > 0:
+            a, f_a, moved = x, f, 1
+        else:
+            b, f_b, moved = x, f, -1
+        if math.isnan(f_a) or math.isnan(f_b):
+            # epsilon falls at least as fast as the multiplier grows, so |f| is more than enough
+            x += moved * max(step, min(abs(f), 0.5))
+            step *= 2
+            continue
+        if moved == side == 1:
+            f_b /= 2
+        elif moved == side == -1:
+            f_a /= 2
+        side = moved
+        x = (a * f_b - b * f_a) / (f_b - f_a)
+    return math.exp(b)

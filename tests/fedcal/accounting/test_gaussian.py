@@ -90,7 +90,7 @@ def test_pld_is_not_below_the_closed_form_where_it_has_one():
     for delta, epsilon, rounds in ((1e-5, 2.0, 12), (1e-12, 8.0, 1000), (6e-12, 10.0, 5000)):
         multiplier = gaussian_multiplier(epsilon, delta, rounds)
         for fraction in (0.5, 0.9, 1.0, 1.3):
-            grid = fraction * accounting._grid(epsilon, multiplier, rounds)
+            grid = fraction * accounting._grid(epsilon, multiplier, rounds, 1.0)
             pld = accounting._pld_epsilon(delta, multiplier, rounds, 1.0, grid)
             assert epsilon <= pld <= epsilon * 1.01
 
@@ -100,7 +100,7 @@ def test_pld_is_not_below_the_closed_form_where_it_has_one():
 )
 def test_extreme_sampled_targets_are_met(epsilon, delta, rounds, rate):
     multiplier = gaussian_multiplier(epsilon, delta, rounds, rate)
-    grid = 0.9 * accounting._grid(epsilon, multiplier, rounds)
+    grid = 0.9 * accounting._grid(epsilon, multiplier, rounds, rate)
     spent = [accounting._pld_epsilon(delta, multiplier * f, rounds, rate, grid) for f in (1, 0.98)]
     assert spent[0] <= epsilon * 1.0001 < spent[1]
     assert multiplier <= gaussian_multiplier(epsilon, delta, rounds)
