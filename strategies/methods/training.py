@@ -266,10 +266,10 @@ class FedSGD(_Network, Descent):
             lr=lr or networks.network_named(self.network).lr,
             clip=self._clip,
         )
-        if langevin:
+        if langevin and plan.noise_std is not None:
             # -h (rows / batch) sum + N(0, 2 h) (Welling & Teh 2011), h = lr / rows
             rows = self.nominal_rows(self.name) * f.clients
-            noise = plan.noise_std[0] / (self.batch_rows * f.sampling_rate)
+            noise = plan.noise_std[0] / (self.batch_rows * plan.federation.sampling_rate)
             self.step_size = 2.0 / (rows * noise**2)
         return plan
 
