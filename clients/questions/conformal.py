@@ -43,7 +43,7 @@ class SetQuery(CountedRows):
         of the model
     thresholds
         increasing, in [0, 1]
-    score, randomised, calibrator
+    score, randomised, penalty, free, calibrator
         see `fedcal.conformal.Conformity`
     once
         count only one of a client's rows, drawn by a hash of the rows' logits; one of each
@@ -62,6 +62,8 @@ class SetQuery(CountedRows):
     thresholds: Vector
     score: str = "lac"
     randomised: bool = False
+    penalty: Finite | None = None
+    free: int | None = None
     calibrator: str = ""
     by: str = "none"
     groups: str = ""
@@ -78,7 +80,7 @@ class SetQuery(CountedRows):
     @cached_property
     def conformity(self) -> Conformity:
         """Conformity score of the labels."""
-        return Conformity(self.score, self.randomised, self.calibrator)
+        return Conformity(self.score, self.randomised, self.penalty, self.free, self.calibrator)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -114,24 +114,31 @@ class ScoreCounts(score_table.ScoreTable, CountedRows):
 
     def encode(self, counts: Floats) -> Floats:
         """Return answers without gain, (clients, counts) -> (clients, numbers)."""
-        halves = counts.reshape(len(counts), -1, self.buckets)
+        size = math.prod(self.shape)
+        halves = counts[:, :size].reshape(len(counts), -1, self.buckets)
         coded = halves if self.encoding == "flat" else halves @ self.matrix.T
-        return np.pad(coded.reshape(len(counts), -1), ((0, 0), (0, self.pad)))
+        rest = counts[:, size:] * self.weight
+        zeros = np.zeros((len(counts), self.pad))
+        return np.concatenate([coded.reshape(len(counts), -1), rest, zeros], axis=1)
 
     def lengths(self) -> tuple[int, ...]:
         """Return one block with all numbers."""
-        return (math.prod(self.shape[:-1]) * len(self.matrix) + self.pad,)
+        return (math.prod(self.shape[:-1]) * len(self.matrix) + self.cells + self.pad,)
 
     def row_norm(self, order: Order) -> float:
         """Return the largest norm of what one row adds, without a reference and before any gain."""
         norm = float(np.linalg.norm(self.matrix, order, axis=0).max())
-        return norm * self.ones if order == 1 else math.sqrt(norm**2 * self.ones)
+        cells = self.ones - self.shape[0] * self.shape[2]
+        if order == 1:
+            return norm * (self.ones - cells) + cells * self.weight
+        return math.sqrt(norm**2 * (self.ones - cells) + cells * self.weight**2)
 
     def counts_integers(self, part: Part) -> bool:
         """Return whether a row counts as a 1 wherever it counts; rows of subjects have weights."""
         plain = self.reference is None and not self.subject_rows and float(self.gain).is_integer()
         drawn = bool(self.seed) or not self.tail_nodes
-        return part == Example.per and plain and drawn
+        cells = not self.cells or self.weight.is_integer()
+        return part == Example.per and plain and drawn and cells
 
     def added(self, part: Part, order: Order) -> float:
         """Return the largest norm of what a row or a subject adds to all numbers together."""
@@ -208,8 +215,12 @@ class ScoreCounts(score_table.ScoreTable, CountedRows):
     @override
     def add_rows(self, sums: ClientSums, shards: Shards, ring: Ring) -> None:
         counts = self.counts_of(shards).astype(np.int64)
-        halves = counts.reshape(shards.clients, -1, self.buckets)
-        sums.add_halves(*counted_words(halves, ring.encode(self.matrix.T * self.gain)))
+        size = math.prod(self.shape)
+        halves = counts[:, :size].reshape(shards.clients, -1, self.buckets)
+        parts = counted_words(halves, ring.encode(self.matrix.T * self.gain))
+        for k, word in enumerate(halves_of(ring.encode(np.array([[self.weight * self.gain]])))):
+            parts[k] = np.concatenate([parts[k], counts[:, size:] * word[0, 0]], axis=1)
+        sums.add_halves(*parts)
 
 
 MOST_IN_HALVES = 2**20
@@ -255,19 +266,23 @@ def _far(shards: Shards, query: ScoreCounts, cells: Integers) -> Floats:
 
 
 def _cells(shards: Shards, query: ScoreCounts) -> Integers:
-    _, groups, parts, _, buckets = query.shape
+    views, groups, parts, _, buckets = query.shape
     score: Score = query.score  # type: ignore[assignment]
     group = group_of(shards, query.group_names, query.by)[:, None]
     if query.within:
         inner = group_of(shards, query.within_names)[:, None]
         group = group * (len(query.within_names) + 1) + inner
+    rows = [view_probs(shards, view, query) for view in query.view_names]
     columns, edges = [], query.bucket_edges
-    for v, view in enumerate(query.view_names):
-        value, outcome = scored(view_probs(shards, view, query), shards.labels, score)
+    for v, probs in enumerate(rows):
+        value, outcome = scored(probs, shards.labels, score)
         place = ((v * groups + group) * parts + np.arange(parts)) * 2 + outcome
         if query.tail_nodes:
             value = np.clip(value, edges[1], edges[-3])
         columns.append(place * buckets + bucket_of(value, edges))
+    if views == 2:
+        first, second = (probs.argmax(axis=1) == shards.labels for probs in rows)
+        columns.append((math.prod(query.shape) + 2 * ~first + ~second)[:, None])
     return np.concatenate(columns, axis=1)
 
 

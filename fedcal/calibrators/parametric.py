@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.calibrators.minimisers import MEMORY, dot_rows, minimize, residuals
+from fedcal.calibrators.minimisers import MEMORY, dot_rows, fit_in_span, minimize, residuals
 from fedcal.core.checks import integer
 from fedcal.core.fitting import INNER
 from fedcal.core.numerics import Floats, Integers, Kind, softmax
@@ -103,6 +103,7 @@ LIMIT = 20.0
 
 _CACHED = 1 << 14  # numbers of a piece of rows, times parameters
 _WIDE = 1 << 20  # the same where one row has so many parameters
+_MANY = 32  # classes from which on c^2 parameters are more work than n^2 products of rows
 _LONG = 4096  # rows of a piece: a library that adds more at once may split them over threads
 _STATE = 1 << 24  # numbers that the memory of a block of clients may hold
 _POOLED_LOGITS, _POOLED_STEPS = 200_000_000, (300, 2000)
@@ -231,10 +232,11 @@ def local_fits(
     client of few rows near all others.
 
     L-BFGS from the diagonal of the curvature at `start`, projected on the box, with backtracking:
-    no step ends higher than it began, also where the loss is not convex. All clients are fitted
-    together, but a client is frozen at *its own* convergence, and its sums run over its own rows in
-    an order that depends on these alone. So its answer does not depend on which clients share the
-    block.
+    no step ends higher than it began, also where the loss is not convex. With 32 classes or more,
+    matrix scaling that is held near its start is fitted in the span of the client's rows instead
+    (see `span_fit`), if that optimum lies in the box. All clients are fitted together, but a client
+    is frozen at *its own* convergence, and its sums run over its own rows in an order that depends
+    on these alone. So its answer does not depend on which clients share the block.
 
     Parameters
     ----------
@@ -259,8 +261,15 @@ def local_fits(
     rows_of(form, shards)  # computed once, carried along by `blocks`
     middle = form.identity(shards.classes)
     low, high = middle - LIMIT, middle + LIMIT
+    left = shards.rows > 0
+    if form.wide and proximal > 0 and shards.classes >= _MANY:
+        for k in np.flatnonzero(left & (shards.rows <= 2 * shards.classes)).tolist():
+            x, columns = rows_of(form, shards.block(k, k + 1))
+            w = start + fit_in_span(x, columns, form.scores(x, start), proximal, steps)
+            if (low <= w).all() and (w <= high).all():
+                out[k], left[k] = w, False
     block = max(1, _STATE // (2 * MEMORY * len(middle)))
-    for ids, part in shards.blocks(np.flatnonzero(shards.rows), block):
+    for ids, part in shards.blocks(np.flatnonzero(left), block):
         problems = LocalLosses(form, *rows_of(form, part), part.rows, start, proximal)
         begin = np.tile(np.clip(start, low, high), (len(ids), 1))
         out[ids] = minimize(problems, begin, low, high, steps)

@@ -37,6 +37,14 @@ def report(folder: Path, quiet: Quiet = False, json: Json = False) -> None:
     terminal.show([f"written to {written}"], {"out": str(written)}, json=json, quiet=quiet)
 
 
+OF_FLOAT32 = (
+    "It takes float32, and gives the sets of float32 scores. Where many scores tie with the "
+    "threshold, those that lose digits in float32 may get other sets: "
+    "fedcal.export.to_onnx(sets, path, dtype='float64') takes all digits"
+)
+"""This is told of exported prediction sets."""
+
+
 def export(
     calibrator: Path,
     out: Path,
@@ -44,12 +52,12 @@ def export(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Export a calibrator to ONNX.
+    """Export a calibrator or prediction sets to ONNX.
 
     Options
     -------
     calibrator
-        calibrator.npz.
+        calibrator.npz or sets.npz.
     out
         ONNX file (.onnx) to write.
 
@@ -57,13 +65,18 @@ def export(
     --------
     fedcal export --calibrator run/calibrator.npz --out calibrator.onnx
     """
-    from fedcal import calibrators, export
+    from fedcal import export
+    from fedcal.cli.apply import fitted_in
+    from fedcal.conformal import PredictionSets
     from fedcal.storage.artifact import form_of
 
-    checks.check_kept(f"exporting a {form_of(calibrator)}.npz")
+    form = form_of(calibrator)
+    checks.check_kept(f"exporting a {form}.npz")
     folders.claim_file(out, overwrite=overwrite)
-    export.to_onnx(calibrators.load(calibrator), out)
+    export.to_onnx(fitted_in(calibrator), out)
     terminal.show([f"written to {out}"], {"out": str(out)}, json=json, quiet=quiet)
+    if form == PredictionSets.form and not (quiet or json):
+        terminal.console().print(OF_FLOAT32)
 
 
 def flower_app(folder: Path, quiet: Quiet = False, json: Json = False) -> None:

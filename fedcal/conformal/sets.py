@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedcal.calibrators.conformity import BY, Conformity
 from fedcal.conformal.coverage import Basis, Parts, SetEvaluation, evaluate, shortfalls
 from fedcal.conformal.page import SetRelease, evaluation_parts, of_release, promise
-from fedcal.core.checks import InputError, needed, one_of, same
+from fedcal.core.checks import InputError, check_kept, needed, one_of, same
 from fedcal.core.naming import called, listed, one_form
 from fedcal.core.numerics import KINDS, Floats, Kind, logits_of, override
 from fedcal.core.options import array
@@ -255,8 +255,12 @@ class PredictionSets(Artifact):
     @override
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         rest = json.loads(str(arrays["sets"]))
-        # without defaults, of which an earlier version had more
-        rest["conformity"] = Conformity(**{k: v for k, v in rest["conformity"].items() if v})
+        own = rest["conformity"].items()
+        # earlier versions had a seed, which was 0, aims of weighted rows, and coverage of groups
+        rest["conformity"] = Conformity(**{k: v for k, v in own if (k, v) != ("seed", 0)})
+        rest.pop("reported", None)
+        if rest.pop("aim", None) is not None:
+            check_kept("--set target")
         rest["basis"] = rest.get("basis") and Basis.of_json(rest["basis"])
         rest["release"] = SetRelease.of_arrays(arrays)
         rest["input"] = one_of("input", rest["input"], KINDS)

@@ -16,10 +16,11 @@ import numpy as np
 
 from fedcal.core.checks import check_kept, one_of
 from fedcal.core.imports import registry
+from fedcal.core.numerics import Floats
 from fedcal.evaluation import intervals
 from fedcal.evaluation.estimators import calibration, metrics
 from fedcal.evaluation.estimators.calibration import ECES, ClasswiseEce, Ece
-from fedcal.evaluation.estimators.metrics import Gap, Predictions, variant
+from fedcal.evaluation.estimators.metrics import Accuracy, Gap, Predictions, variant
 from fedcal.evaluation.intervals import Estimate, IntervalOptions, Metric, Span
 from fedcal.metrics.histogram import Histogram
 
@@ -158,7 +159,14 @@ def evaluate_classes(histograms: Sequence[Histogram]) -> dict[str, Estimate]:
 
 
 def compare(
-    a: Histogram, b: Histogram, score: str, *, threshold: float = 0.5, only: Collection[str] = ()
+    a: Histogram,
+    b: Histogram,
+    score: str,
+    *,
+    agreement: Floats | None = None,
+    agreement_noise: float = 0.0,
+    threshold: float = 0.5,
+    only: Collection[str] = (),
 ) -> dict[str, Estimate]:
     """Return every metric of b less that of a, on the same rows.
 
@@ -166,7 +174,8 @@ def compare(
     and b (Zou & Donner 2008) as if their sampling errors were independent: right or too wide
     where they are positively correlated, as those of two models on the same rows are. Where a
     calibration error may be 0 the sign of its correlation is anybody's guess, and the difference
-    of the far ends is taken. Values are differences of the two values that `evaluate` gives.
+    of the far ends is taken. `agreement` makes the difference of accuracies properly paired. Values
+    are differences of the two values that `evaluate` and `accuracies` give.
 
     Parameters
     ----------
@@ -174,6 +183,10 @@ def compare(
         rows by score and outcome; noise of the two independent
     score, threshold, only
         as in `evaluate`
+    agreement
+        (2, 2) rows by whether a is correct (0 = no) and whether b is
+    agreement_noise
+        standard deviation of the independent noise of each
 
     Returns
     -------
@@ -183,16 +196,30 @@ def compare(
     asked, metrics = IntervalOptions(), metrics_of(score, threshold, only)
     first, second = ({n: m.span(h, asked) for n, m in metrics.items()} for h in (a, b))
     one, two = (estimates_of(metrics, s, h, asked.level) for s, h in ((first, a), (second, b)))
+    if agreement is not None:
+        one["accuracy"], two["accuracy"] = accuracies(agreement, agreement_noise)
     differences = {}
     for name in [name for name in one if name in two]:
         metric, before, after = metrics[name], first[name], second[name]
         span = intervals.difference(before, after)
         if name in ECES and min(before.low, after.low) <= 0:
             span = replace(span, low=after.low - before.high, high=after.high - before.low)
+        if name == "accuracy" and agreement is not None:
+            span = _paired(np.asarray(agreement, np.float64), agreement_noise, asked)
         reach = metric.bounds[1] - metric.bounds[0]
         change = metric.estimate(span, asked.level, a, b, bounds=(-reach, reach))
         differences[name] = _as_printed(change, one[name], two[name])
     return differences
+
+
+def accuracies(agreement: Floats, noise: float) -> tuple[Estimate, Estimate]:
+    """Return the accuracies of both views from the paired rows, so that all three agree."""
+    accuracy, root = Accuracy(0.0), np.array([[noise * math.sqrt(2)]])  # of two cells each
+    edges, cells = np.array([0.0, 1.0]), np.asarray(agreement, np.float64)
+    each = (Histogram(edges, of.sum(axis=0)[:, None], root) for of in (cells.T, cells))
+    asked = IntervalOptions()
+    first, second = (accuracy.estimate(accuracy.span(h, asked), asked.level, h) for h in each)
+    return first, second
 
 
 def _as_printed(change: Estimate, before: Estimate, after: Estimate) -> Estimate:
@@ -206,6 +233,25 @@ def _as_printed(change: Estimate, before: Estimate, after: Estimate) -> Estimate
         low=min(change.low, value),
         high=max(change.high, value),
         drowned=change.drowned or before.drowned or after.drowned,
+    )
+
+
+def _paired(agreement: Floats, noise: float, asked: IntervalOptions) -> Span:
+    """Return (only b correct - only a correct) / n, with its variance (McNemar 1947)."""
+    only_b, only_a, total = agreement[0, 1], agreement[1, 0], float(agreement.sum())
+    if total <= 0:
+        return Span(math.nan, -1.0, 1.0, math.nan, math.nan, False)
+    variance = noise**2 * np.array([2.0, 0.0, 4.0])
+    moved = max(float(only_a + only_b), 0.0)
+    difference = float(only_b - only_a)
+    # of difference - t n; of few that moved two more (Agresti & Min 2005)
+    variance += [moved + 2 * (moved < intervals.FEW), difference, total]
+    low, high = intervals.fieller(difference, total, variance, asked.z, (-1.0, 1.0))
+    value = difference / total
+    by_rows = math.sqrt(max(moved / total - value**2, 0.0) / total)
+    by_noise = noise * math.sqrt(2 + 4 * value**2) / total
+    return Span(
+        value, float(low), float(high), by_rows, by_noise, total > intervals.FIRM * 2 * noise
     )
 
 

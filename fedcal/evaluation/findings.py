@@ -8,8 +8,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from fedcal.core.checks import integer, unused
-from fedcal.evaluation.estimates import METRICS, compare, evaluate, evaluate_classes
+from fedcal.core.numerics import Floats
+from fedcal.evaluation.estimates import METRICS, accuracies, compare, evaluate, evaluate_classes
 from fedcal.evaluation.estimators import calibration
 from fedcal.evaluation.estimators.calibration import CalibrationTest
 from fedcal.evaluation.intervals import FIRM, Estimate, warned
@@ -115,7 +118,7 @@ class Findings:
     metrics
         view -> metrics of all rows; the first view is the model itself
     difference
-        metrics of the second view less those of the first; {} with one view
+        metrics of the second view less those of the first, paired; {} with one view
     groups
         group -> view -> metrics; {} for a group of too few rows (by its noisy count)
     tests
@@ -207,6 +210,8 @@ def findings(
     histograms: Mapping[Key, Histogram],
     score: str,
     *,
+    agreement: Floats | None = None,
+    cell_std: float = 0.0,
     threshold: float = 0.5,
     excluded: tuple[str, ...] = (),
     weighting: Weighting = ROWS,
@@ -219,6 +224,10 @@ def findings(
         by (view, group, part)
     score
         binned score: `positive`, `confidence` or `classes`
+    agreement
+        (4,) rows that both views, only the first, only the second, and neither predict right
+    cell_std
+        std of the noise of each of these
     threshold
         decision threshold, for the score `positive`
     excluded
@@ -259,8 +268,22 @@ def findings(
                 cox_of[view] = {g: calibration.cox(histograms[view, g, ""]) for g in known}
                 tests[view]["groups_cox"] = calibration.together(cox_of[view].values())
         if len(views) == 2:
+            at_half = agreement is not None and (threshold == 0.5 or score != "positive")
+            pairs = np.asarray(agreement)[::-1].reshape(2, 2) if at_half else None
+            if pairs is not None:  # all three accuracies from the same counts: they agree
+                both = accuracies(pairs, cell_std)
+                for view, accuracy in zip(views, both, strict=True):
+                    metrics[view] = {**metrics[view], "accuracy": accuracy}
             first, second = overall.values()
-            difference = compare(first, second, score, threshold=threshold, only=metrics[views[0]])
+            difference = compare(
+                first,
+                second,
+                score,
+                agreement=pairs,
+                agreement_noise=cell_std,
+                threshold=threshold,
+                only=metrics[views[0]],
+            )
     return Findings(
         score,
         threshold,

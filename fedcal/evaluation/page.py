@@ -262,13 +262,15 @@ def _both(findings: Findings, views: Sequence[str]) -> list[Table]:
         name = heading(metric, findings.score)
         rows[metric] = (name, *values, in_integers(metric, change, True), says)
     both = " and ".join(names.values())
+    paired = findings.threshold == 0.5 or findings.score != "positive"
+    which = "the interval of the difference in accuracy is paired, all other " if paired else ""
     return _first_and_more(
         both.capitalize(),
         f": {both}",
         ("metric", *names.values(), "difference", ""),
         rows,
-        f"With {100 * findings.level:g} % intervals. Both are of the same rows: intervals of "
-        "differences are as wide as if errors were independent.",
+        f"With {100 * findings.level:g} % intervals. Both are of the same rows: {which}intervals "
+        "are as wide as if errors were independent.",
     )
 
 

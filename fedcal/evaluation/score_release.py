@@ -154,6 +154,8 @@ class ScoreRelease(Artifact):
         result = findings.findings(
             self.histograms,
             self.question.score,
+            agreement=self.agreement,
+            cell_std=self.cell_std,
             threshold=at,
             excluded=self.excluded,
             weighting=self.weighting,
@@ -254,7 +256,18 @@ class ScoreRelease(Artifact):
         """Counts by view, group, group within, part, outcome and bucket."""
         views, groups, *rest = self.question.shape
         inner = len(self.question.within_names) + 1
-        return self.counts.reshape(views, groups // inner, inner, *rest)
+        size = math.prod(self.question.shape)
+        return self.counts[:size].reshape(views, groups // inner, inner, *rest)
+
+    @property
+    def agreement(self) -> Floats | None:
+        """Rows that both views, only the first, only the second, and none predicts right, (4,)."""
+        return self.counts[-4:] if len(self.question.view_names) == 2 else None
+
+    @property
+    def cell_std(self) -> float:
+        """Standard deviation of the noise of each number of `agreement`."""
+        return self.std / self.question.weight
 
     @property
     def _root(self) -> Floats:

@@ -1,4 +1,4 @@
-"""A PyTorch module for each calibrator.
+"""A PyTorch module for each calibrator, and for prediction sets.
 
 Imported only when one is asked for, because torch is slow. Everything a module learns is a
 *buffer*, not a parameter: it moves with `.to`, it is in the `state_dict`, and no optimiser of a
@@ -20,9 +20,11 @@ from torch import Tensor, nn
 
 from fedcal import calibrators
 from fedcal.calibrators import Calibrator
+from fedcal.calibrators.conformity import SPLIT
 from fedcal.calibrators.histogram_binning import MARGIN, TINY, least_value
 from fedcal.calibrators.order_preserving import LOWEST, layers, moderate
 from fedcal.calibrators.scaling import MIDDLE
+from fedcal.conformal import PredictionSets
 from fedcal.core.checks import same
 from fedcal.core.fitting import LOG_A_LIMIT
 from fedcal.core.numerics import FLOOR, Kind
@@ -44,7 +46,9 @@ class CalibrationModule(nn.Module):
 
     single: ClassVar[bool] = False
 
-    def __init__(self, calibrator: Calibrator, input: Kind, **numbers: ArrayLike) -> None:
+    def __init__(
+        self, calibrator: Calibrator | PredictionSets, input: Kind, **numbers: ArrayLike
+    ) -> None:
         super().__init__()
         self.classes, self.input = calibrator.classes, input
         for name, value in numbers.items():  # copies
@@ -276,6 +280,40 @@ MODULES: dict[type[Calibrator], Callable[[Any, Kind], CalibrationModule]] = {
     calibrators.ScoreLogistic: _ScoreLogistic,
 }
 """Class of calibrator -> its module."""
+
+
+class SetModule(CalibrationModule):
+    """Scores of a model (..., c) -> which labels are in each row's set, bool (..., c).
+
+    All is computed in float64. A row with a NaN has an empty set.
+    """
+
+    def __init__(self, sets: PredictionSets, model: CalibrationModule | None, input: Kind) -> None:
+        super().__init__(sets, input, thresholds=sets.thresholds)
+        self.conformity, self.model = sets.conformity, model
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """Return which labels are in the sets."""
+        logits, bad = self._logits(scores.double())
+        probs = self._probs(logits) if self.model is None else self.model(scores.double())
+        scaled = probs * SPLIT
+        settled = scaled - (scaled - probs)  # as `conformity.settled`
+        score = 1.0 - settled
+        if self.conformity.ranked:
+            score = _by_rank(settled, *self.conformity.regularisation)
+        inside: Tensor = (_rounded(score) <= self._number("thresholds")) & ~bad
+        return inside
+
+
+def _by_rank(probs: Tensor, penalty: float, free: int) -> Tensor:
+    """Return the mass of the classes up to each one, with the penalties of RAPS."""
+    c = probs.shape[-1]
+    falling, order = _falling(probs)
+    place = _places(c, probs)
+    mass = torch.where(place == c - 1, 1.0, falling.cumsum(dim=-1))
+    excess = penalty * (place + (1 - free)).clamp_min(0).double()
+    score = (mass + excess) / (1.0 + penalty * max(0.0, float(c - free)))
+    return _unsorted(score.clamp_max(1.0), order)
 
 
 def _total(x: Tensor) -> Tensor:

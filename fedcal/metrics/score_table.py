@@ -329,11 +329,14 @@ def names_text(groups: Sequence[str]) -> str:
 class ScoreTable(CheckedFields):
     """Layout of counts of rows of each outcome in each bucket of the score, and their encoding.
 
-    A row counts in one bucket of each of its histograms (`views` times the parts of the score).
-    These counts are `counts` numbers: histograms as (views, groups, parts, 2, buckets).
+    A row counts in one bucket of each of its histograms (`views` times the parts of the score);
+    with two views also in one of four cells (both right, only the first, only the second, neither).
+    These counts are `counts` numbers: histograms as (views, groups, parts, 2, buckets), then the
+    four cells.
 
     Answers are the product of each histogram's two halves and the matrix of the encoding
-    (see this module).
+    (see this module); other cells are multiplied by the largest norm of its columns, so that each 1
+    of a row has the same weight.
 
     Parameters
     ----------
@@ -445,15 +448,20 @@ class ScoreTable(CheckedFields):
         return len(self.view_names), groups, parts, 2, self.buckets
 
     @property
+    def cells(self) -> int:
+        """Number of counts outside histograms."""
+        return 4 * (len(self.view_names) == 2)
+
+    @property
     def counts(self) -> int:
         """Number of counts decoded from an answer."""
-        return math.prod(self.shape)
+        return math.prod(self.shape) + self.cells
 
     @property
     def ones(self) -> int:
         """Number of counts that a row is in."""
         views, _, parts, _, _ = self.shape
-        return views * parts
+        return views * parts + (views == 2)
 
     # -- encoding -------------------------------------------------------------
 
@@ -472,7 +480,14 @@ class ScoreTable(CheckedFields):
         """Matrix that decodes half a histogram, (buckets, answers)."""
         return decoder_of(self.encoding, self.buckets, self.height, self.tail_nodes)
 
+    @property
+    def weight(self) -> float:
+        """Factor of cells outside histograms."""
+        return column_norm(self.encoding, self.buckets, self.height, 2)
+
     def decode(self, answers: Floats) -> Floats:
         """Return counts by least squares, (numbers,) -> (counts,), from a sum without gain."""
-        halves = answers[: math.prod(self.shape[:-1]) * len(self.matrix)]
-        return np.asarray((halves.reshape(-1, len(self.matrix)) @ self.decoder.T).ravel())
+        size = math.prod(self.shape[:-1]) * len(self.matrix)
+        halves = answers[:size].reshape(-1, len(self.matrix))
+        cells = answers[size : size + self.cells] / self.weight
+        return np.concatenate([(halves @ self.decoder.T).ravel(), cells])

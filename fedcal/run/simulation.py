@@ -344,7 +344,7 @@ def prediction_sets(
     alpha
         share of new rows whose label may be missing in their set; None = 0.1
     score
-        how little a label conforms: "lac" (None), "aps"
+        how little a label conforms: "lac" (None), "aps", "raps"
     by
         "class" or "group": thresholds of their own for each label, or group of rows
     calibrator

@@ -209,7 +209,7 @@ class FedConformal(ConformalSettings, FederatedStrategy):
         public facts and budget
     alpha
         share of rows whose label may be missing in its set
-    score, randomised
+    score, randomised, penalty, free
         see `fedcal.conformal.Conformity`
     calibrator
         file of a calibrator: sets are of its probabilities
@@ -230,7 +230,7 @@ class FedConformal(ConformalSettings, FederatedStrategy):
     name, family = "conformal", "conformal"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"alpha": 0.2},
-        {"alpha": 0.3, "score": "aps", "randomised": True},
+        {"alpha": 0.3, "score": "raps", "randomised": True},
         {"alpha": 0.3, "by": "class"},
     )
 

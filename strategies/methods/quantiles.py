@@ -20,7 +20,7 @@ from fedcal.core.options import Positive, among
 from fedcal.mechanisms import Exponential, Gaussian, Mechanism
 from fedcal.metrics import score_table
 from fedcal.privacy import AUTO, Plan, Question, Range, Release
-from fedcal.strategies.base import Names, Settings, Share, integer
+from fedcal.strategies.base import Names, Number, Settings, Share, integer
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
@@ -34,6 +34,8 @@ class ConformalSettings(Settings):
     alpha: Share = 0.1
     score: str = "lac"
     randomised: bool = False
+    penalty: Number | None = None
+    free: Annotated[int, integer(0)] | None = None
     calibrator: str = ""
     quantile: str = AUTO
     bins: Annotated[int, integer(0, 4096)] = 0
@@ -46,7 +48,7 @@ class ConformalSettings(Settings):
     def conformity(self) -> Conformity:
         """Conformity score of labels."""
         text = text_of(self.calibrator, self.federation.classes) if self.calibrator else ""
-        return Conformity(self.score, self.randomised, calibrator=text)
+        return Conformity(self.score, self.randomised, self.penalty, self.free, calibrator=text)
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -144,7 +146,8 @@ class QuantileRule(ABC):
 
     def thresholds(self, number: int, *, arcs: bool = False) -> Floats:
         """Return this number of public thresholds for the score; see `Conformity.thresholds`."""
-        return self.settings.conformity.thresholds(number, arcs=arcs)
+        classes = self.settings.federation.classes
+        return self.settings.conformity.thresholds(classes, number, arcs=arcs)
 
     def ask(self, kind: type[Q], thresholds: Floats, **more: Any) -> Q:
         """Return a question about these thresholds."""

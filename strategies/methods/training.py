@@ -199,6 +199,10 @@ class FedSGD(_Network, Descent):
         the logits of a model that is there already
     rows_per_client, epochs, schedule, momentum, weight_decay
         as `Descent` and `Descent.descend`; 10 epochs
+    optimiser
+        "sgd"; "adam" (Kingma & Ba 2015, its usual constants); or "sgld", stochastic gradient
+        Langevin dynamics (DP-SGLD, Knolle et al. 2021): SGD at the lr at which the noise that
+        privacy needs is that of a sampler of the posterior
     batch
         rows that are expected to take part in a round; 256, or all where units are no rows
     clip, clipping, reach
@@ -211,13 +215,21 @@ class FedSGD(_Network, Descent):
     one_place = True
     examples = (
         {"batch": 8.0, "rows_per_client": 10.0, "momentum": 0.5, "schedule": "linear"},
-        {"rows_per_client": 10.0, "clipping": "global", "reach": 2.0, "weight_decay": 0.25},
+        {
+            "rows_per_client": 10.0,
+            "clipping": "global",
+            "reach": 2.0,
+            "optimiser": "adam",
+            "lr": 0.5,
+            "weight_decay": 0.25,
+        },
     )
 
     batch: base.Positive | None = None
     epochs: base.Positive | None = None
     lr: base.Positive | None = None
     schedule: Schedule = "constant"
+    optimiser: Literal["sgd", "adam", "sgld"] = "sgd"
     momentum: Momentum = 0.0
     weight_decay: base.NotNegative = 0.0
     clip: base.Positive | None = None
@@ -239,14 +251,37 @@ class FedSGD(_Network, Descent):
             self.unused(f"all rows take part in each round for unit '{f.unit}'", "batch")
         elif batch is None:
             batch = BATCH
+        if self.optimiser != "sgd":
+            self.unused(f"the optimiser '{self.optimiser}' has none", "momentum")
+        langevin = self.optimiser == "sgld"
+        if langevin:
+            self.unused("the optimiser 'sgld' takes its step from the noise", "lr")
+        if langevin and not private:
+            raise InputError("the optimiser 'sgld' takes its step from the noise: it needs epsilon")
         self._clip = self.clip or 1.0
-        return self.descend(
+        plan = self.descend(
             self.first_weights(),
             batch=batch,
             epochs=self.epochs or (None if f.rounds else EPOCHS),
             lr=lr or networks.network_named(self.network).lr,
             clip=self._clip,
         )
+        if langevin and plan.noise_std is not None:
+            # -h (rows / batch) sum + N(0, 2 h) (Welling & Teh 2011), h = lr / rows
+            rows = self.nominal_rows(self.name) * f.clients
+            noise = plan.noise_std[0] / (self.batch_rows * plan.federation.sampling_rate)
+            self.step_size = 2.0 / (rows * noise**2)
+        return plan
+
+    @override
+    def step(self, gradient: Floats, lr: float) -> Floats:
+        if self.optimiser != "adam":
+            return super().step(gradient, lr)
+        betas = np.array([[0.9], [0.999]])
+        now = np.stack([gradient, gradient**2])
+        self.velocity = betas * self.velocity + (1 - betas) * now
+        mean, square = self.velocity / (1 - betas**self.done)
+        return np.asarray(-lr * mean / (np.sqrt(square) + 1e-8))
 
     @override
     def query(self, round_number: int) -> training.Gradients:

@@ -45,7 +45,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"once": True, "by": "group", "groups": GROUPS},
     {"once": True, "by": "class"},
     {"once": True, "score": "aps", "randomised": True},
-    {"score": "aps", "randomised": True},
+    {"score": "raps", "randomised": True},
     {"groups": GROUPS},
     {"by": "group", "groups": GROUPS},
     {"subject_rows": 2},

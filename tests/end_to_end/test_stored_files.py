@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from fedcal import datasets
 from fedcal.calibrators import load
@@ -14,6 +15,8 @@ from fedcal.clients.site.guard import prepared
 from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.preparing import prepare
 from fedcal.clients.site.store import records_in
+from fedcal.conformal import PredictionSets
+from fedcal.conformal.sets import load as load_sets
 from fedcal.core.checks import InputError
 from fedcal.core.scores import rows_by_owner
 from fedcal.evaluation.score_release import ScoreRelease
@@ -36,10 +39,29 @@ def test_calibrator():
     assert calibrator.predict_proba(LOGITS[:1]).round(6).tolist() == [[0.01347, 0.98653, 0.0]]
 
 
+def test_sets():
+    sets = load_sets(STORED / "sets.npz")
+    assert np.nonzero(sets.predict_set(LOGITS[:3]))[1].tolist() == [2, 0, 1, 2, 0]
+    arrays = dict(np.load(STORED / "sets.npz"))
+    weighted = str(arrays["sets"]).replace('"aim": null', '"aim": {"kind": "target"}')
+    refused("use by=class", PredictionSets.from_arrays, arrays | {"sets": np.array(weighted)})
+    for stored in ({"name": "raps", "penalty": 0.0, "free": 0}, {"name": "aps", "seed": 0}):
+        kept = json.loads(str(arrays["sets"])) | {"conformity": stored}
+        given = PredictionSets.from_arrays(arrays | {"sets": np.array(json.dumps(kept))})
+        assert given.conformity.regularisation == (0.0, 0)
+
+
 def test_release():
     release = ScoreRelease.read(STORED, "release")
     accuracy = release.found.to_json()["metrics"]["accuracy"]
     assert accuracy["value"] == pytest.approx(0.6067336037607195, rel=1e-9)
+
+
+def test_release_of_two_models():
+    found = ScoreRelease.read(STORED, "two_views").found.to_json()
+    change = found["metrics_difference"]["accuracy"]
+    ends = (-0.05439471655125694, 0.019652571384826307)  # as wide as that version had it
+    assert (change["low"], change["high"]) == pytest.approx(ends, rel=1e-9)
 
 
 def test_ledger(stored):

@@ -124,7 +124,7 @@ class Training:
     rule, clip
         see `fedsgd`
     lr
-        None = Langevin dynamics (Knolle et al. 2021): the lr that suits the noise
+        None = Langevin dynamics, `sgld`
     epochs, batch, weight_decay
         see `fedsgd`
     share
@@ -175,16 +175,14 @@ def kept_from(task: Task, seed: int, share: float = HELD) -> NDArray[np.bool_]:
 
 def method(task: Task, how: Training, seed: int) -> FedSGD:
     """Return the method before its first round."""
-    nominal, lr = task.rows * (1 - how.share), how.lr
-    if lr is None:
-        lr = langevin_lr(how.batch, nominal, multiplier(task, how, seed) * how.clip)
     return FedSGD(
         federation(task, how.epsilon, seed),
         shape=str(task.x.shape[1]),
-        rows_per_client=nominal,
+        rows_per_client=task.rows * (1 - how.share),
         batch=how.batch,
         epochs=how.epochs,
-        lr=lr,
+        lr=how.lr,
+        optimiser="sgld" if how.lr is None else "sgd",
         clip=None if how.rule == "none" else how.clip,
         clipping=how.rule,
         reach=how.reach,
@@ -193,22 +191,11 @@ def method(task: Task, how: Training, seed: int) -> FedSGD:
     )
 
 
-def langevin_lr(batch: float, rows: float, noise: float) -> float:
-    """Learning rate of mean gradients with which noisy steps are Langevin dynamics.
-
-    Stochastic gradient Langevin dynamics on the sum of the rows' losses takes the step
-    -h (rows / batch) G + N(0, 2 h) (Welling & Teh 2011). Where the sum G over a batch has noise of
-    std `noise` the two agree for h = 2 batch^2 / (rows noise)^2 (DP-SGLD, Knolle et al. 2021), that
-    is for the rate h rows of the mean gradient.
-    """
-    return 2.0 * batch**2 / (rows * noise**2) if noise > 0 else math.inf
-
-
 def multiplier(task: Task, how: Training, seed: int = 0) -> float:
     """Noise std of the plan, in units of the clip norm; 0 without privacy."""
     if math.isinf(how.epsilon):
         return 0.0
-    planned = method(task, replace(how, lr=1.0), seed).plan
+    planned = method(task, how, seed).plan
     return cast("Gaussian", planned.mechanism).multiplier
 
 

@@ -15,8 +15,9 @@ from fedcal.calibrators import (
     TemperatureScaling,
     VectorScaling,
 )
+from fedcal.calibrators.minimisers import minimize
 from fedcal.calibrators.order_preserving import LARGEST_GRADIENT, batches
-from fedcal.calibrators.parametric import LIMIT, ParametricScaling
+from fedcal.calibrators.parametric import LIMIT, LocalLosses, ParametricScaling, local_fits, rows_of
 from fedcal.clients.questions import temperature
 from fedcal.clients.questions.scaling import MLPUpdate, ScalingNewton, ScalingUpdate
 from fedcal.clients.questions.temperature import TemperatureUpdate
@@ -116,6 +117,23 @@ def test_the_update_leads_from_each_client_s_optimum_to_w(form, c, proximal):
     assert got[:, -1].tolist() == [1.0, 1.0, 1.0, 1.0, 0.0]
     uncounted = ScalingUpdate(**{**asked, "count": False}).sums(shards)
     assert np.array_equal(uncounted, got[:, :-1])
+
+
+def test_clients_of_more_rows_than_a_tile_are_at_their_optimum_whoever_is_beside_them():
+    rows, form = [64, 65, 80, 200], MatrixScaling  # 64 rows are a tile
+    own = some_shards(40, rows=sum(rows), clients=3).block(1, 2)
+    shards = rows_by_owner(own.logits, own.labels, np.repeat(np.arange(4), rows), 4)
+    start = form.identity(40) + 0.3 * np.random.default_rng(3).normal(size=form.size(40))
+    w = local_fits(form, shards, start, proximal=2.0)
+    features, columns = rows_of(form, shards)
+    at = LocalLosses(form, features, columns, shards.rows, start, 2.0)
+    value, gradient = at.value(w)
+    assert np.abs(gradient[:3]).max() < 1e-5
+    slow = minimize(at, np.tile(start, (4, 1)), start - LIMIT, start + LIMIT, 1000)
+    assert (value[:3] <= at.value(slow)[0][:3] * (1 + 1e-12)).all()
+    np.testing.assert_allclose(w[:3], slow[:3], atol=1e-5)
+    alone = [local_fits(form, shards.block(k, k + 1), start, proximal=2.0)[0] for k in range(4)]
+    np.testing.assert_array_equal(w, alone)
 
 
 def few_shards(c: int) -> Shards:

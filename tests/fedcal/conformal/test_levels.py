@@ -65,7 +65,7 @@ NEED = 0.9
 
 
 def query(draw: Draw, scale: float, slack: float) -> SetGaps:
-    at = Conformity().thresholds(draw.candidates)
+    at = Conformity().thresholds(2, draw.candidates)
     return SetGaps(2, at, need=NEED, level=slack + NEED, tilt=draw.tilt * scale)
 
 

@@ -156,7 +156,13 @@ def test_rows_of_alike_clients_count_as_fewer():
 
 # -- scores: by hand, and the same bits by every way ----------------------------------------------
 
-CASES = [Conformity("lac"), Conformity("aps"), Conformity("aps", randomised=True)]
+CASES = [
+    Conformity("lac"),
+    Conformity("aps"),
+    Conformity("aps", randomised=True),
+    Conformity("raps", penalty=0.1, free=2),
+    Conformity("raps", randomised=True),
+]
 
 
 def rows(n: int, c: int, seed: int = 0) -> Floats:
@@ -174,16 +180,18 @@ def rows(n: int, c: int, seed: int = 0) -> Floats:
         ("lac", None, [[0.9, 0.5, 0.85, 0.75], [0.75] * 4]),
         ("aps", None, [[1.0, 0.5, 0.9, 0.75], [0.25, 0.5, 0.75, 1.0]]),
         ("aps", [0.2, 0.5], [[0.98, 0.4, 0.87, 0.7], [0.125, 0.375, 0.625, 0.875]]),
+        # penalty 0.5 after the first: 0, 0.5, 1, 1.5 are added, and all is divided by 2.5
+        ("raps", None, [[1.0, 0.2, 0.76, 0.5], [0.1, 0.4, 0.7, 1.0]]),
     ],
 )
 def test_by_hand(name, u, expected):
     p = np.array([[0.1, 0.5, 0.15, 0.25], [0.25, 0.25, 0.25, 0.25]])
     parts = None if u is None else np.array(u)
-    found = all_scores(name != "lac", p, parts)
+    found = all_scores(name != "lac", p, (parts, 0.5 * (name == "raps"), 1))
     np.testing.assert_allclose(found, expected, atol=1e-15)
 
 
-@pytest.mark.parametrize(("conformity", "c"), list(zip(CASES, (40, 2, 3), strict=True)))
+@pytest.mark.parametrize(("conformity", "c"), list(zip(CASES, (40, 2, 3, 40, 2), strict=True)))
 def test_all_ways_give_the_same_bits(conformity, c, monkeypatch):
     """Also in blocks, by several threads."""
     logits = rows(300, c)
@@ -198,6 +206,20 @@ def test_all_ways_give_the_same_bits(conformity, c, monkeypatch):
         of_labels = conformity.of_labels(logits, np.full(300, label))
         assert_array_equal(of_labels, scores[:, label])
     assert_array_equal(conformity.of_all(logits[50:60]), scores[50:60])
+
+
+def test_penalties_have_thresholds_of_their_own_and_are_of_raps_alone():
+    conformity = Conformity("raps", penalty=0.5, free=2)
+    edges = conformity.thresholds(10, 12)  # 8 labels with a penalty, a third of 12 thresholds
+    np.testing.assert_allclose(edges[-4:], [0.4, 0.6, 0.8, 1.0])
+    np.testing.assert_allclose(edges[:8] * 5, Conformity("aps").thresholds(10, 8))
+    assert_array_equal(Conformity("raps").thresholds(5, 8), Conformity("aps").thresholds(5, 8))
+    table = [
+        (("aps", False, 0.1), "it is for the score 'raps', not for 'aps'"),
+        (("raps", False, -0.1), "penalty must be"),
+        (("raps", False, None, -1), "free must be a whole number >= 0"),
+    ]
+    each_is_refused(table, lambda given: Conformity(*given))
 
 
 def test_parts_are_uniform_and_of_the_row_alone():

@@ -262,7 +262,7 @@ def test_a_test_of_calibration_keeps_its_level_and_has_power():
     assert rejected(0.6, np.zeros((BUCKETS, 0))) > 0.9
 
 
-def test_differences_are_those_of_values():
+def test_paired_differences():
     probabilities = truth(1, 1, 0.8)
     a, b = releases(probabilities, 20_000, toeplitz(5), 2)
     found = compare(a, b, "confidence")
@@ -271,6 +271,35 @@ def test_differences_are_those_of_values():
         assert difference.value == pytest.approx(other[name].value - one[name].value, abs=1e-9)
         assert difference.low <= 0 <= difference.high, name
         assert difference.binning == pytest.approx(one[name].binning + other[name].binning)
+    counts = np.array([[2000.0, 600.0], [500.0, 16_900.0]])
+    paired = compare(a, b, "confidence", agreement=counts)["accuracy"]
+    assert paired.value == pytest.approx(100 / 20_000)
+    assert paired.high - paired.low < found["accuracy"].high - found["accuracy"].low
+
+
+def test_noise_of_a_paired_difference_is_that_of_its_four_cells():
+    """(c - b) / n: Var(c - b) = 2 v, Var(n) = 4 v, and the two are uncorrelated."""
+    a, b = releases(truth(1, 1, 0.8), 1_000, np.zeros((BUCKETS, 0)), 2)
+    cells, v, z = np.array([[100.0, 400.0], [100.0, 400.0]]), 900.0, normal_quantile(0.95)
+    sampling = np.array([500.0, 300.0, 1000.0])  # of moved rows, of c - b, of all
+    compared = compare(a, b, "confidence", agreement=cells, agreement_noise=math.sqrt(v))
+    found, variance = compared["accuracy"], v * np.array([2.0, 0.0, 4.0]) + sampling
+    low, high = fieller(300.0, 1000.0, variance, z, (-1.0, 1.0))
+    assert (found.low, found.high) == pytest.approx((float(low), float(high)))
+    assert found.noise == pytest.approx(math.sqrt(v * (2 + 4 * 0.3**2)) / 1000)
+    assert found.sampling == pytest.approx(math.sqrt((0.5 - 0.3**2) / 1000))
+
+
+@pytest.mark.parametrize("noise", [0.0, 10.0])
+def test_paired_differences_are_covered(noise):
+    a, b = releases(truth(1, 1), 500, np.zeros((BUCKETS, 0)), 2)
+    shares, rng, covered = [0.7, 0.05, 0.09, 0.16], np.random.default_rng(4), []
+    for _ in range(400):
+        cells = rng.multinomial(500, shares) + noise * rng.standard_normal(4)
+        drawn = {"agreement": cells.reshape(2, 2), "agreement_noise": noise}
+        found = compare(a, b, "confidence", only=["accuracy"], **drawn)["accuracy"]
+        covered.append(found.low <= shares[1] - shares[2] <= found.high)
+    assert 0.92 <= np.mean(covered) <= 0.98  # 95 %, and 3 standard errors
 
 
 # -- findings: metrics of views and groups as JSON, and as parts of a page ------------------------
@@ -309,3 +338,21 @@ def test_a_small_group_is_named_and_has_no_numbers():
     assert [page.p_shown(p, 1e-3) for p in (math.nan, 1e-5, 0.04)] == ["", "< 0.001", "0.040"]
     for title in ("Groups", "Accuracy by group", "Calibration in the large by group"):
         assert "Too few rows for any result: small." in shown[title].note
+
+
+@pytest.mark.parametrize("std", [2.0, 40.0])
+def test_two_accuracies_and_their_difference_are_of_the_same_counts(std):
+    rng = np.random.default_rng(3)
+    histograms = {(view, "", ""): drawn_histogram(4000, std, 9) for view in ("model", "other")}
+    agreement = np.array([2700.0, 100.0, 300.0, 900.0]) + std * rng.standard_normal(4)
+    record = findings(histograms, "positive", agreement=agreement, cell_std=std).to_json()
+    one, other = (record[key]["accuracy"]["value"] for key in ("metrics", "metrics_other"))
+    both, first, second, _ = agreement
+    assert one == pytest.approx((both + first) / agreement.sum())
+    assert other == pytest.approx((both + second) / agreement.sum())
+    for name, change in record["metrics_difference"].items():
+        pair = [record[key][name]["value"] for key in ("metrics", "metrics_other")]
+        if change["value"] is not None:
+            assert change["value"] == pytest.approx(pair[1] - pair[0], abs=1e-12), name
+            assert change["low"] <= change["value"] <= change["high"], name
+        assert (change["value"] is None) >= (None in pair), name

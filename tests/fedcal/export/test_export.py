@@ -1,17 +1,24 @@
-"""The contract of exports: every kind of calibrator, on every target, is what it was in numpy."""
+"""The contract of exports: every kind of calibrator, on every target, is what it was in numpy.
+
+So are prediction sets, of real rows and where scores tie.
+"""
 
 from collections.abc import Callable
 from copy import copy
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import pytest
 from made_up import scored
-from refusals import refused
+from numpy.testing import assert_array_equal
+from refusals import each_is_refused, refused
 
-from fedcal import calibrators, export
-from fedcal.calibrators.base import kinds
-from fedcal.core.numerics import softmax
+from fedcal import calibrators, datasets, export
+from fedcal.calibrators.base import kinds, text_of
+from fedcal.conformal import Conformity, PredictionSets
+from fedcal.core.numerics import FLOOR, softmax
 
 torch = pytest.importorskip("torch")
 from fedcal.export.torch_modules import MODULES  # noqa: E402
@@ -38,23 +45,30 @@ every_kind = pytest.mark.parametrize(
 Run = Callable[[np.ndarray], np.ndarray]
 
 
-def by_torch(calibrator: calibrators.Calibrator) -> Run:
+def by_torch(calibrator: calibrators.Calibrator | PredictionSets) -> Run:
     module = export.to_torch(calibrator)
     return lambda scores: np.asarray(module(torch.from_numpy(scores)).numpy())
 
 
-def by_onnx(calibrator: calibrators.Calibrator) -> Run:
+def by_onnx(calibrator: calibrators.Calibrator | PredictionSets, dtype: Any = "float32") -> Run:
     pytest.importorskip("onnx")
-    model = export.to_onnx(calibrator)
+    model = export.to_onnx(calibrator, dtype=dtype)
     session = pytest.importorskip("onnxruntime").InferenceSession(model.SerializeToString())
     name = model.graph.input[0].name
-    return lambda scores: np.asarray(session.run(["probs"], {name: scores})[0])
+    output = "sets" if isinstance(calibrator, PredictionSets) else "probs"
+    return lambda scores: np.asarray(session.run([output], {name: scores})[0])
+
+
+by_onnx_in_double = partial(by_onnx, dtype="float64")
 
 
 every_target = pytest.mark.parametrize(
     ("exported", "dtype"),
-    [(by_torch, "float64"), (by_torch, "float32"), (by_onnx, "float32")],
-    ids=["torch", "torch in single", "onnx"],
+    [
+        *((by_torch, "float64"), (by_torch, "float32")),
+        *((by_onnx_in_double, "float64"), (by_onnx, "float32")),
+    ],
+    ids=["torch", "torch in single", "onnx in double", "onnx"],
 )
 TOLERANCE = {"float64": 1e-12, "float32": 1e-6}
 
@@ -158,6 +172,66 @@ def test_a_failed_export_leaves_what_was_there(tmp_path):
     path.write_text("earlier")
     refused("is not fitted", export.to_onnx, calibrators.TemperatureScaling(), path)
     assert path.read_text() == "earlier"
+
+
+# -- prediction sets -----------------------------------------------------------------------------
+
+SCORES = [Conformity("lac"), Conformity("aps"), Conformity("raps", penalty=0.02, free=3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "by", "conformity", "calibrator"),
+    [
+        ("densenet-cifar100", "none", SCORES[1], calibrators.BBQ()),
+        ("densenet-cifar100", "none", SCORES[1], calibrators.TopLabelBinning()),
+        ("mmlu-llama", "class", SCORES[2], None),
+    ],
+)
+def test_exported_sets_are_those_of_predict_set(name, by, conformity, calibrator, tmp_path):
+    """Two classes whose calibrated probabilities differ in the last bit may change places."""
+    data = datasets.load(name).split(0)
+    if calibrator is not None:
+        calibrator.fit(data.logits, data.labels).save(tmp_path / "c.npz")
+        text = text_of(tmp_path / "c.npz", data.classes)
+        conformity = replace(conformity, calibrator=text)
+    own = conformity.of_labels(data.logits, data.labels)
+    parts = [data.labels == k for k in range(data.classes)] if by == "class" else [slice(None)]
+    at = np.array([np.quantile(own[part], 0.8, method="higher") for part in parts])
+    sets = PredictionSets(conformity, at, data.classes, 0.1, by, input=data.input)
+    scores = data.test_scores[:2000]
+    expected = sets.predict_set(scores)
+    assert 0.01 < expected.mean() < 0.9
+    for run in (by_torch(sets), by_onnx_in_double(sets)):
+        found = run(scores)
+        assert (found != expected).any(axis=1).sum() <= 2 * (calibrator is not None)
+        assert_array_equal(found.sum(axis=1), expected.sum(axis=1))
+    if calibrator is None:
+        single = scores.astype(np.float32)
+        assert_array_equal(by_onnx(sets)(single), sets.predict_set(single))
+
+
+@pytest.mark.parametrize("conformity", SCORES, ids=lambda c: c.name)
+def test_exported_sets_decide_ties_alike(conformity):
+    # probabilities of one decimal: many are equal, and many are 0
+    scores = np.random.default_rng(0).multinomial(10, np.full(10, 0.1), 1000) / 10
+    labels = np.random.default_rng(1).integers(0, 10, len(scores))
+    own = conformity.of_labels(np.log(np.maximum(scores, FLOOR)), labels)
+    for level, dtype in ((0.2, "float32"), (0.5, "float64"), (0.9, "float32")):
+        given = scores.astype(dtype)  # each threshold is the score of many labels
+        threshold = np.quantile(own, level, method="higher", keepdims=True)
+        sets = PredictionSets(conformity, threshold, 10, 0.1, input="probs")
+        for run in (by_torch(sets), by_onnx(sets, dtype)):
+            assert_array_equal(run(given), sets.predict_set(given))
+
+
+def test_sets_that_depend_on_more_than_scores_are_refused_and_types_too():
+    table = [
+        PredictionSets(Conformity("aps", randomised=True), np.array([0.5]), 3, 0.1),
+        PredictionSets(Conformity(), np.array([0.5, 0.6]), 3, 0.1, "group", ("a",)),
+    ]
+    each_is_refused([(sets, "have no export: they depend") for sets in table], export.to_torch)
+    scaling: Any = calibrators.TemperatureScaling(2.0, 3)
+    refused("dtype 'float16'", export.to_onnx, scaling, dtype="float16")
 
 
 # -- a citizen of PyTorch ------------------------------------------------------------------------

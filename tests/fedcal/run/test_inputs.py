@@ -54,10 +54,10 @@ def test_frames_pairs_and_tensors_are_read():
 def test_prediction_sets_are_the_method_conformal(tmp_path):
     data, few = (Z, Y), {"clients": 3, "partition": "iid"}
     simulate(data, **few).calibrator.save(tmp_path / "c.npz")
-    asked = {"alpha": 0.3, "score": "aps", "by": "class"}
-    made: Any = {"calibrator": tmp_path / "c.npz", "set": {"randomised": True}, **asked}
+    asked = {"alpha": 0.3, "score": "raps", "by": "class"}
+    made: Any = {"calibrator": tmp_path / "c.npz", "set": {"penalty": 0.02}, **asked}
     sets = prediction_sets(data, **few, **made)
-    settings = asked | {"randomised": True, "calibrator": str(tmp_path / "c.npz")}
+    settings = asked | {"penalty": 0.02, "calibrator": str(tmp_path / "c.npz")}
     same = simulate(data, **few, method="conformal", set=settings)
     assert sets.config == same.config
     np.testing.assert_array_equal(sets.sets.thresholds, same.sets.thresholds)

@@ -65,6 +65,8 @@ def test_noise_is_as_large_as_the_release_says(settings, trust):
             weights = np.stack([prefix, 0 * prefix], axis=1)
             off = (weights * (h.counts - exact.result().histograms[key].counts)).sum(axis=(1, 2))
             errors.append(off / h.noise_std(weights))
+        if noisy.agreement is not None:
+            errors.append((noisy.agreement - exact.result().agreement) / noisy.cell_std)
     assert np.sqrt(np.square(np.concatenate(errors)).mean()) == pytest.approx(1.0, abs=0.25)
 
 

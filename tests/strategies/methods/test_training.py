@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from strategy_checks import assert_std_is_one, nobody
 
 from fedcal.accounting import gaussian_multiplier
 from fedcal.calibrators import TemperatureScaling, VectorScaling
 from fedcal.clients.answers import answer, contribute
 from fedcal.clients.questions.training import LocalUpdate
-from fedcal.core.checks import ContributionRefused
+from fedcal.core.checks import ContributionRefused, InputError
 from fedcal.core.numerics import Floats, Purpose, softmax, stream
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
@@ -78,6 +79,44 @@ def test_a_step_is_by_the_sum_over_the_rows_that_are_expected():
         w = w - 0.3 * share * v
         strategy.update(Release(number, "any", values, np.zeros(w.size)))
         np.testing.assert_allclose(strategy.w, w, rtol=1e-12)
+
+
+def test_adam_steps_as_that_of_torch():
+    method = fedsgd(1, {"rounds": 3}, optimiser="adam", lr=0.3)
+    w = torch.nn.Parameter(torch.tensor(method.w))
+    peer = torch.optim.Adam([w], lr=0.3)
+    for number in (1, 2, 3):
+        values = np.linspace(-1.0, number, len(method.w))
+        w.grad = torch.tensor(values / 60)
+        peer.step()
+        method.update(Release(number, "any", values, np.zeros(values.size)))
+        resumed = fedsgd(1, {"rounds": 3}, optimiser="adam", lr=0.3)
+        resumed.restore("any", method.state())
+        np.testing.assert_allclose(resumed.w, w.detach(), rtol=1e-12)
+        method = resumed
+
+
+@pytest.mark.parametrize("half", [{}, {"unit": "user", "sampling_rate": 0.5, "rounds": 3}])
+def test_langevin_steps_follow_from_the_noise(half):
+    """The noise of a step has std sqrt(2 h), h the step on the sum of the rows' losses."""
+    more = {"batch": None} if half else {}
+    strategy = fedsgd(2, {"epsilon": 2.0, **half}, optimiser="sgld", clip=0.3, **more)
+    expected = strategy.batch_rows * strategy.plan.federation.sampling_rate
+    of_step = strategy.step_size * strategy.plan.noise_std[0] / expected
+    assert of_step == pytest.approx(np.sqrt(2 * strategy.step_size / ROWS))
+
+
+@pytest.mark.parametrize(
+    ("change", "own", "message"),
+    [
+        ({}, {"optimiser": "sgld"}, "it needs epsilon"),
+        ({"epsilon": 2.0}, {"optimiser": "sgld", "lr": 0.1}, "takes its step from the noise"),
+        ({}, {"optimiser": "adam", "momentum": 0.5}, "has none"),
+    ],
+)
+def test_an_optimiser_refuses_what_it_does_not_use(change, own, message):
+    with pytest.raises(InputError, match=message):
+        fedsgd(1, change, **own)
 
 
 def test_the_grid_of_much_noise_is_one_that_can_be_drawn():
