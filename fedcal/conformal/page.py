@@ -150,7 +150,7 @@ def of_whom(alpha: float, by: str, whose: str) -> str:
     return f"The label of a new row is in its set with probability {share}{each[by]}, {whose}"
 
 
-def if_not_clipped(guarantee: str, sure: float, rows: float) -> str:
+def if_not_clipped(guarantee: str, sure: float | None, rows: float | None) -> str:
     """Return a guarantee that clipping may break, with its condition and the worst case.
 
     Parameters
@@ -158,10 +158,12 @@ def if_not_clipped(guarantee: str, sure: float, rows: float) -> str:
     guarantee
         the sentence
     sure
-        coverage that holds for any rows, where no client has more than `rows`
+        coverage that holds for any rows, where no client has more than `rows`; None = unknown
     """
-    least = math.floor(1000 * sure) / 1000
-    worst = f"{least:g} is guaranteed if no client has more than {rows:g}"
+    worst = "nothing is guaranteed"
+    if sure is not None:
+        least = math.floor(1000 * sure) / 1000
+        worst = f"{least:g} is guaranteed if no client has more than {rows:g}"
     condition = "as long as clipping cuts off no misses; whatever the rows are"
     return f"{guarantee.removesuffix('.')}, {condition}, {worst}."
 

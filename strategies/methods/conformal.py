@@ -10,7 +10,7 @@ import numpy as np
 from fedcal.clients.questions.conformal import SetCounts, SetGaps, SetQuery
 from fedcal.conformal import PredictionSets, page
 from fedcal.conformal.levels import CountNoise, after_last, centred_level, client_clip
-from fedcal.conformal.page import SetRelease
+from fedcal.conformal.page import FAILS, SetRelease
 from fedcal.core.checks import InputError, one_of
 from fedcal.core.imports import registry
 from fedcal.core.numerics import Floats, override
@@ -63,7 +63,8 @@ class NoisyGaps(Noisy):
     """Centred counts at a few thresholds, each clipped and noisy by itself (ours).
 
     Privacy: the plan's; unit "user" (zero-out; replace under `local`): each of a client's centred
-    counts is clipped to +-C. How many rows there are is taken from the public nominal number.
+    counts is clipped to +-C. How many rows there are is taken from the public nominal number; of
+    several parts from a noisy bound.
     """
 
     name = "gaps"
@@ -72,36 +73,48 @@ class NoisyGaps(Noisy):
 
     def __init__(self, settings: ConformalSettings) -> None:
         super().__init__(settings)
-        at = self.thresholds(settings.bins or GAPS)
-        self.opening = self.ask(SetGaps, at, need=1.0 - self.alpha)
-        self._clip = client_clip(settings.rows_per_client or 1.0, self.alpha)
+        self._stricter = self.alpha
+        if settings.apart:
+            self._stricter -= FAILS * self.alpha  # the bound of a part's number of rows may fail
+        need, at = 1.0 - self._stricter, self.thresholds(settings.bins or GAPS)
+        self.opening = self.ask(SetGaps, at, need=need)
+        rows = (settings.rows_per_client or 1.0) / self.opening.parts
+        self._clip = client_clip(rows, self.alpha)
         self.bound, self.prefers = self.bound_by(self._clip), (Gaussian, Laplace)
 
     @classmethod
     @override
     def obstacles(cls, settings: ConformalSettings) -> dict[str, bool]:
-        return super().obstacles(settings) | {
-            "it protects whole clients": not settings.by_client,
-            "it finds one threshold, and by asks for several": settings.apart,
-        }
+        why = "it protects whole clients"
+        return super().obstacles(settings) | {why: not settings.by_client}
 
     @override
     def found(self, values: Floats, std: float) -> Floats:
-        level = centred_level(self.settings.expected, self.alpha, self.noise(std).of_one())
-        return np.array([after_last(self.opening.thresholds, values[:-1] < level)])
+        asked, alpha = self.opening, self._stricter
+        sums, noise = values.reshape(asked.parts, -1), self.noise(std)
+        one, last = noise.of_one(), sums[:, -1]  # at 1 each row counts alpha, unless it is clipped
+        if asked.parts > 1:
+            fewest = last - noise.bound(np.ones(1), 1.0 - FAILS * self.alpha)
+            self.counted = tuple((last / alpha).tolist()), std / alpha
+            levels = [centred_level(rows, alpha, one) for rows in (fewest / alpha).tolist()]
+        else:
+            levels = [centred_level(self.settings.expected, alpha, one)]
+        parts = zip(sums, levels, strict=True)
+        return np.array([after_last(asked.thresholds, s[:-1] < level) for s, level in parts])
 
     def reaches(self, rows: float | None) -> bool:
-        """Return whether the level is at most the sum over all rows."""
-        rows = rows or 0.0
-        level = centred_level(rows, self.alpha, self.noise(self.std).of_one())
-        return level <= self.alpha * rows
+        """Return whether the level is at most the sum over all rows of a part."""
+        each = (rows or 0.0) / self.opening.parts
+        level = centred_level(each, self._stricter, self.noise(self.std).of_one())
+        return level <= self._stricter * each
 
     @property
     def guarantee(self) -> tuple[str, ...]:
         """Guarantee, with its assumption about clipping."""
         promise, clipped = self.clipped(self._clip, "")
         rows = f"{self.settings.expected:,.6g} rows"
-        return promise, f"This counts on about {rows} in all, or more.", clipped
+        counts_on = f"This counts on about {rows} in all, or more."
+        return (promise, *([] if self.settings.apart else [counts_on]), clipped)
 
 
 class PrefixCounts(Noisy):

@@ -207,11 +207,15 @@ class QuantileRule(ABC):
         return "subjects" if self.settings.one_row_each else "rows"
 
     def clipped(self, clip: float, why: str) -> tuple[str, str]:
-        """Return the guarantee under a clip with its worst case, and what it assumes."""
-        rows = self.settings.rows_per_client or 0.0  # `needs_rows`
-        sure = sure_coverage(clip, rows, self.alpha)
+        """Return the guarantee under a clip with its worst case, and what it assumes.
+
+        The worst case is known for one threshold.
+        """
+        settings, sure = self.settings, None
+        if not settings.apart and settings.rows_per_client is not None:
+            sure = sure_coverage(clip, settings.rows_per_client, self.alpha)
         return (
-            page.if_not_clipped(self.promise, sure, rows),
+            page.if_not_clipped(self.promise, sure, settings.rows_per_client),
             f"An assumption: what clipping to {clip:.4g} rows cuts off clients that have far more "
             f"misses than others, near the threshold, is a small part of all rows{why}; coverage "
             "may be lower by that part. No release tells it.",
