@@ -21,10 +21,16 @@ from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import calibrating, lacks_rows
 from fedcal.strategies.warnings import percent
 
+HOME_ROWS = 100  # from so many labelled rows on, one temperature of their own mostly pays
+
 # Budgets among which the smallest that helps is looked for.
 EPSILONS = [digit * 10.0**power for power in range(-2, 2) for digit in (1, 1.5, 2, 3, 5, 7)]
 
 ANSWERS = {True: "yes", None: "unsure", False: "no"}
+HOME = (
+    "First: a site with {:g} labelled rows can calibrate alone, and spends nothing (fedcal "
+    "simulate --data OWN --method pooled-temperature); if sites differ, that is better"
+)
 HOW_TO_READ = (
     "Made from these public facts alone: no row of anybody was looked at",
     "'noise' is the noise std of each released sum, in percent of the most that all clients can "
@@ -105,14 +111,16 @@ class PlanTable(Displayable):
 
     def words(self) -> list[str]:
         """Return what to do, and how to read the table."""
+        home = self.rows_per_client >= HOME_ROWS and self.federation.clients > 1
+        first = [HOME.format(self.rows_per_client)] if home else []
         if self.recommended is not None:
-            first = f"Recommended: {self.recommended}, with least noise beside its signal"
-            return [first, *HOW_TO_READ]
+            first.append(f"Recommended: {self.recommended}, with least noise beside its signal")
+            return [*first, *HOW_TO_READ]
         forms = {"fewest_clients": "{} clients", "smallest_epsilon": "epsilon {:g}"}
         found = {k: [line[k] for line in self.methods if line[k] is not None] for k in forms}
         needs = [form.format(min(found[key])) for key, form in forms.items() if found[key]]
         needed = f": it needs about {' or '.join(needs)}" if needs else ""
-        return [f"No method is likely to help{needed}", *HOW_TO_READ]
+        return [*first, f"No method is likely to help{needed}", *HOW_TO_READ]
 
     def to_json(self) -> dict[str, Any]:
         """Return strict JSON: no NaN and no infinity."""

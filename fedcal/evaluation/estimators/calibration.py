@@ -232,26 +232,16 @@ class Recalibration(SmoothMetric):
 
     def gradient(self, h: Histogram) -> Floats:
         """Return the implicit derivative by the score equations, sum of (y - p) (1, x) = 0."""
-        return self._weights(h, h.counts)
-
-    def lever(self, h: Histogram) -> Floats:
-        """Return the gradient by the information of monotone counts: noisy ones have a noisy one.
-
-        (At 20,000 rows intervals by that covered 83 to 98 % as the noise grew, these 93 to 98 %.)
-        """
-        return self._weights(h, monotone_counts(h))
-
-    def _weights(self, h: Histogram, counts: Floats) -> Floats:
         if (fit := regression(h, self.least)) is None:
-            return np.full(counts.shape, math.nan)
-        p, _, lever = self._at(h, fit, counts)
+            return np.full(h.counts.shape, math.nan)
+        p, _, lever = self._at(h, fit)
         return np.stack([-p * lever, (1 - p) * lever])
 
-    def _at(self, h: Histogram, fit: Floats, counts: Floats) -> tuple[Floats, Floats, Floats]:
+    def _at(self, h: Histogram, fit: Floats) -> tuple[Floats, Floats, Floats]:
         """Return fitted probabilities, own row of the inverse information, residual weights."""
         x = logit(h.middles, self.least)
         p = expit(fit[0] + fit[1] * x)
-        row = np.linalg.pinv(_information(counts.sum(axis=0), x, p))[self.which]
+        row = np.linalg.inv(_information(h.counts.sum(axis=0), x, p))[self.which]
         return p, row, row[0] + row[1] * x
 
     def binning(self, h: Histogram) -> float:
@@ -263,7 +253,7 @@ class Recalibration(SmoothMetric):
         if (fit := regression(h, self.least)) is None:
             return math.nan
         x, low, high = (logit(s, self.least) for s in (h.middles, h.edges[:-1], h.edges[1:]))
-        p, row, lever = self._at(h, fit, h.counts)
+        p, row, lever = self._at(h, fit)
         slack = np.stack([-p, 1 - p]) * row[1] - (p * (1 - p) * fit[1]) * lever
         reach = np.maximum(high - x, x - low)
         reach[h.nodes], moved = 0.0, 0.0
@@ -278,6 +268,69 @@ class Recalibration(SmoothMetric):
         least = float(h.counts.sum(axis=1).min())
         separated = (1 - RocAuc().value(h)) * least < FEW_MISRANKED_ROWS
         return "few rows are misplaced" if separated else ""
+
+    def span_of_rows(self, h: Histogram, value: float, asked: IntervalOptions) -> Span:
+        """Return the interval by inverting its efficient score test.
+
+        At each value t the other coefficient is fitted to monotone counts, and the score of t, a
+        sum of the released counts with weights orthogonal to that fit, is compared with its
+        standard deviation: sums of noisy counts are unbiased. (The delta method divides by a noisy
+        information: at 20,000 rows it covered 83 to 98 % as the noise grew, this 93 to 98 %.)
+        The interval has no ends if a denominator may be 0.
+        """
+        from scipy.optimize import brentq
+
+        z, x, counts = asked.z, logit(h.middles, self.least), monotone_counts(h)
+        total, one = counts.sum(axis=0), np.ones(h.buckets)
+        own, rest = (x, one) if self.which else (one, x)
+        fit = regression(h, self.least)
+        # from 0 and 1 Newton's steps do not end where scores are far too extreme
+        start = 0.0 if fit is None else float(fit[1 - self.which])
+
+        def score(t: float) -> tuple[float, float, float, float]:
+            """Return the score, its variances by rows and by noise, and the information about t."""
+            at = start
+            for _ in range(_STEPS):
+                p = expit(t * own + at * rest)
+                weight = total * p * (1 - p)
+                step = float((counts[1] - total * p) @ rest) / max(float(weight @ rest**2), 1e-12)
+                at += min(max(step, -2.0), 2.0)
+                if abs(step) < 1e-8:
+                    break
+            lever = own - rest * float(weight @ (own * rest)) / max(float(weight @ rest**2), 1e-12)
+            weights = np.stack([-p * lever, (1 - p) * lever])
+            by_rows = float((counts * weights**2).sum())
+            observed = float((h.counts * weights).sum())
+            return (
+                observed,
+                by_rows,
+                float(h.noise_std(weights)) ** 2,
+                float(weight @ (lever * own)),
+            )
+
+        def accepted(t: float) -> float:
+            """Return a value below 0 if t is inside the interval."""
+            observed, by_rows, by_noise, _ = score(t)
+            return abs(observed) - z * math.sqrt(by_rows + by_noise)
+
+        _, by_rows, by_noise, information = score(value)
+        if information <= 0:
+            return Span(value, *self.bounds, math.nan, math.nan, False)
+        ends = []
+        for side in (-1.0, 1.0):
+            inside, reach = value, z * math.sqrt(by_rows + by_noise) / information
+            while accepted(value + side * reach) <= 0 and reach < _STEEPEST:
+                inside, reach = value + side * reach, 2 * reach + 1e-9
+            if reach >= _STEEPEST:
+                ends.append(side * math.inf)
+            elif accepted(inside) >= 0:  # neither rows nor noise
+                ends.append(inside)
+            else:
+                ends.append(float(brentq(accepted, inside, value + side * reach, rtol=1e-4)))
+        by_rows, by_noise = (math.sqrt(part) / information for part in (by_rows, by_noise))
+        if not self.firm(h):
+            return Span(value, *self.bounds, by_rows, by_noise, False)
+        return Span(value, ends[0], ends[1], by_rows, by_noise)
 
 
 class CalibrationSlope(Recalibration):

@@ -65,10 +65,6 @@ class SmoothMetric(Metric):
     def gradient(self, h: Histogram) -> Floats:
         """Return the metric's derivative by each count, (2, buckets)."""
 
-    def lever(self, h: Histogram) -> Floats:
-        """Return the derivative that an interval rests on."""
-        return self.gradient(h)
-
     def denominators(self, h: Histogram) -> Floats:
         """Return the weights of the sums of counts that must lie above 0, (sums, 2, buckets).
 
@@ -92,7 +88,7 @@ class SmoothMetric(Metric):
 
     def span_of_rows(self, h: Histogram, value: float, asked: IntervalOptions) -> Span:
         """Return the interval of a finite value, to first order by the gradient."""
-        gradient, firm = self.lever(h), self.firm(h)
+        gradient, firm = self.gradient(h), self.firm(h)
         noise = float(h.noise_std(gradient))
         widened = noise * h.widening(gradient, asked.level)
         sampling = math.sqrt(float((monotone_counts(h) * gradient**2).sum()))

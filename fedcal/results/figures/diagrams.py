@@ -1,4 +1,4 @@
-"""Reliability data as panels: top label, one class, all classes.
+"""Reliability data as panels: top label, confidence histogram, one class, all classes.
 
 Parts of a page that are data, drawn: curves and forest plots.
 """
@@ -58,10 +58,10 @@ def wilson(
     return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
 
 
-def _unit_axes(x: str, y: str) -> dict[str, Any]:
-    """Axes from 0 to 1; every tick costs time, so there are few."""
-    ends, ticks = {"xlim": (0, 1), "ylim": (0, 1)}, np.linspace(0, 1, 3)
-    return {"xlabel": x, "ylabel": y, **ends, "xticks": ticks, "yticks": ticks}
+def _unit_axes(x: str, y: str, top: float = 1.0) -> dict[str, Any]:
+    """Axes from 0 to 1, upwards to `top`; every tick costs time, so there are few."""
+    ends, ticks = {"xlim": (0, 1), "ylim": (0, top)}, np.linspace(0, 1, 3)
+    return {"xlabel": x, "ylabel": y, **ends, "xticks": ticks, "yticks": top * ticks}
 
 
 def diagram(heading: str, data: Reliability) -> Panel:
@@ -88,10 +88,28 @@ def diagram(heading: str, data: Reliability) -> Panel:
     return Panel(heading, plot, description, note=f"top-label ECE {100 * data.ece:.2f} %")
 
 
+def histogram(heading: str, data: Reliability) -> Panel:
+    """Plot the frequency of each confidence of the top label."""
+    edges = np.arange(data.bins + 1) / data.bins
+    share = 100 * data.count / max(data.rows, 1)
+    text = "; ".join(
+        f"{a:.2f} to {b:.2f}: {s:.1f} %"
+        for a, b, s in zip(edges[:-1], edges[1:], share, strict=True)
+        if s > 0
+    )
+
+    def plot(ax: Axes) -> None:
+        ax.set(**_unit_axes("confidence of the top label", "% of rows", top=100))
+        bars(ax, "correct", edges[:-1], edges[1:], 0 * share, share)
+
+    description = f"Confidence histogram, {heading}, per cent of {data.rows:,} rows: {text}."
+    return Panel("", plot, description, aspect=0.34)
+
+
 def reliability_sheet(panels: Mapping[str, Reliability], title: str) -> Sheet:
-    """Diagrams side by side."""
-    diagrams = tuple(diagram(*one) for one in panels.items())
-    return Sheet(title, len(panels), diagrams, LEGEND, "reliability")
+    """Diagrams side by side, each over its histogram."""
+    both = (make(*one) for make in (diagram, histogram) for one in panels.items())
+    return Sheet(title, len(panels), tuple(both), LEGEND, "reliability")
 
 
 def class_gaps(data: Reliability) -> numerics.Floats:
