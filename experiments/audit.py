@@ -39,7 +39,7 @@ from scipy import stats
 from fedcal.core.checks import InputError, integer
 from fedcal.core.numerics import Floats, Integers, Purpose, Words, stream
 from fedcal.mechanisms import Exponential, Laplace, Noise, Source, Unary, samplers, words_of
-from fedcal.mechanisms.choice import draw_index
+from fedcal.mechanisms.choice import draw_index, scores_of
 from fedcal.privacy.noise_plan import Plan
 from fedcal.units import Bound, encode_bounded
 
@@ -207,7 +207,7 @@ def worst_pair(plan: Plan) -> tuple[Floats, Floats]:
     else:
         change[bound.firsts if bound.rule == "per_block" else slice(None)] = 1.0
     if isinstance(mechanism, Exponential):
-        change[: _favoured(bound)] *= -1.0
+        change[: _favoured(bound)[1]] *= -1.0
     change *= bound.scale
     return change, -change if plan.diameter == 2 else np.zeros_like(change)
 
@@ -299,24 +299,28 @@ def _drawn(
 ) -> Floats:
     """Return whether a candidate was drawn that the unit improved, (trials,)."""
     bound = _bound_of(plan)
-    few = _favoured(bound)
+    few, numbers = _favoured(bound)
     # Sums of the other units: the favoured are best with the unit, the rest without it.
     change, instead = words.view(np.int64)
     base = -instead.copy()
-    base[:few] = -change[:few]
+    base[:numbers] = -change[:numbers]
     mine = change if present else instead
     norm = max(bound.norms) * plan.diameter
     coins = _coins(plan, trials, source)
-    with_it, without = (plan.ring.decode(w.view(np.uint64)) for w in (base + mine, base))
+    with_it, without = (
+        scores_of(plan.ring.decode(w.view(np.uint64)), bound) for w in (base + mine, base)
+    )
     drawn = [
         draw_index(with_it if coin else without, mechanism.epsilon, norm, source) for coin in coins
     ]
     return np.asarray((np.array(drawn) < few).astype(np.float64))
 
 
-def _favoured(bound: Bound) -> int:
-    """Return the size of the favoured seventh of the candidates."""
-    return max(1, bound.length // 7)
+def _favoured(bound: Bound) -> tuple[int, int]:
+    """Return the size of the favoured seventh of the candidates: (candidates, numbers)."""
+    candidates = len(bound.lengths) if bound.rule == "per_block" else bound.length
+    few = max(1, candidates // 7)
+    return few, sum(bound.lengths[:few]) if bound.rule == "per_block" else few
 
 
 def _encoded(

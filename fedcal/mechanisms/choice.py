@@ -119,14 +119,26 @@ class Exponential(Mechanism):
     def check(cls, bound: Bound, rounds: int) -> None:
         """Require one draw, and a bound for each candidate."""
         same("number of rounds of the exponential mechanism", rounds, 1)
-        same("rule of a bound for each candidate,", bound.rule, "per_value")
+        if bound.rule == "joint" or (bound.rule == "per_block" and bound.order != 1):
+            raise InputError("the exponential mechanism needs a bound for each candidate")
 
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
         """Return the drawn index, (1,), and no std."""
         norm = max(of.bound.norms) * of.diameter
         costs = None if of.costs is None else of.costs(sums)
-        index = draw_index(sums if costs is None else costs, self.epsilon, norm, source())
+        scores = scores_of(sums, of.bound) if costs is None else costs
+        index = draw_index(scores, self.epsilon, norm, source())
         return np.array([float(index)]), np.zeros(0)
+
+
+def scores_of(sums: Floats, bound: Bound) -> Floats:
+    """Return the candidates' scores, which are sums of absolute values.
+
+    Each number is a candidate (rule "per_value"), or each block (rule "per_block", order 1).
+    """
+    if bound.rule == "per_value":
+        return np.abs(sums)
+    return np.asarray(np.add.reduceat(np.abs(sums), bound.firsts))
 
 
 def draw_index(scores: Floats, epsilon: float, norm: float, source: Source) -> int:

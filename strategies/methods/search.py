@@ -15,6 +15,7 @@ everything that comes out is post-processing of releases.
 
 * `GoldenSection` minimises a unimodal objective (Luo et al., Algorithm 1 and C.1).
 * `PosteriorBisection` finds the root of an objective that rises through 0 from values and noise.
+* `TemperatureGrid` asks once, for all temperatures of a grid, of which one is drawn.
 """
 
 import math
@@ -200,6 +201,31 @@ class PosteriorBisection(Search):
 _ROOTS, _SLOPES, _TOLERANCE = 251, 17, 0.3
 
 
+class TemperatureGrid(Search):
+    """All temperatures of a log grid at once, of which a draw, or the least objective, chooses one.
+
+    Parameters
+    ----------
+    low, high
+        interval of the search, 0 < low < high
+    points
+        of the grid
+    """
+
+    def __init__(self, low: float, high: float, points: int) -> None:
+        super().__init__(low, high, 1)
+        self.temperatures = np.exp(fitting.log_grid(low, high, points))
+
+    def next(self) -> Floats | None:
+        """Return the grid, (points,)."""
+        return self.temperatures if self.left else None
+
+    def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
+        """Keep the temperature whose index is `value`."""
+        self.left -= 1
+        self.low = self.high = t[[int(value)]]
+
+
 def interval(low: float, high: float, what: str = "search interval") -> tuple[float, float]:
     """`low` and `high` as floats, 0 < low < high, or InputError."""
     first = positive(f"low end of the {what}", low)
@@ -318,8 +344,8 @@ class TemperatureSearch(FederatedStrategy):
         return checks.integer("rounds of golden section", self.federation.rounds or 6, 2)
 
     @abstractmethod
-    def question(self, temperature: float) -> TemperatureQuery:
-        """Return the question for the objective at a temperature."""
+    def question(self, temperatures: float | tuple[float, ...]) -> TemperatureQuery:
+        """Return the question for the objective at one temperature, or at all of a grid."""
 
     def query(self, round_number: int) -> TemperatureQuery | None:
         """Return the question at the next temperature."""
@@ -338,7 +364,12 @@ class TemperatureSearch(FederatedStrategy):
         # without rows and without noise all is exactly 0, and nothing was learned
         self._learned = self._learned or bool(release.values.any()) or self.plan.private
         if (t := self._search.next()) is not None:
-            self._search.tell(t, self.objective(release.values), float(release.std[0]))
+            std = float(release.std.max(initial=0.0))  # a draw has none
+            self._search.tell(t, self.told(release.values), std)
+
+    def told(self, values: Floats) -> float:
+        """Return what the search is told of a release."""
+        return self.objective(values)
 
     def objective(self, values: Floats) -> float:
         """Return the value that golden section minimises, from one evaluation's numbers."""
@@ -442,19 +473,80 @@ class AccT(TemperatureSearch):
             return self.federation.rounds or 3
         return super()._evaluations()
 
-    def question(self, temperature: float) -> AccuracyGap:
+    def question(self, temperatures: float | tuple[float, ...]) -> AccuracyGap:
         """sum_i (correct_i - conf_i(T))."""
-        return AccuracyGap(temperature)
+        return AccuracyGap(temperatures)
 
     @override
     def objective(self, values: Floats) -> float:
         return float(values[0]) if self.search == "posterior" else super().objective(values)
 
 
-class NLLT(TemperatureSearch):
+class UnsignedSearch(TemperatureSearch):
+    """Search of an objective without a sign: golden section, or one draw from a grid.
+
+    The draw spends all of epsilon at once (trust `central` only, delta = 0).
+
+    Parameters
+    ----------
+    search
+        "golden": golden section, as Algorithm 1; 6 evaluations. "exponential": one draw from a
+        grid, evenly spaced in log T. "auto": the latter with privacy under trust `central`, unless
+        a mechanism that adds noise is named
+    points
+        of the grid of "exponential" (101), and refused elsewhere
+    federation, iterations, low, high, clip, rows_per_client
+        as for TemperatureSearch
+    """
+
+    search: Literal["auto", "golden", "exponential"] = "golden"
+    points: Annotated[int, integer(2, 4096)] | None = None
+
+    @override
+    def prepare(self) -> Plan:
+        if self.search == "auto":
+            noisy = self.federation.private and draws_index(self.federation)
+            self.search = "exponential" if noisy else "golden"
+        if self.search == "golden":
+            self.unused("search 'golden' asks for one temperature at a time", "points")
+            return super().prepare()
+        self.unused("search 'exponential' asks once", "iterations")
+        self.check_rounds(1, " with search 'exponential'")
+        self._learned, self._search = (
+            False,
+            TemperatureGrid(self.low, self.high, self.points or 101),
+        )
+        self._whole = self.question(tuple(self._search.temperatures.tolist()))
+        clips = (self.client_clip(self.clip_share, self.least_clip),)
+        return self.plan_for(self._whole, clips, 1, 1, prefers=(Exponential,))
+
+    @override
+    def query(self, round_number: int) -> TemperatureQuery | None:
+        return super().query(round_number) if self.search == "golden" else self._whole
+
+    @override
+    def questions(self) -> tuple[Question, ...]:
+        if self.search == "golden":
+            return super().questions()
+        return (Question.like(self._whole, (1, 1)),)
+
+    @override
+    def told(self, values: Floats) -> float:
+        if self.search == "golden":
+            return self.objective(values)
+        if self.plan.private:
+            return float(values[0])
+        each = values.reshape(self.points or 101, -1)
+        return float(np.argmin([self.objective(of) for of in each]))
+
+
+class NLLT(UnsignedSearch):
     """NLL-T: temperature scaling by golden section (Luo et al., C.2.1).
 
-    The objective is sum_i min(-log p_i(y_i; T), nll_clip).
+    The objective is sum_i min(-log p_i(y_i; T), nll_clip). "exponential" (ours): over six data
+    sets, 100 and 500 clients, both units and epsilon 0.3 to 8 the mean ECE is lower by it than by
+    "golden" in 82 of 96 cells, of ECE-T in 85 (10 seeds; users, 100 clients, epsilon 1: 4.1 % for
+    6.2 %, of ECE-T 2.3 % for 6.5 %).
 
     Privacy: the federation's unit (adjacency zero-out, replace under `local`, or add/remove of a
     row) and trust. A row adds between 0 and nll_clip: that is the sensitivity for unit `example`.
@@ -466,28 +558,30 @@ class NLLT(TemperatureSearch):
     ----------
     nll_clip
         nats that a row adds at most; the paper's 10
-    federation, iterations, low, high, clip, rows_per_client
-        as for AccT
+    federation, search, iterations, low, high, points, clip, rows_per_client
+        as for UnsignedSearch and AccT
     """
 
     name = "nllt"
+    examples = ({}, {"search": "exponential", "points": 11})
     nll_clip: Positive = 10.0
     clip_share, least_clip = 1.0, 10.0
 
-    def question(self, temperature: float) -> ClippedNLL:
+    def question(self, temperatures: float | tuple[float, ...]) -> ClippedNLL:
         """sum_i min(-log p_i(y_i; T), nll_clip)."""
-        return ClippedNLL(temperature, self.nll_clip)
+        return ClippedNLL(temperatures, self.nll_clip)
 
     def objective(self, values: Floats) -> float:
         """Return the sum itself: noise may make it negative, which is smaller still."""
         return float(values[0])
 
 
-class ECET(TemperatureSearch):
+class ECET(UnsignedSearch):
     """ECE-T: the temperature with the least binned calibration error (Luo et al., C.2.2).
 
     The query asks for sum_{i in b} (correct_i - conf_i(T)) of each bin b; the objective is the sum
-    of their absolute values. Noise in each bin adds to the sum at every temperature alike.
+    of their absolute values. Noise in each bin adds to the sum at every temperature alike;
+    "exponential", which has none, is better by far (see NLLT).
 
     Privacy: the federation's unit (adjacency zero-out, replace under `local`, or add/remove of a
     row) and trust. A row is in one bin at each temperature and adds less than 1 there: L1
@@ -498,16 +592,23 @@ class ECET(TemperatureSearch):
     ----------
     bins
         of equal width
-    federation, iterations, low, high, clip, rows_per_client
-        as for AccT
+    federation, search, iterations, low, high, points, clip, rows_per_client
+        as for UnsignedSearch and AccT
     """
 
     name = "ecet"
+    examples = ({}, {"search": "exponential", "points": 11})
     bins: Annotated[int, integer(1, MOST_BINS)] = 15
 
-    def question(self, temperature: float) -> CalibrationGaps:
+    def question(self, temperatures: float | tuple[float, ...]) -> CalibrationGaps:
         """sum_{i in b} (correct_i - conf_i(T)) of each bin."""
-        return CalibrationGaps(temperature, self.bins)
+        return CalibrationGaps(temperatures, self.bins)
+
+
+def draws_index(federation: Federation) -> bool:
+    """Return whether one of several candidates is drawn, by trust model or named mechanism."""
+    best = Exponential if TRUSTS[str(federation.trust)].accepts(Exponential) else Laplace
+    return MECHANISMS.get(federation.mechanism, best).answers == "index"
 
 
 ASKED = 8
@@ -563,8 +664,7 @@ class FedOneShot(FederatedStrategy):
         """Return the plan of the one round."""
         self.check_rounds(1)
         f, self.log_a = self.federation, 0.0
-        best = Exponential if TRUSTS[str(f.trust)].accepts(Exponential) else Laplace
-        drawn = MECHANISMS.get(f.mechanism, best).answers == "index"
+        drawn = draws_index(f)
         prefers = (Exponential,) if f.private and drawn else (Laplace, Gaussian)
         asked = ASKED if f.private and not drawn else self.points
         self._query = query = TemperatureScores(self.low, self.high, asked)

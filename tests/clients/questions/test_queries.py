@@ -140,8 +140,12 @@ def test_bounds_of_one_row(classes):
 def test_bounds_of_one_row_in_a_search():
     assert TemperatureScores(0.5, 2.0, 5).bound("row") == Bound((5,), (4.0,), "per_value")
     assert AccuracyGap(1.5).bound("row", order=1) == Bound((1,), (1.0,), "joint", 1)
+    assert AccuracyGap((1, 2)).bound("row", order=1) == Bound((2,), (1.0,), "per_value", 1)
     assert ClippedNLL(1.5, 7.0).bound("row", order=1) == Bound((1,), (7.0,), "joint", 1)
     assert CalibrationGaps(1.5, 4).bound("row", order=1) == Bound((4,), (1.0,), "joint", 1)
+    several = CalibrationGaps((1.5, 2.0), 4).bound("row", order=1)
+    assert several == Bound((4, 4), (1.0, 1.0), "per_block", 1)
+    assert CalibrationGaps((1.5, 2.0), 1).bound("row", order=1).rule == "per_value"
     full: dict[str, Any] = {"order": 1, "per": "row", "whole": True}
     assert BinOutcomes(3, "correct_wrong").bound("row", order=1) == Bound((6,), (1.0,), **full)
     total = BinOutcomes(3, "correct_total").bound("row", order=1)
@@ -154,7 +158,9 @@ def test_sizes_that_are_too_large_or_do_not_fit_are_refused():
     table: list[tuple[tuple[Any, ...], str]] = [
         ((ClassHistograms, 2**16, 10**6), ""),
         ((ScalingNewton, "matrix", np.zeros(300 * 301), 300), ""),
+        ((CalibrationGaps, (1.0, 2.0), 2**20), ""),
         ((TemperatureScores, 0.5, 2.0, 2**20), ""),
+        ((AccuracyGap, (1.0,) * (2**16 + 1)), ""),
         ((ScalingNewton, "vector", np.zeros(6), 4), ""),
         *((made, "must increase from 0 to 1") for made in falling),
     ]

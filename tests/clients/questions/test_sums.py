@@ -108,6 +108,9 @@ def test_sums_at_a_temperature_are_their_slow_twins(c):
             (TemperatureScores(t, 9.0, 1), g[:, i]),
         ):
             assert query.sums(shards) == pytest.approx(expected.reshape(CLIENTS, -1), **near)
+    assert ClippedNLL(TEMPERATURES, 2.0).sums(shards) == pytest.approx(loss, **near)
+    gaps = CalibrationGaps(TEMPERATURES, 15).sums(shards)
+    assert gaps == pytest.approx(bins.reshape(CLIENTS, -1), **near)
 
 
 @pytest.mark.parametrize("classes", [2, 10, 200])

@@ -135,12 +135,12 @@ def test_draws_follow_the_distribution_and_neither_two_thirds_nor_three_halves_o
     assert not follows(counts, exact_probabilities(SCORES, epsilon * 3 / 2, norm))
 
 
-def test_a_draw_counts_the_diameter():
-    """P(i) ~ exp(-eps |S_i| / (2 C)), C doubled where a neighbour may replace a client."""
-    bound, rng, draws = Bound((3,), (2.0,), "per_value"), rng_of(1), 2000
+def test_a_draw_among_blocks_counts_the_diameter():
+    """P(i) ~ exp(-eps sum |S_i| / (2 C)), C doubled where a neighbour may replace a client."""
+    bound, rng, draws = Bound((2, 1, 2), (2.0,) * 3, "per_block", 1), rng_of(1), 2000
     for diameter in (1, 2):
         of = Sum(INTEGERS, bound, diameter, 10, np.zeros(0), 1.0)
-        sums = np.array([0.0, 4.0, -4.0])
+        sums = np.array([0.0, 0.0, 4.0, 2.0, -2.0])
         draw = partial(Exponential(2.0).release, sums, of, lambda rng=rng: rng)
         drawn = [draw()[0][0] for _ in range(draws)]
         for counted in (1, 2):

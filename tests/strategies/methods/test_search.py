@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from strategy_checks import algorithm_1, some_shards
+from scipy.stats import chisquare
+from strategy_checks import algorithm_1, assert_refused, some_shards
 
+from fedcal.core.fitting import log_grid
 from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.core.shards import Shards
 from fedcal.metrics import accuracy
@@ -72,6 +74,42 @@ def test_posterior_search_makes_mean_confidence_equal_accuracy():
     t = temperature("acct", shards, 20, search="posterior", rows_per_client=330)
     confidence = softmax(z / t).max(axis=1).mean()
     assert confidence == pytest.approx(accuracy(softmax(z), y), abs=0.02)
+
+
+@pytest.mark.parametrize("name", ["nllt", "ecet"])
+def test_the_exponential_search_without_privacy_is_the_best_of_the_grid(name):
+    grid, shards = np.exp(log_grid(0.5, 3.0, 31)), some_shards()
+    each = [objective(name, shards.logits, shards.labels, t) for t in grid.tolist()]
+    best = grid[int(np.argmin(each))]
+    assert temperature(name, shards, search="exponential", points=31) == best
+
+
+@pytest.mark.parametrize(("name", "norm"), [("nllt", 10.0), ("ecet", 1.0)])
+def test_the_exponential_search_draws_a_temperature_by_its_objective(name, norm):
+    """P(T) ~ exp(-eps objective(T) / (2 C)), with C what a row adds."""
+    grid, shards = np.exp(log_grid(0.5, 3.0, 5)), some_shards(rows=60)
+    each = [objective(name, shards.logits, shards.labels, t) for t in grid.tolist()]
+    likely = np.exp(-(np.array(each) - min(each)) / (2 * norm))
+    method: Callable[..., Any] = STRATEGIES[name]
+    count = np.zeros(5)
+    for seed in range(300):
+        f = federation(epsilon=1.0, unit="example", seed=seed)
+        strategy = method(f, search="auto", points=5)
+        run_inline(strategy, shards)
+        count[np.flatnonzero(grid == strategy.result().temperature)] += 1
+    assert chisquare(count, 300 * likely / likely.sum()).pvalue > 1e-4
+
+
+def test_the_exponential_search_asks_a_trusted_server_once():
+    def make(name: str, trust: str, **more: Any) -> object:
+        method: Callable[..., Any] = STRATEGIES[name]
+        return method(federation(epsilon=1.0, trust=trust), clip=1.0, **more)
+
+    why, draw = "'exponential' needs trust 'central'", {"search": "exponential"}
+    refused = [("nllt", "distributed", why), ("ecet", "local", why)]
+    assert_refused(refused, partial(make, **draw))
+    assert_refused([("nllt", "central", "asks once")], partial(make, iterations=3, **draw))
+    assert_refused([("ecet", "central", "one temperature at a time")], partial(make, points=9))
 
 
 # --- searches by themselves -----------------------------------------------------------------------
