@@ -512,11 +512,9 @@ class UnsignedSearch(TemperatureSearch):
             return super().prepare()
         self.unused("search 'exponential' asks once", "iterations")
         self.check_rounds(1, " with search 'exponential'")
-        self._learned, self._search = (
-            False,
-            TemperatureGrid(self.low, self.high, self.points or 101),
-        )
-        self._whole = self.question(tuple(self._search.temperatures.tolist()))
+        grid = TemperatureGrid(self.low, self.high, self.points or 101)
+        self._learned, self._search = False, grid
+        self._whole = self.question(tuple(grid.temperatures.tolist()))
         clips = (self.client_clip(self.clip_share, self.least_clip),)
         return self.plan_for(self._whole, clips, 1, 1, prefers=(Exponential,))
 
