@@ -365,10 +365,10 @@ class TemperatureSearch(FederatedStrategy):
         self._learned = self._learned or bool(release.values.any()) or self.plan.private
         if (t := self._search.next()) is not None:
             std = float(release.std.max(initial=0.0))  # a draw has none
-            self._search.tell(t, self.told(release.values), std)
+            self._search.tell(t, self.outcome(release.values), std)
 
-    def told(self, values: Floats) -> float:
-        """Return what the search is told of a release."""
+    def outcome(self, values: Floats) -> float:
+        """Return the value of the search at its temperature, from a release."""
         return self.objective(values)
 
     def objective(self, values: Floats) -> float:
@@ -514,22 +514,22 @@ class UnsignedSearch(TemperatureSearch):
         self.check_rounds(1, " with search 'exponential'")
         grid = TemperatureGrid(self.low, self.high, self.points or 101)
         self._learned, self._search = False, grid
-        self._whole = self.question(tuple(grid.temperatures.tolist()))
+        self._all_at_once = self.question(tuple(grid.temperatures.tolist()))
         clips = (self.client_clip(self.clip_share, self.least_clip),)
-        return self.plan_for(self._whole, clips, 1, 1, prefers=(Exponential,))
+        return self.plan_for(self._all_at_once, clips, 1, 1, prefers=(Exponential,))
 
     @override
     def query(self, round_number: int) -> TemperatureQuery | None:
-        return super().query(round_number) if self.search == "golden" else self._whole
+        return super().query(round_number) if self.search == "golden" else self._all_at_once
 
     @override
     def questions(self) -> tuple[Question, ...]:
         if self.search == "golden":
             return super().questions()
-        return (Question.like(self._whole, (1, 1)),)
+        return (Question.like(self._all_at_once, (1, 1)),)
 
     @override
-    def told(self, values: Floats) -> float:
+    def outcome(self, values: Floats) -> float:
         if self.search == "golden":
             return self.objective(values)
         if self.plan.private:
