@@ -12,6 +12,7 @@ from fedcal.clients import answers
 from fedcal.clients.answers import answer, contribute
 from fedcal.clients.questions.search import CalibrationGaps, ClippedNLL
 from fedcal.clients.questions.temperature import TemperatureScores
+from fedcal.clients.replies import drawn
 from fedcal.core.checks import InputError
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
@@ -82,7 +83,7 @@ def test_a_site_sends_the_same_alone_and_among_others(mechanism, trust):
 @pytest.mark.parametrize("seeded", [True, False])
 def test_a_real_client_takes_no_seed_from_a_message(mechanism, trust, seeded):
     source = "seeded" if seeded else "system"
-    request = asked_of(plan_of(mechanism=mechanism, trust=trust, noise_source=source))
+    request = asked_of(plan_of(50, mechanism=mechanism, trust=trust, noise_source=source))
     assert (request.seed is not None) == seeded
     shards = some_shards(rows=0)
     real = [contribute(shards, request, everybody, simulated=False) for _ in range(2)]
@@ -92,6 +93,9 @@ def test_a_real_client_takes_no_seed_from_a_message(mechanism, trust, seeded):
     simulated = [contribute(shards, request, everybody) for _ in range(2)]
     assert (simulated[0] != simulated[1]).any() == (not seeded)
     assert (real[0] != simulated[0]).mean() > least
+    for real_one in (True, False):  # as a Flower client replies
+        words = [drawn(None, request, 0, simulated=not real_one, private=True)[0] for _ in range(2)]
+        assert (words[0] != words[1]).any() == (real_one or not seeded)
 
 
 def test_coins_are_tossed_afresh_by_each_site_in_each_round():

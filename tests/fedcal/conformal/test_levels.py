@@ -159,6 +159,7 @@ def test_tabled_laws_are_those_of_sums(encoding, height, draws):
     tabled = noise.below(at)
     assert (tabled <= seen.min(axis=0) + 5 * 0.5 / np.sqrt(runs)).all()  # never more than there is
     assert (tabled >= seen.min(axis=0) - 0.015).all()  # a step of the table, and chance
+    assert (noise.below(noise.points) == noise.values).all()  # not those of a step before
     bound = CountNoise(1.0, NoiseDistribution(True)).bound(np.ones(1), 0.999)
     assert laplace.sf(bound, scale=np.sqrt(0.5)) <= 0.001 < laplace.sf(bound / 1.1, scale=0.7071)
 

@@ -77,6 +77,12 @@ def test_the_bits_are_those_of_rows_in_memory(tmp_path, monkeypatch):
         job = Job(method, federation, settings, secure_aggregation=masks, dropout=0.2)
         there, here = run(job, blocks), run(job, shards)
         assert there.records == here.records, method
+    sizes = np.unique(given["client"], return_counts=True)[1]
+    for first, part in blocks.parts(3):  # as workers have them
+        read = [of for task in part.tasks(np.arange(part.clients), 10**6) for of in task()]
+        found = [n for _, own in read for n in np.diff(own.offsets).tolist()]
+        assert np.concatenate([ids for ids, _ in read]).tolist() == [*range(part.clients)]
+        assert found == sizes[first : first + part.clients].tolist()
 
 
 def test_memory_is_that_of_a_few_pieces(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ from fedcal.evaluation import (
     roc_curve,
 )
 from fedcal.evaluation.estimators.calibration import ECES, Ece, reliability
-from fedcal.evaluation.estimators.metrics import SmoothMetric
+from fedcal.evaluation.estimators.metrics import SmoothMetric, edge_index
 from fedcal.evaluation.findings import findings
 from fedcal.evaluation.intervals import IntervalOptions, Span, estimate, fieller, normal_quantile
 from fedcal.mechanisms import NoiseDistribution
@@ -220,6 +220,13 @@ def test_with_noise_it_is_wilson_s_interval_of_fewer_rows():
     assert 60 < rows < 80
     std = math.sqrt(found.low * (1 - found.low) / rows)  # with the share that is tested
     assert (share - 0.5 / rows - found.low) / std == pytest.approx(1.96, rel=0.03)
+
+
+def test_a_threshold_between_two_edges_is_refused_with_both():
+    h = releases(truth(1, 1, 0.8), 1000, np.eye(BUCKETS), 1)[0]
+    near = ", ".join(f"{edge:.6g}" for edge in (EDGES[3], EDGES[4]))
+    with pytest.raises(InputError, match=rf"the nearest: {near}$"):
+        edge_index(h, float(EDGES[3:5].mean()))
 
 
 def test_intervals_of_curves_are_fieller_s_of_sums_of_counts():
