@@ -188,7 +188,15 @@ def test_counts_are_verified_as_far_as_noise_lets_and_what_is_not_is_named(tmp_p
     quarter(folder, STUDY, KEY, signer=KEY, one_machine=True, took_part=took, absent=("birch",))
     shutil.copy(folder / "study.sealed", mine)
     unchecked = call("study", "verify", folder, "--sealed", mine).splitlines()[-1]
-    for word in ("counts", "absences", "date", "spent before", "earlier quarters", "versions", "server are apart"):
+    for word in (
+        "counts",
+        "absences",
+        "date",
+        "spent before",
+        "earlier quarters",
+        "versions",
+        "server are apart",
+    ):
         assert word in unchecked
     facts = QuarterFacts.of(json.loads((folder / "study.json").read_text()))
     found = read_release(folder / "release.npz")
