@@ -47,13 +47,13 @@ class RestoredRecords(SiteRecords):
         Raises
         ------
         InputError
-            If it cannot be read, or the key's file shows a larger charge: nothing is closed.
+            If it cannot be read, or the key's file or a receipt shows more: nothing is closed.
         """
         with self.transaction(check=False):
             if self.missing(spent):
                 least = self.missing()
                 raise InputError(
-                    f"{spent!r:.80} was spent, and the key's file shows at least {least}"
+                    f"{spent!r:.80} was spent; the key's file or receipts show at least {least}"
                 )
             were_open = self.unfinished
             self._close("TRUE", why="closed by the operator")
@@ -65,11 +65,18 @@ class RestoredRecords(SiteRecords):
     def missing(self, spent: str = "nothing") -> str:
         """Return the charges that are not in these records, nor in `spent`; "" = there are none.
 
-        They are shown by the file of the site's key, and written as `carried_over` reads them.
+        They are shown by the file of the site's key, and by receipts that earlier versions left
+        beside results. All are written as `carried_over` reads them.
         """
-        known = (*self._jobs("booked IS NOT NULL"), *carried_over(spent))
-        more = policy.spent_in_all(carried_over(self._left.spent), known)
-        return policy.in_text(more) if more else ""
+        booked = self._jobs("booked IS NOT NULL")
+        jobs = {one.job for one in booked}
+        paths = [] if self._path is None else self._path.parent.glob("results/*/receipt")
+        receipts = dict(path.read_text("ascii").split(" ", 1) for path in paths)
+        lost = [one for job in receipts.keys() - jobs for one in carried_over(receipts[job])]
+        known = (*booked, *carried_over(spent))
+        shown = carried_over(self._left.spent), (*booked, *lost)
+        more = [one for charges in shown if (one := policy.spent_in_all(charges, known))]
+        return policy.in_text(max(more, key=lambda one: one[1])) if more else ""
 
 
 def carried_over(text: str) -> tuple[JobFacts, ...]:
@@ -123,7 +130,7 @@ def restore(folder: Path, spent: str | None) -> int:
     must_exist(folder / RECORDS, "the folder has no records of a site")
     with RestoredRecords(folder / RECORDS, count=count_file(folder)) as records:
         least = records.missing()
-        shown = f" (the key's file shows at least {least})" * bool(least)
+        shown = f" (the key's file or receipts show at least {least})" * bool(least)
         why = "nothing is answered before somebody says what was spent since"
         how = f"--spent EPSILON,DELTA,UNIT{shown}, or --spent nothing"
         closed: int = records.close_all(needed("--spent", spent or None, f"{why}: {how}"))

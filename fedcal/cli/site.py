@@ -89,6 +89,8 @@ def accept(kit: Path, file: Path, *, yes: bool = False) -> None:
 
     offer, to = Offer.read(kit, file), terminal.console()
     to.print("\n".join(offer.lines()))
+    if not (yes or sys.stdin.isatty()):
+        raise checks.InputError("not accepted: a person must type yes (--yes for scripts)")
     if not yes:
         to.print("Compare the words by telephone with the coordinator and another site.")
         terminal.must_agree("Are they equal, and does this site take part?", "not accepted")

@@ -90,6 +90,11 @@ class Kit:
         return mark.exists() and not self.marks.isdisjoint(mark.read_text("utf-8").splitlines())
 
     @property
+    def is_used(self) -> bool:
+        """True if a site has joined or runs in this folder, by whichever user."""
+        return self.has_joined or (self.folder / STATE).exists()
+
+    @property
     def own_keys(self) -> tuple[bytes, str]:
         """Public keys, for sums and for the server; InputError if it has not joined."""
         if not (self.has_joined and (self.own / SIGNING).exists()):

@@ -65,6 +65,8 @@ def make_kits(path: Path) -> list[str]:
     Returns lines that say what goes to whom. Raises InputError if the file is not a study's, or
     nothing can be written beside it.
     """
+    from fedcal.sites.joining import Kit
+
     study = Study.read(path)
     own, server, kits = (folder_of(path, study.study, p) for p in ("coordinator", "server", "kits"))
     host = tls.read_address("server", study.server).host
@@ -87,8 +89,9 @@ def make_kits(path: Path) -> list[str]:
         files = kit_files(study, site)
         files[AUTHORITY] = (own / AUTHORITY).read_text("ascii")
         write_folder(kits / site, partial(write_files, files=files))
+    joined = named([site for site in study.sites if Kit(kits / site, site, study).is_used])
     facts: dict[str, Any] = {"study": study, "path": path, "own": own, "server": server}
-    facts |= {"sites": named([*study.sites]), "note": ONE_MACHINE * is_ours}
+    facts |= {"sites": named([*study.sites]), "joined": joined, "note": ONE_MACHINE * is_ours}
     return page.block_lines("study", "kits", kits=kits, **facts)
 
 

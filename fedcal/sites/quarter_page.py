@@ -1,7 +1,9 @@
 """The report of a quarter, from its `study.json` alone: page 1 to act on, then the details."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,7 @@ def quarter_page(quarter: Quarter, *where: Path) -> page.Page:
         cuts=", ".join(f"{edge:.4g}" for edge in quarter["edges"][1:-1]),
         outcome=outcome(quarter),
         some=some,
+        at_home=partial(_at_home, quarter),
     )
     facts = [tuple(fact.split(": ", 1)) for fact in text["facts"] if ": " in fact]
     first: list[page.Shown] = [
@@ -172,6 +175,22 @@ def _metric(measured: Quarter, place: int) -> str:
     """Return the rate of the outcome, or the Brier score, of a site."""
     of = [in_integers(name, from_json(e)) for name, e in measured["of"].items()]
     return of[place] if of else "too few"
+
+
+def _at_home(quarter: Quarter, sentence: str) -> str:
+    """Return a sentence of a run in the words of a study: sites, and those whom it protects."""
+    protect, plural = quarter["terms"]["protect"], quarter["plural"]
+    words = {"client": "site", "clients": "sites"}
+    if protect != "record":
+        words |= {"subject": protect, "subjects": plural}
+
+    def spelled(found: re.Match[str]) -> str:
+        new = words.get(found[0].lower())
+        if new is None:
+            return found[0]
+        return new.capitalize() if found[0][0].isupper() else new
+
+    return re.sub(r"`[^`]*`|\w+", spelled, sentence)
 
 
 def _interval(estimate: Mapping[str, Any], scale: float = 1, digits: int = 2) -> str:

@@ -2,6 +2,7 @@
 
 import datetime
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +35,9 @@ def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, An
     out, study = _folder(path, name), Study.read(path)
     if study.trains:
         raise InputError(f"{path} trains a model: fedcal train rehearses it")
-    rows, _ = read_rows(data, study.classes)
+    rows, notes = read_rows(data, study.classes)
+    for note in notes:
+        warnings.warn(f"{data}: {note}", stacklevel=2)
     if study.protect != "record":
         needed(f"a column subject of {data}", rows.subject, f"the study protects {study.plural}")
     names = sorted(rows.client_names or ())

@@ -67,7 +67,8 @@ class Join:
         fields = read_fields(path)
         with damaged(f"{path} is no .join file"):
             key = _key("key", fields["key"])
-            check_signed(path, fields, _JOIN, key, cls.__dataclass_fields__)
+            names = (*cls.__dataclass_fields__, "classes")  # which earlier versions wrote
+            check_signed(path, fields, _JOIN, key, names)
             check_digest("terms", fields["terms"])
             _connection(str(path), str(fields["connection"]))
             known: Any = {name: str(fields[name]) for name in cls.__dataclass_fields__}

@@ -187,12 +187,17 @@ class Study:
         """Read the study of a file; InputError, one line that names the file and the mistake."""
         table = read_toml(path, MOST_BYTES)
         with located(str(path)):
-            return record_of(cls, table, "a study")
+            return cls._of(table)
 
     @classmethod
     def from_text(cls, text: str) -> Self:
         """Return the study of such a file's text; InputError if it is not one."""
-        return record_of(cls, parse_toml(text.encode(), "the text of the study"), "a study")
+        return cls._of(parse_toml(text.encode(), "the text of the study"))
+
+    @classmethod
+    def _of(cls, table: dict[str, Any]) -> Self:
+        table.pop("contributors", None)  # of earlier versions, which did not seal it
+        return record_of(cls, table, "a study")
 
     def to_toml(self) -> str:
         """Return the text of a file that `read` takes, with comments."""

@@ -44,7 +44,8 @@ from fedcal.strategies.server import participation
 
 UNCHECKED = (
     "Not checked: that the counts are what the sites sent, absences, the date, what was spent "
-    "before, the run's name, versions, and that coordinator and server are apart."
+    "before, which earlier quarters are compared, the run's name, versions, and that coordinator "
+    "and server are apart."
 )
 _REHEARSAL = "A rehearsal: its rows were one file. Not signed, nor checked: statement and ledger."
 _CHANCE = 1e-9

@@ -129,4 +129,5 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
         return float(value)
     elif type(value) is plain:  # true is not a number, and a time not a day
         return value
-    raise InputError(f"{name} must be {CALLED.get(plain, 'another value')}, got {value!r:.80}")
+    what = "a value" if plain is UnionType else CALLED.get(plain, "a table")
+    raise InputError(f"{name} must be {what}, got {value!r:.80}")

@@ -178,9 +178,11 @@ def test_a_site_accepts_what_it_was_shown_by_its_own_keys(there, capsys, monkeyp
         if why:
             refused(why, there.offer)
     words = ["site", "accept", str(there.kit()), str(there.sealed)]
-    for answer, code in (("", 2), ("no\n", 2), ("yes\n", 0)):
+    piped = ("yes\n", False, 2)  # nobody is here
+    for answer, is_person, code in (piped, ("", True, 2), ("no\n", True, 2), ("yes\n", True, 0)):
         assert Kit.read(there.kit()).accepted is None
         monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+        monkeypatch.setattr("sys.stdin.isatty", lambda found=is_person: found)
         assert exit_code_of(words) == code
     shown = capsys.readouterr().out
     for word in ("alder (this one), birch and cedar", "epsilon 1 a release, 4 a year", "host:9092"):

@@ -6,13 +6,14 @@ import shutil
 import compose
 import pytest
 from cryptography import x509
-from hospitals import SITES
+from hospitals import SITES, write_rows
 from html_page import page_of
 from refusals import refused
 from studies import TODAY
 
 from fedcal.cli import main as cli
 from fedcal.secure_aggregation.roster import in_words
+from fedcal.sites.joining import join
 from fedcal.sites.kits import seal
 from fedcal.sites.study_file import Study
 
@@ -55,6 +56,14 @@ def test_keys_and_certificates_stay_until_the_server_moves(there):
     assert {name for name in after if after[name] != before[name]} == {"server.crt", "server.key"}
     made = x509.load_pem_x509_certificate(after["server.crt"])
     assert made.not_valid_after_utc.date() > TODAY + datetime.timedelta(days=365)
+
+
+def test_folders_in_which_sites_have_joined_are_not_to_be_sent(there):
+    words = "joined in these folders: send nothing of them"
+    assert words not in "\n".join(there.kits())
+    join(there.kit("birch"), str(write_rows(there.folder / "rows.csv")))
+    (there.kit("cedar") / "state").mkdir()  # of another user, or earlier version
+    assert f"note: birch and cedar {words}" in there.kits()
 
 
 def test_sealing_says_the_digest_and_whom_it_misses_and_status_what_is_next(there, call):

@@ -73,6 +73,16 @@ def test_each_number_stands_under_its_name():
     assert cell("Calibration", "gap, points", "cedar") == pytest.approx(-17, abs=3)
 
 
+def test_a_run_s_sentences_are_in_the_study_s_words_but_for_names_and_parts_of_words(summary):
+    said = "Subjects of the clients: a column `subject`, subjective."
+    for protect, plural, word in (("patient", "patients", "Patients"), ("record", "", "Subjects")):
+        of = summary | {"terms": summary["terms"] | {"protect": protect}, "plural": plural}
+        of |= {"statement": [said], "more": [said]}
+        privacy = quarter_page(of).sections[-1].parts
+        for part in privacy[:2]:
+            assert part.lines[-1] == f"{word} of the sites: a column `subject`, subjective."
+
+
 def test_a_site_of_too_few_patients_has_no_metrics():
     of = hospitals(sites="alder=4,birch=600,cedar=1000,dog=2000,elm=3000")
     summary = quarter_summary(of, release_of(of, 2), facts_of(of), {})

@@ -10,6 +10,18 @@ from fedcal.clients.site.policy import account
 from fedcal.clients.site.store import RECORDS, SiteRecords
 
 
+def test_receipts_of_earlier_versions_count(call, tmp_path):
+    """Of a user .25 counts twice for examples; a job that the records have is no more."""
+    (state := tmp_path / "state").mkdir()
+    spend(state, "2", epsilon=0.5, unit="example")
+    for job, words in (("2", "0.5,1e-06,example"), ("b", "0.25,1e-06,user")):
+        (result := state / "results" / job).mkdir(parents=True)
+        (result / "receipt").write_text(f"{job * 64} {words}")
+    for spent, code in (("nothing", 2), ("0.4,1e-5,example", 2), ("0.25,1e-06,user", 0)):
+        line = call("site", "restored", tmp_path, "--spent", spent, code=code)
+        assert code == 0 or "at least 0.5," in line
+
+
 @pytest.fixture
 def state(tmp_path):
     """A site that answered three jobs, one of them exactly, whose records are then put back."""
@@ -41,7 +53,7 @@ def test_no_less_is_booked_than_the_key_s_file_shows(state, call, tmp_path):
     """Ledger 2.5; then .75 of a user, which counts twice for the examples of this ledger."""
     for spent in ("nothing", "1.4,1e-5,example"):
         line = call("site", "restored", state.parent, "--spent", spent, code=2)
-        assert "shows at least 1.5," in line
+        assert "show at least 1.5," in line
     assert "unit of --spent" in call(
         "site", "restored", state.parent, "--spent", "1,0,rows", code=2
     )

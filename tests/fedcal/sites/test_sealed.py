@@ -15,6 +15,7 @@ from fedcal.secure_aggregation.keys import SigningKey, digest
 from fedcal.secure_aggregation.roster import in_words
 from fedcal.sites.joining import join as join_study
 from fedcal.sites.sealed import Join, Sealed, signed_text
+from fedcal.sites.study_file import Study
 from fedcal.storage.atomic import write_file
 
 ONE = study()
@@ -65,6 +66,19 @@ def test_any_changed_field_is_found(tmp_path):
     ):
         write_file(path, signed_text(fields | more, "study-sealed", COORDINATOR))
         refused(why, Sealed.read, path)
+
+
+def test_files_of_the_version_before_are_read(tmp_path):
+    path = tmp_path / "file"
+    old = json.loads(join("alder").to_text(KEYS["alder"])) | {"classes": "0" * 64}
+    write_file(path, signed_text(old, "study-join", KEYS["alder"]))
+    assert Join.read(path) == join("alder")
+    old = json.loads(sealed().to_text(COORDINATOR))
+    old["study"] = f'contributors = ["A. B."]\n{old["study"]}'
+    write_file(path, signed_text(old, "study-sealed", COORDINATOR))
+    assert Sealed.read(path).digest == sealed().digest
+    write_file(path, old["study"])
+    assert Study.read(path).digest == ONE.digest
 
 
 def test_a_roster_of_other_terms_is_refused_though_it_is_signed(tmp_path):

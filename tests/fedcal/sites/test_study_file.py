@@ -79,6 +79,13 @@ def test_what_cannot_be_is_one_line(change, word):
     refused(word, Study.from_text, "\n".join(lines))
 
 
+def test_a_value_in_place_of_a_table_is_one_line():
+    rest = 'study = "s"\nserver = "h:1"\nmodel = 3\n[sites]\na = 0'
+    refused("^model must be a table, got 3$", Study.from_text, rest)
+    rest = "question = {settings = {x = 2026-10-01}}\n" + rest
+    refused("^settings.x must be a value, got ", Study.from_text, rest)
+
+
 def test_cuts_are_those_of_the_least_noise_and_the_thresholds():
     plain, two = study().cuts, study(model={"thresholds": (0.1, 0.5)}).cuts
     assert len(plain) == len(two) == 11

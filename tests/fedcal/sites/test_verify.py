@@ -188,7 +188,15 @@ def test_counts_are_verified_as_far_as_noise_lets_and_what_is_not_is_named(tmp_p
     quarter(folder, STUDY, KEY, signer=KEY, one_machine=True, took_part=took, absent=("birch",))
     shutil.copy(folder / "study.sealed", mine)
     unchecked = call("study", "verify", folder, "--sealed", mine).splitlines()[-1]
-    for word in ("counts", "absences", "date", "spent before", "versions", "server are apart"):
+    for word in (
+        "counts",
+        "absences",
+        "date",
+        "spent before",
+        "earlier quarters",
+        "versions",
+        "server are apart",
+    ):
         assert word in unchecked
     facts = QuarterFacts.of(json.loads((folder / "study.json").read_text()))
     found = read_release(folder / "release.npz")
@@ -244,7 +252,9 @@ def test_a_second_release_in_one_month_is_asked_about(there, tmp_path, monkeypat
 def test_a_rehearsal_of_any_question_is_verified(there, tmp_path, method):
     there.kits(question={"method": method})
     rows = table() | {"client": [SITES[int(name[1:]) % 3] for name in table()["patient"]]}
-    rehearse(there.file, "try", str(write_rows(tmp_path / "rows.csv", rows)))
+    rows["ward"] = rows["client"]
+    with pytest.warns(UserWarning, match="rows.csv: columns that are ignored: ward"):
+        rehearse(there.file, "try", str(write_rows(tmp_path / "rows.csv", rows)))
     output = verify(tmp_path / "try")
     assert "A rehearsal" in output[0]
     assert "Not checked: that the numbers and pages of the result follow" in output[-1]
