@@ -46,6 +46,7 @@ PUT_BACK = (
 
 _LAST = 2**62  # a round that no job has
 _SIGNED = "job IN (SELECT job FROM signatures)"
+_BINDING = f"(booked IS NOT NULL OR {_SIGNED})"
 _PUSHED_OUT = f"{KEPT_JOBS} later jobs"
 _TOO_MANY = f"ORDER BY used DESC LIMIT -1 OFFSET {KEPT_JOBS}"
 
@@ -367,8 +368,8 @@ class SiteRecords(Database):
         columns, values = ", ".join(row), ", ".join("?" * len(row))
         insert = f"INSERT INTO jobs ({columns}, used) VALUES ({values}, {_NOW})"
         self.execute(insert, tuple(row.values()))
-        idle = f"SELECT job FROM jobs WHERE closed IS NULL AND booked IS NULL AND NOT {_SIGNED}"
-        self.execute(f"DELETE FROM jobs WHERE job IN ({idle} {_TOO_MANY})")
+        idle = f"SELECT job FROM jobs WHERE closed IS NULL AND NOT {_BINDING} {_TOO_MANY}"
+        self.execute(f"DELETE FROM jobs WHERE job IN ({idle})")
 
     def _forget(self, job: str, last: int) -> None:
         """Delete what was sent and what would be opened of the rounds up to `last`."""
