@@ -21,7 +21,7 @@ log.addFilter(naming.Printable())
 
 def rotate(path: Path) -> None:
     """Put a full log aside, in place of the one before; whoever writes to it begins another."""
-    with suppress(FileNotFoundError):  # nothing was written since the last time
+    with suppress(OSError):  # nothing to put aside, or it grows: a line is worth more
         if path.stat().st_size >= MOST_BYTES:
             os.replace(path, path.with_name(f"{path.name}.1"))
 

@@ -33,8 +33,8 @@ RECORDS = "records.sqlite"
 """The file in a site's folder."""
 
 KEPT_JOBS = 20
-"""Jobs with an answer or a signature that are open, as older ones are closed; and as many that were
-enrolled in alone, as older ones are forgotten: such a job may begin again, with another key."""
+"""Jobs with an answer that are open, and as many with a signature alone, as older ones are closed;
+and as many that were enrolled in alone, as older ones are forgotten: these may begin again."""
 
 KEPT_ROUNDS = 4
 """Rounds of a job whose answers are kept: a server that goes on asks the last one again."""
@@ -45,7 +45,9 @@ PUT_BACK = (
 )
 
 _LAST = 2**62  # a round that no job has
-_BINDING = "(booked IS NOT NULL OR job IN (SELECT job FROM signatures))"
+_SIGNED = "job IN (SELECT job FROM signatures)"
+_BINDING = f"(booked IS NOT NULL OR {_SIGNED})"
+_PUSHED_OUT = f"{KEPT_JOBS} later jobs"
 _TOO_MANY = f"ORDER BY used DESC LIMIT -1 OFFSET {KEPT_JOBS}"
 
 _FACTS = [field.name for field in fields(JobFacts)]  # columns
@@ -266,7 +268,7 @@ class SiteRecords(Database):
             values = (job.job, round, question, answer)
             self.execute("INSERT INTO answers VALUES (?, ?, ?, ?)", values)
             self._forget(job.job, round - KEPT_ROUNDS)
-            self._close(f"{_BINDING} {_TOO_MANY}", why=f"{KEPT_JOBS} later jobs")
+            self._close(f"booked IS NOT NULL {_TOO_MANY}", why=_PUSHED_OUT)
         return answer, False
 
     def confirm(
@@ -296,6 +298,8 @@ class SiteRecords(Database):
             signature, sums = make()
             values = (job, round, digest, signature, sums)
             self.execute("INSERT INTO signatures VALUES (?, ?, ?, ?, ?)", values)
+            self.execute(f"UPDATE jobs SET used = {_NOW} WHERE job = ?", (job,))
+            self._close(f"booked IS NULL AND {_SIGNED} {_TOO_MANY}", why=_PUSHED_OUT)
             return signature
 
     def sums(self, job: str, round: int, digest: str) -> bytes:

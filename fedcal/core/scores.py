@@ -157,6 +157,11 @@ def of_both(name: str, value: Any) -> NDArray[Any]:
     array = numbers(name, value)
     if array.ndim != 1 and array.shape[1:] != (1,):
         return array
+    if array.shape == (2,) and abs(float(array.sum()) - 1) <= SUM_TOLERANCE:
+        raise InputError(
+            f"{name}: two numbers that sum to 1 may be one row or two; give one row of two classes "
+            "the shape (1, 2), two rows of one column the shape (2, 1)"
+        )
     positive = array.ravel().astype(np.float64)
     bad = ~((positive >= -RANGE_TOLERANCE) & (positive <= 1 + RANGE_TOLERANCE))  # nan, too
     _refuse(name, positive, bad, "the probability of class 1 must lie in [0, 1]")

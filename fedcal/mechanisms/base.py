@@ -272,6 +272,13 @@ class NoNoise(Mechanism):
     pure: ClassVar[bool] = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
 
+    @classmethod
+    @override
+    def calibrate(cls, target: Target) -> Self:
+        if math.isfinite(target.epsilon):
+            raise InputError("without noise there is no finite epsilon")
+        return cls()
+
     @property
     @override
     def event(self) -> str:

@@ -55,7 +55,8 @@ class GradientTraining(base.FederatedStrategy):
 
     def restore(self, run: str, state: Mapping[str, Floats]) -> None:
         """Go on with a run that another process began, after the releases that `state` has seen."""
-        self.w, self.velocity = (np.array(state[k], np.float64) for k in ("w", "velocity"))
+        velocity = "moments" if "moments" in state else "velocity"  # Adam's name of before
+        self.w, self.velocity = (np.array(state[k], np.float64) for k in ("w", velocity))
         self.done = int(state["done"][0])
         self.resume_after(run, self.done)
 

@@ -234,6 +234,8 @@ def test_parts_are_uniform_and_of_the_row_alone():
         assert abs(np.corrcoef(u[:n], other)[0, 1]) < 4 / np.sqrt(n)
     assert uniform_of(np.array([[-0.0, 1.0]])) == uniform_of(np.array([[0.0, 1.0]]))
     assert uniform_of(logits.astype(np.float32)).shape == (200_000,)
+    of_before = uniform_of(np.array([[0.0, 1.0, 2.0], [2.0, -1.0, 0.5]]))
+    assert_array_equal(of_before, [0.0033400779919141588, 0.5056662511241174])
 
 
 def test_probabilities_that_differ_in_their_last_bits_are_equal():

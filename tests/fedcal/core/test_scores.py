@@ -15,7 +15,7 @@ from fedcal.calibrators import BBQ
 from fedcal.core import fitting, numerics
 from fedcal.core.naming import printable
 from fedcal.core.numerics import softmax
-from fedcal.core.scores import SURE, check_scores, rows_by_owner
+from fedcal.core.scores import SURE, check_scores, of_both, rows_by_owner
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.integers(0, 3, 90)
@@ -44,6 +44,14 @@ def test_scores_that_contradict_their_declaration_are_refused(dtype):
     for rows in range(1, SURE if dtype != np.float16 else 0):
         with pytest.warns(UserWarning, match=LOOKS):
             check_scores("logits", "logits", P[:rows].astype(dtype))
+
+
+def test_two_numbers_that_sum_to_1_may_be_one_row_or_two():
+    each_is_refused(
+        [((0.3, 0.7), "p: two numbers that sum to 1"), ([[0.3], [1.2]], "must lie in")],
+        lambda p: of_both("p", np.array(p)),
+    )
+    np.testing.assert_array_equal(of_both("p", np.array([[0.5], [0.5]])), np.full((2, 2), 0.5))
 
 
 def test_no_entry_point_takes_probabilities_for_logits():

@@ -6,12 +6,22 @@ import numpy as np
 import pytest
 from laws import ADDITIVE, follows, has_scale, probabilities
 from laws import noise as noise_of
-from refusals import each_is_refused
+from refusals import each_is_refused, refused
 from scipy import stats
 
 from fedcal import accounting
 from fedcal.core.numerics import Purpose, stream
-from fedcal.mechanisms import Exponential, Gaussian, Laplace, Noise, Source, Sum, Unary
+from fedcal.mechanisms import (
+    Exponential,
+    Gaussian,
+    Laplace,
+    Noise,
+    NoNoise,
+    Source,
+    Sum,
+    Target,
+    Unary,
+)
 from fedcal.mechanisms.choice import draw_index, unary_flip
 from fedcal.secure_aggregation import Ring
 from fedcal.units import Bound
@@ -196,6 +206,11 @@ def test_an_answer_of_more_than_one_1_or_a_useless_coin_is_refused():
         [(("unary", (3,), (0.5,)), "probability < 1/2"), (("unary", (3,), (0.1,), 3), "3 shares")],
         lambda fields: noise_of(*fields),
     )
+
+
+def test_no_noise_keeps_no_finite_epsilon():
+    assert NoNoise.calibrate(Target(math.inf, 0.0, 1)) == NoNoise()
+    refused("no finite epsilon", NoNoise.calibrate, Target(1.0, 0.0, 1))
 
 
 def test_counts_are_unbiased_and_have_the_std_of_an_empty_cell():

@@ -91,7 +91,10 @@ def test_adam_steps_as_that_of_torch():
         peer.step()
         method.update(Release(number, "any", values, np.zeros(values.size)))
         resumed = fedsgd(1, {"rounds": 3}, optimiser="adam", lr=0.3)
-        resumed.restore("any", method.state())
+        state = method.state()
+        if number == 2:  # as the version before saved it
+            state |= {"moments": state.pop("velocity"), "steps": np.array([2.0])}
+        resumed.restore("any", state)
         np.testing.assert_allclose(resumed.w, w.detach(), rtol=1e-12)
         method = resumed
 

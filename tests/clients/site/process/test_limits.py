@@ -115,6 +115,13 @@ def test_it_is_put_aside_when_it_is_full(path, capsys):
     assert len(kept) < 2200
 
 
+def test_one_that_cannot_be_put_aside_grows(path):
+    path.with_name("site.log.1").mkdir()
+    path.write_text("x" * 1000)
+    site_log.rotate(path)
+    assert path.stat().st_size == 1000
+
+
 def test_a_stranger_s_text_controls_nothing(path):
     site_log.log.warning("refused to answer: %s", "\x1b[1A\x1b[2K\n2026-01-01 00:00:00 answered")
     (first, second) = path.read_text("utf-8").splitlines()
