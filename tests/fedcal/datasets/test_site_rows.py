@@ -159,6 +159,22 @@ def test_the_order_that_fits_is_found(name):
         refused(message, doubts_of, "site", scores[:, wrong], labels, names)
 
 
+@pytest.mark.parametrize("c", [3, 5, 10])
+@pytest.mark.parametrize("n", [40, 300])
+def test_labels_that_count_from_1_are_refused(c, n):
+    rng = np.random.default_rng(c * n)
+    truth = rng.integers(0, c - 1, n)  # no row of the last class: each label has a column
+    scores = rng.normal(size=(n, c)) + 6 * np.eye(c)[truth]
+    assert "order?" not in "".join(doubts_of("", scores, truth))
+    refused(
+        "^site: .* one lower than its label. Are .* count from 0",
+        doubts_of,
+        "site",
+        scores,
+        truth + 1,
+    )
+
+
 def test_what_knows_nothing_or_is_skewed_is_not_inverted():
     rng = np.random.default_rng(1)
     for _ in range(300):
