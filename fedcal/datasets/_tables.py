@@ -8,7 +8,7 @@ Reader of `.parquet`: columns of record batches as arrays.
 import csv
 import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -339,6 +339,7 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
     for name, (_, cells) in zip(columns.single, texts, strict=True):
         if name == "label" and "" in cells:
             raise InputError(f"line {lines[cells.index('')]}: column 'label' is empty")
+        check_lengths(name, cells)
         values[name] = numbers_or_names(cells) if name in IDS else np.array(cells, np.str_)
     return arguments(columns, values, labels_required, lambda row: f"line {lines[row]}")
 
@@ -359,6 +360,12 @@ _BATCH_BYTES = 2**27
 
 MAX_NAME = 256
 """Characters in a cell of text."""
+
+
+def check_lengths(name: str, cells: Iterable[str | None]) -> None:
+    """Refuse a cell that is too long: an array of texts takes as much for each of them."""
+    longest = max((len(cell or "") for cell in cells), default=0)
+    integer(f"the characters of the longest text in column {name!r}", longest, 0, MAX_NAME)
 
 
 def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
@@ -416,6 +423,5 @@ def _values(pa: Any, name: str, array: Any, first: int) -> NDArray[Any]:
     values = np.asarray(array.to_numpy(zero_copy_only=False))
     if values.dtype.kind != "O" or not all(isinstance(value, str | None) for value in values):
         return values
-    longest = max(len(value or "") for value in values)
-    integer(f"the characters of the longest text in column {name!r}", longest, 0, MAX_NAME)
+    check_lengths(name, values)
     return values.astype(np.str_)

@@ -104,6 +104,9 @@ def test_bad_csv_is_refused_in_one_line(tmp_path):
         (["label,logit_0,logit_1,prob_0", "0,1,1,1"], "logit and prob columns together"),
         (["label,client,score", '0,"x,1', "1,y,1"], "line 3: unexpected end"),
         (["label,score", "0,\0"], "has a NUL"),
+        (["label,score", f"{'a' * 257},.5", "b,.5"], "column 'label' must be .* got 257"),
+        (["label,score,client", f"0,.5,{'a' * 257}"], "column 'client' must be .* got 257"),
+        (["label,score,split", f"0,.5,{'a' * 257}"], "column 'split' must be .* got 257"),
         (["label,score,client", "0,1,a", "1,0, "], "client: missing in 1 of 2 .* is line 3"),
     ]
     start = repr(str(tmp_path / "x.csv"))

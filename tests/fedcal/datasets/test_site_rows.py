@@ -101,6 +101,14 @@ def test_lines_without_outcome_or_score_are_left_out_up_to_a_share(tmp_path):
     refused(message, read, tmp_path, text + "\n,0.1", Reading(drop_missing=True), most=0.05)
 
 
+def test_a_long_entry_is_refused_before_it_fills_the_memory(tmp_path):
+    for row in (f"{'x' * 257},.5,a", f"sepsis,.5,{'x' * 257}"):
+        text = f"label,score,subject\n{row}"
+        refused("the longest text in column", read, tmp_path, text, None, None)
+    long = f"label,score,note\nsepsis,.5,{'x' * 257}"
+    assert read(tmp_path, long)[0] == [1]
+
+
 def test_what_is_no_such_file_is_one_line(tmp_path):
     named = Reading.of("risk=score", None, False)
     cases = [
