@@ -245,6 +245,9 @@ MARKS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 """Characters that separate columns, and what they are called."""
 
 _NO_TEXT = "is not UTF-8 text (save it as CSV UTF-8)"
+MAX_LINE = 2**24
+"""Characters in a line; a file without line ends must not fill the memory."""
+
 _DECLARED = re.compile(r'"?sep=(.)"?[;,]*\s*')  # a first line for Excel
 
 
@@ -255,22 +258,26 @@ def csv_rows(
 
     It is the one that a first line `sep=;` declares, or that cuts the header into most columns.
 
-    Raises InputError for what is not text in UTF-8; with `windows` also cp1252.
+    Raises InputError for what is not text in UTF-8, with `windows` also cp1252, or is too large.
     """
     encoding, notes = "utf-8-sig", list[str]()
+    with intact("", OSError):
+        check_room(path.stat().st_size, room(path))
     if windows:
         try:
-            with intact("", OSError):
-                path.read_text(encoding)
+            with intact("", OSError), path.open(encoding=encoding) as file:
+                while file.read(MAX_LINE):
+                    pass
         except UnicodeDecodeError:
             encoding = "cp1252"
             notes.append("letters are read as Windows has them (cp1252)")
 
     def lines() -> Iterator[str]:
         with intact(_NO_TEXT, UnicodeDecodeError), path.open(encoding=encoding, newline="") as file:
-            for line in file:
-                if "\0" in line:
-                    raise InputError("has a NUL character; is this a text file?")
+            while line := file.readline(MAX_LINE):
+                if len(line) == MAX_LINE or "\0" in line:
+                    what = f"a NUL character, or a line of {MAX_LINE:,} characters"
+                    raise InputError(f"has {what}; is this a text file?")
                 yield line
 
     head = next((line for line in lines() if line.strip()), "")

@@ -18,6 +18,7 @@ from refusals import each_is_refused, refused
 
 from fedcal.core.checks import InputError
 from fedcal.datasets import Dataset, _tables, in_blocks, load
+from fedcal.datasets.site_csv import Reading, read_site_csv
 from fedcal.run.config import parse_setting
 from fedcal.sites.study_file import Study
 from fedcal.storage import npz
@@ -241,6 +242,17 @@ def test_files_that_unpack_too_far_are_refused_before_they_do(tmp_path, monkeypa
     assert load(path).scores.shape == zeros.shape
     monkeypatch.setattr(npz, "_BOMB_BYTES", zeros.nbytes - 1)
     refused("more than 1023 KiB", load, path)
+
+
+@pytest.mark.parametrize("read", [load, lambda path: read_site_csv(path, None, Reading())])
+def test_a_csv_that_is_too_large_is_refused(read, tmp_path, monkeypatch):
+    monkeypatch.setattr(_tables, "MAX_LINE", 13)
+    refused("a line of 13 characters", read, csv(tmp_path, "label,score", "0,.2500000000000"))
+    path = csv(tmp_path, "label,score", "0,.25", "1,.5")
+    monkeypatch.setattr(npz, "MAX_BYTES", path.stat().st_size)
+    read(path)
+    monkeypatch.setattr(npz, "MAX_BYTES", path.stat().st_size - 1)
+    refused("more than 0 KiB", read, path)
 
 
 def test_a_parquet_file_that_unpacks_too_far_is_refused(tmp_path, monkeypatch):
