@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fedcal.core.checks import InputError, integer, located, number_in, one_of
 from fedcal.core.imports import need
+from fedcal.core.naming import value_of
 from fedcal.core.scores import MOST_CLASSES, ids_of, numbers
 from fedcal.datasets._dataset import IDS, Given
 from fedcal.storage.npz import check_room, intact, room
@@ -346,9 +347,20 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
     for name, (_, cells) in zip(columns.single, texts, strict=True):
         if name == "label" and "" in cells:
             raise InputError(f"line {lines[cells.index('')]}: column 'label' is empty")
+        if name == "label" and mark == ";":
+            cells = [_with_point(*cell) for cell in zip(cells, lines, strict=True)]
         check_lengths(name, cells)
         values[name] = numbers_or_names(cells) if name in IDS else np.array(cells, np.str_)
     return arguments(columns, values, labels_required, lambda row: f"line {lines[row]}")
+
+
+def _with_point(label: str, line: int) -> str:
+    """Return a label of a file with decimal commas, with a point if it is a number."""
+    if "." in label and value_of(label) is not None:
+        what = f"column 'label' has no number with a decimal comma: {label[:40]!r}"
+        raise InputError(f"line {line}: {what}")
+    point = label.replace(",", ".")
+    return label if value_of(point) is None else point
 
 
 def numbers_or_names(names: list[str]) -> Any:

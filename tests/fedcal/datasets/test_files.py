@@ -88,6 +88,8 @@ def test_semicolons_and_decimal_commas_are_read_where_the_header_has_them(tmp_pa
     np.testing.assert_array_equal(second.scores, [[1.25, -0.3], [0, 2]])
     assert first.client_names == second.client_names
     assert first.class_names == second.class_names == ("a", "b")
+    numbered = load(csv(tmp_path, "label;score", "1,0;0,5", "0;1", "0,0;1"))
+    assert numbered.labels.tolist() == [1, 0, 0]
 
 
 def test_bad_csv_is_refused_in_one_line(tmp_path):
@@ -97,6 +99,7 @@ def test_bad_csv_is_refused_in_one_line(tmp_path):
         (["label,score", "0,.5", ",.5"], "line 3: column 'label' is empty"),
         (["label;score", "0;0.5"], "line 2: column 'score' has .* comma: '0.5'"),
         (["label;score", "0;1.000,5"], "comma: '1.000,5'"),
+        (["label;score", "1,0;0,5", "1.0;0,5"], "line 3: column 'label' .* comma: '1.0'"),
         (["label,score", "0,0,5"], "3 cells for 2 columns; a decimal comma"),
         (["logit_0,logit_1", "1,2"], "line 1: no column 'label' among 'logit_0', 'logit_1'"),
         (["label,logit_0,logit_2", "0,1,2"], "line 1: column 'logit_1' is missing"),
