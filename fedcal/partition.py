@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedcal.core.checks import (
     InputError,
     blamed,
+    check_kept,
     fraction,
     integer,
     needed,
@@ -251,6 +252,7 @@ def _partitioners() -> dict[str, Callable[..., Any]]:
 
 def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
     known = _partitioners()
+    check_kept(f"flwr:{name}")
     one_of("partitioner of flwr-datasets", name, known)
     return inspect.signature(known[name]).parameters
 

@@ -5,6 +5,7 @@ Shipped data sets and features: description, attribution and files.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import InputError, located, near, one_of, system_errors
+from fedcal.core.checks import InputError, check_kept, located, near, one_of, system_errors
 from fedcal.core.numerics import Floats, Kind
 from fedcal.core.scores import ids_of
 from fedcal.datasets._arrays import from_arrays, from_columns
@@ -213,15 +214,19 @@ def load(
     shown = repr(text if len(text) <= 200 else "..." + text[-200:])
     suffix = next((end for end in _READERS if path.name.lower().endswith(end)), None)
     if suffix is None:
+        check_kept(f"reading {''.join(path.suffixes[-2:]).lower()}")
+        check_kept(f"reading {path.suffix.lower()}")
         meant = near(text.partition(":")[0], [e.name for e in catalogue()], "fedcal datasets")
         problem = f"unknown data set; {meant}; or the path of a {_FILES} file"
         if text in {entry.name for entry in feature_sets()}:
             problem = f"holds features, not scores; train on it: fedcal train --data {text}"
+        elif os.path.exists(path):
+            problem = f"is no data; give the path of a {_FILES} file"
         raise InputError(f"{shown}: {problem}")
     order = {"labels_required": labels_required, "classes": classes, "positive": positive}
     with located(shown), system_errors("cannot be read"):  # a long name, a closed folder
         if not path.is_file():
-            raise InputError("no such file")
+            raise InputError("is no file" if path.exists() else "no such file")
         return from_columns(_READERS[suffix](path, labels_required), name=path.name, **order)
 
 

@@ -8,7 +8,7 @@ Reader of `.parquet`: columns of record batches as arrays.
 import csv
 import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fedcal.core.checks import InputError, integer, located, number_in, one_of
 from fedcal.core.imports import need
+from fedcal.core.naming import value_of
 from fedcal.core.scores import MOST_CLASSES, ids_of, numbers
 from fedcal.datasets._dataset import IDS, Given
 from fedcal.storage.npz import check_room, intact, room
@@ -245,6 +246,9 @@ MARKS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 """Characters that separate columns, and what they are called."""
 
 _NO_TEXT = "is not UTF-8 text (save it as CSV UTF-8)"
+MAX_LINE = 2**24
+"""Characters in a line; a file without line ends must not fill the memory."""
+
 _DECLARED = re.compile(r'"?sep=(.)"?[;,]*\s*')  # a first line for Excel
 
 
@@ -255,22 +259,26 @@ def csv_rows(
 
     It is the one that a first line `sep=;` declares, or that cuts the header into most columns.
 
-    Raises InputError for what is not text in UTF-8; with `windows` also cp1252.
+    Raises InputError for what is not text in UTF-8, with `windows` also cp1252, or is too large.
     """
     encoding, notes = "utf-8-sig", list[str]()
+    with intact("", OSError):
+        check_room(path.stat().st_size, room(path))
     if windows:
         try:
-            with intact("", OSError):
-                path.read_text(encoding)
+            with intact("", OSError), path.open(encoding=encoding) as file:
+                while file.read(MAX_LINE):
+                    pass
         except UnicodeDecodeError:
             encoding = "cp1252"
             notes.append("letters are read as Windows has them (cp1252)")
 
     def lines() -> Iterator[str]:
         with intact(_NO_TEXT, UnicodeDecodeError), path.open(encoding=encoding, newline="") as file:
-            for line in file:
-                if "\0" in line:
-                    raise InputError("has a NUL character; is this a text file?")
+            while line := file.readline(MAX_LINE):
+                if len(line) == MAX_LINE or "\0" in line:
+                    what = f"a NUL character, or a line of {MAX_LINE:,} characters"
+                    raise InputError(f"has {what}; is this a text file?")
                 yield line
 
     head = next((line for line in lines() if line.strip()), "")
@@ -339,8 +347,20 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
     for name, (_, cells) in zip(columns.single, texts, strict=True):
         if name == "label" and "" in cells:
             raise InputError(f"line {lines[cells.index('')]}: column 'label' is empty")
+        if name == "label" and mark == ";":
+            cells = [_with_point(*cell) for cell in zip(cells, lines, strict=True)]
+        check_lengths(name, cells)
         values[name] = numbers_or_names(cells) if name in IDS else np.array(cells, np.str_)
     return arguments(columns, values, labels_required, lambda row: f"line {lines[row]}")
+
+
+def _with_point(label: str, line: int) -> str:
+    """Return a label of a file with decimal commas, with a point if it is a number."""
+    if "." in label and value_of(label) is not None:
+        what = f"column 'label' has no number with a decimal comma: {label[:40]!r}"
+        raise InputError(f"line {line}: {what}")
+    point = label.replace(",", ".")
+    return label if value_of(point) is None else point
 
 
 def numbers_or_names(names: list[str]) -> Any:
@@ -359,6 +379,12 @@ _BATCH_BYTES = 2**27
 
 MAX_NAME = 256
 """Characters in a cell of text."""
+
+
+def check_lengths(name: str, cells: Iterable[str | None]) -> None:
+    """Refuse a cell that is too long: an array of texts takes as much for each of them."""
+    longest = max((len(cell or "") for cell in cells), default=0)
+    integer(f"the characters of the longest text in column {name!r}", longest, 0, MAX_NAME)
 
 
 def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
@@ -416,6 +442,5 @@ def _values(pa: Any, name: str, array: Any, first: int) -> NDArray[Any]:
     values = np.asarray(array.to_numpy(zero_copy_only=False))
     if values.dtype.kind != "O" or not all(isinstance(value, str | None) for value in values):
         return values
-    longest = max(len(value or "") for value in values)
-    integer(f"the characters of the longest text in column {name!r}", longest, 0, MAX_NAME)
+    check_lengths(name, values)
     return values.astype(np.str_)

@@ -66,6 +66,8 @@ def doubts_of(
                 f"scores for it than the others (AUC {100 * auc:.0f} %; guessing: 50 %). Are the "
                 "two classes in the right order?"
             ]
+    elif count[0] == 0 and _counted_from_1(scores, labels):
+        raise InputError(f"{where}: the scores name each class one lower than its label. {_ORDER}")
     elif (order := _better_order(scores, labels, count)) is not None:
         moved = np.flatnonzero(order != np.arange(c)).tolist()
         some = [f"{called(names, order[j])} for {called(names, j)}" for j in moved]
@@ -88,6 +90,16 @@ def _auc(score: Floats, labels: Integers) -> tuple[float, bool]:
     auc = float(above / (positive * negative))
     variance = (len(labels) + 1) / (12 * positive * negative)
     return auc, (auc - 0.5) ** 2 > 2 * _LOG_CHANCE * variance
+
+
+def _counted_from_1(scores: Floats, labels: Integers) -> bool:
+    """Return whether far more rows are right, by more than chance, if classes count from 1."""
+    top, c = scores.argmax(axis=1), scores.shape[1]
+    shares = (np.bincount(x, minlength=c) / len(labels) for x in (top, labels - 1))
+    chance = np.prod([*shares], axis=0).sum()  # that both agree, of a model that knows nothing
+    right, sure = (top == labels - 1).mean(), math.sqrt(2 * _LOG_CHANCE / len(labels))  # Hoeffding
+    better = right - (top == labels).mean() > max(_GAINED, sure)  # a difference: range of 2
+    return bool(better and right - chance > max(_GAINED, sure / 2))
 
 
 def _better_order(scores: Floats, labels: Integers, count: Integers) -> Integers | None:

@@ -177,9 +177,11 @@ def read_site_csv(
     notes += [f"label {old} is {new}" for old, new in reading.labels.items()]
     if ignored := [name[:40] for name in strange if name]:
         notes.append(f"columns that are ignored: {listed(ignored)[:200]}")
+    tables.check_lengths("label", labels)
     columns: dict[str, Any] = {"label": np.array(labels, np.str_)}
     for name, k in ids.items():
-        columns[name] = tables.numbers_or_names([row[k] for _, row in kept])
+        tables.check_lengths(name, cells := [row[k] for _, row in kept])
+        columns[name] = tables.numbers_or_names(cells)
     columns["scores"] = np.array(values, np.float64).reshape(len(kept), len(places))
     found = tables.arguments(used, columns, False, lambda row: f"line {kept[row][0]}")
     return from_columns(found, name=path.name, labels_required=False, classes=classes), notes

@@ -151,8 +151,14 @@ def test_paths_and_names_that_are_no_data_get_one_line(tmp_path):
     for folder in ("folder.npz", "some"):
         (tmp_path / folder).mkdir()
     table = [
-        *((name, "no such file") for name in ("missing.npz", "missing.csv", "folder.npz")),
-        *((name, r"or the path of a \.npz, \.csv, .* file") for name in ("scores.txt", "some")),
+        *((name, "no such file") for name in ("missing.npz", "missing.csv")),
+        ("folder.npz", "is no file"),
+        ("absent", r"unknown data set; .* or the path of a \.npz, \.csv, .* file"),
+        *(
+            (name, r"is no data; give .* of a \.npz, \.csv, .* file")
+            for name in ("scores.txt", "some")
+        ),
+        *((f"a.b.{end}", "was removed in 0.3") for end in ("arrow", "feather", "csv.gz", "CSV.gz")),
     ]
     each_is_refused([(tmp_path / name, message) for name, message in table], load)
     names = ("a\nb", "a\0b", "x" * 5000 + ".npz", "")

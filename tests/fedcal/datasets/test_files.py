@@ -18,6 +18,7 @@ from refusals import each_is_refused, refused
 
 from fedcal.core.checks import InputError
 from fedcal.datasets import Dataset, _tables, in_blocks, load
+from fedcal.datasets.site_csv import Reading, read_site_csv
 from fedcal.run.config import parse_setting
 from fedcal.sites.study_file import Study
 from fedcal.storage import npz
@@ -87,6 +88,8 @@ def test_semicolons_and_decimal_commas_are_read_where_the_header_has_them(tmp_pa
     np.testing.assert_array_equal(second.scores, [[1.25, -0.3], [0, 2]])
     assert first.client_names == second.client_names
     assert first.class_names == second.class_names == ("a", "b")
+    numbered = load(csv(tmp_path, "label;score", "1,0;0,5", "0;1", "0,0;1"))
+    assert numbered.labels.tolist() == [1, 0, 0]
 
 
 def test_bad_csv_is_refused_in_one_line(tmp_path):
@@ -96,6 +99,7 @@ def test_bad_csv_is_refused_in_one_line(tmp_path):
         (["label,score", "0,.5", ",.5"], "line 3: column 'label' is empty"),
         (["label;score", "0;0.5"], "line 2: column 'score' has .* comma: '0.5'"),
         (["label;score", "0;1.000,5"], "comma: '1.000,5'"),
+        (["label;score", "1,0;0,5", "1.0;0,5"], "line 3: column 'label' .* comma: '1.0'"),
         (["label,score", "0,0,5"], "3 cells for 2 columns; a decimal comma"),
         (["logit_0,logit_1", "1,2"], "line 1: no column 'label' among 'logit_0', 'logit_1'"),
         (["label,logit_0,logit_2", "0,1,2"], "line 1: column 'logit_1' is missing"),
@@ -104,6 +108,9 @@ def test_bad_csv_is_refused_in_one_line(tmp_path):
         (["label,logit_0,logit_1,prob_0", "0,1,1,1"], "logit and prob columns together"),
         (["label,client,score", '0,"x,1', "1,y,1"], "line 3: unexpected end"),
         (["label,score", "0,\0"], "has a NUL"),
+        (["label,score", f"{'a' * 257},.5", "b,.5"], "column 'label' must be .* got 257"),
+        (["label,score,client", f"0,.5,{'a' * 257}"], "column 'client' must be .* got 257"),
+        (["label,score,split", f"0,.5,{'a' * 257}"], "column 'split' must be .* got 257"),
         (["label,score,client", "0,1,a", "1,0, "], "client: missing in 1 of 2 .* is line 3"),
     ]
     start = repr(str(tmp_path / "x.csv"))
@@ -238,6 +245,17 @@ def test_files_that_unpack_too_far_are_refused_before_they_do(tmp_path, monkeypa
     assert load(path).scores.shape == zeros.shape
     monkeypatch.setattr(npz, "_BOMB_BYTES", zeros.nbytes - 1)
     refused("more than 1023 KiB", load, path)
+
+
+@pytest.mark.parametrize("read", [load, lambda path: read_site_csv(path, None, Reading())])
+def test_a_csv_that_is_too_large_is_refused(read, tmp_path, monkeypatch):
+    monkeypatch.setattr(_tables, "MAX_LINE", 13)
+    refused("a line of 13 characters", read, csv(tmp_path, "label,score", "0,.2500000000000"))
+    path = csv(tmp_path, "label,score", "0,.25", "1,.5")
+    monkeypatch.setattr(npz, "MAX_BYTES", path.stat().st_size)
+    read(path)
+    monkeypatch.setattr(npz, "MAX_BYTES", path.stat().st_size - 1)
+    refused("more than 0 KiB", read, path)
 
 
 def test_a_parquet_file_that_unpacks_too_far_is_refused(tmp_path, monkeypatch):

@@ -101,6 +101,14 @@ def test_lines_without_outcome_or_score_are_left_out_up_to_a_share(tmp_path):
     refused(message, read, tmp_path, text + "\n,0.1", Reading(drop_missing=True), most=0.05)
 
 
+def test_a_long_entry_is_refused_before_it_fills_the_memory(tmp_path):
+    for row in (f"{'x' * 257},.5,a", f"sepsis,.5,{'x' * 257}"):
+        text = f"label,score,subject\n{row}"
+        refused("the longest text in column", read, tmp_path, text, None, None)
+    long = f"label,score,note\nsepsis,.5,{'x' * 257}"
+    assert read(tmp_path, long)[0] == [1]
+
+
 def test_what_is_no_such_file_is_one_line(tmp_path):
     named = Reading.of("risk=score", None, False)
     cases = [
@@ -157,6 +165,22 @@ def test_the_order_that_fits_is_found(name):
         moved = [f"kind {j} for kind {k}" for j, k in enumerate(wrong) if j != k][:2]
         message = f"^site: the scores name .*{moved[1]}"
         refused(message, doubts_of, "site", scores[:, wrong], labels, names)
+
+
+@pytest.mark.parametrize("c", [3, 5, 10])
+@pytest.mark.parametrize("n", [40, 300])
+def test_labels_that_count_from_1_are_refused(c, n):
+    rng = np.random.default_rng(c * n)
+    truth = rng.integers(0, c - 1, n)  # no row of the last class: each label has a column
+    scores = rng.normal(size=(n, c)) + 6 * np.eye(c)[truth]
+    assert "order?" not in "".join(doubts_of("", scores, truth))
+    refused(
+        "^site: .* one lower than its label. Are .* count from 0",
+        doubts_of,
+        "site",
+        scores,
+        truth + 1,
+    )
 
 
 def test_what_knows_nothing_or_is_skewed_is_not_inverted():

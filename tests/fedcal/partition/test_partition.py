@@ -165,6 +165,7 @@ def test_natural_owners_are_the_data_s_clients():
     natural = "flwr:NaturalIdPartitioner"
     np.testing.assert_array_equal(owners(natural, client=client), client)
     refused("mine names no clients", owners, natural)
+    refused("removed in 0.3: use dirichlet", owners, "flwr:ContinuousPartitioner:strictness=0.9")
 
 
 def test_a_row_with_two_owners_is_refused(monkeypatch):
