@@ -369,8 +369,8 @@ def compare(
     """
     where: dict[str, Any] = {"engine": engine, "ray_address": ray_address}
     runs_by = merge(where).engine
-    many = jobs or (fitting.usable_cores() if runs_by == "inline" else 1)
-    checks.integer("jobs", many, 1)
+    usual = fitting.usable_cores() if runs_by == "inline" else 1
+    many = checks.integer("jobs", usual if jobs is None else jobs, 1)
     for metric in metrics:
         checks.one_of("metric", metric, METRICS)
     journal, read = None, dict[str, Any]()
