@@ -43,7 +43,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.core.checks import integer, one_of
+from fedcal.core.checks import InputError, integer, one_of
 from fedcal.core.numerics import Floats, Integers, Kind, override, probs_of, row_max, row_sum
 from fedcal.core.options import array
 from fedcal.metrics.binning import Counts, bin_index, cells_of, one_vs_rest, outcome_cells, tables
@@ -170,6 +170,8 @@ class BBQ(_Binning):
         from scipy.special import gammaln
 
         fine = positive.shape[1]
+        if 2 ** (fine.bit_length() - 1) != fine or fine < 2:
+            raise InputError(f"BBQ needs a power of two of bins, got {fine}")
         scores, means = [], []
         for e in range(1, fine.bit_length()):
             bins = 2**e

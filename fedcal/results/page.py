@@ -169,16 +169,19 @@ def _shown(part: Any, section: Section, name: str, card: bool) -> dict[str, Any]
 def figure(sheet: drawing.Sheet, name: str, card: bool) -> dict[str, Any]:
     """Return a sheet for the template: legend as (text, svg), figures as {title, note, svg}.
 
-    The markup is made here from numbers and escaped words, so it is marked as safe.
+    A panel without a title stands below the one above it on the sheet. The markup is made here
+    from numbers and escaped words, so it is marked as safe.
     """
     from markupsafe import Markup
 
     safe: Callable[[str], Any] = Markup
+    figures: list[dict[str, Any]] = []
     svgs, keys = drawing.svgs(sheet, name, card)
-    figures = [
-        {"title": panel.title, "note": panel.note, "svg": safe(svg)}
-        for panel, svg in zip(sheet.panels, svgs, strict=True)
-    ]
+    for k, (panel, svg) in enumerate(zip(sheet.panels, svgs, strict=True)):
+        if k >= sheet.columns and not panel.title:
+            figures[k - sheet.columns]["svg"] += safe(svg)
+        else:
+            figures.append({"title": panel.title, "note": panel.note, "svg": safe(svg)})
     legend = [(text, safe(key)) for (_, text), key in zip(sheet.legend, keys, strict=True)]
     forest, wide = sheet.left > drawing.LEFT, sheet.columns > 2
     css = "panels" if wide else "forest" if forest else ("one", "two")[sheet.columns - 1]

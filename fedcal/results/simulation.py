@@ -1,5 +1,6 @@
 """The report of a run, from its folder."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,24 +27,33 @@ from fedcal.strategies.server import participation
 PARTS = ("before", "after")
 
 
-def result_page(result: dict[str, Any], folder: Path) -> page.Page:
-    """Return the page of a `result.json`, by `page.json`, or by figures of a calibrator's rows."""
+def result_page(result: dict[str, Any], folder: Path, home: Path) -> page.Page:
+    """Return the page of a `result.json`, by `page.json`, or by figures of a calibrator's rows.
+
+    Parameters
+    ----------
+    folder
+        holds the files
+    home
+        where they will lie; paths in the page are relative to it
+    """
     if "verdict" in result:  # of a recalibration at home
         return _home_page(result, folder)
     if (folder / PAGE).is_file():
-        return run_page(result, read_parts(folder / PAGE))
+        return run_page(result, read_parts(folder / PAGE), home)
     with page.reading(folder, "reliability.json"):
         records = page.read_json(folder / "reliability.json")
         reliability = {k: Reliability.from_json(records[k]) for k in PARTS}
     with page.reading(folder, "rounds.jsonl"):
         rounds = page.read_json_lines(folder / "rounds.jsonl")
         sections = calibrator_sections(result, reliability, rounds)
-    return run_page(result, sections, tested=True)
+    return run_page(result, sections, home, tested=True)
 
 
 def run_page(
     result: dict[str, Any],
     parts: Sequence[page.Section | page.Shown],
+    home: Path,
     tool: str = "fedcal simulate",
     *,
     tested: bool = False,
@@ -78,7 +88,7 @@ def run_page(
             *parts,
             page.Section("Privacy", guarantee),
             page.Section("Communication and time", [Table("", (), _split(facts["costs"]))]),
-            page.Section("Run it again", [*again, _settings(config)]),
+            page.Section("Run it again", [*again, _settings(config, home)]),
         ],
         tiles=_split(facts["tiles"][:3] + facts["spent"]),
         warnings=result.get("coverage_warnings", ()),
@@ -191,9 +201,17 @@ def _bytes(count: int) -> str:
     return f"{decimal(count)} ({count:,})" if count >= 10_000 else f"{count:,} bytes"
 
 
-def _settings(config: Mapping[str, Any]) -> Table:
-    """Return what a run was asked for or took as given, by the names of `config.toml`."""
+def _settings(config: Mapping[str, Any], home: Path) -> Table:
+    """Return what a run was asked for or took as given, by the names of `config.toml`.
+
+    Parameters
+    ----------
+    home
+        the path of a data file is relative to it where that is shorter
+    """
     asked = {**config, **config.get("set", {})}
+    if os.path.isabs(data := str(asked["data"])):
+        asked["data"] = min(os.path.relpath(data, home.resolve()), data, key=len)
     elsewhere = config.get("engine") in (APP, STUDY)
     left_out = ("set", *(SIMULATED if elsewhere else ()))
     rows = [
@@ -215,8 +233,8 @@ def _home_page(content: dict[str, Any], folder: Path) -> page.Page:
     )
 
 
-def training_page(training: dict[str, Any], folder: Path) -> page.Page:
+def training_page(training: dict[str, Any], folder: Path, home: Path) -> page.Page:
     """Return the page of a `training.json`."""
     test = training["test"]
     result = {**training, "method": training["config"]["method"], "after": test}
-    return run_page(result, read_parts(folder / PAGE), "fedcal train")
+    return run_page(result, read_parts(folder / PAGE), home, "fedcal train")

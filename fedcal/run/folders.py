@@ -107,7 +107,7 @@ class Kind:
             if beside is not None:
                 beside(folder)
             if report:
-                write_report(folder)
+                write_report(folder, home)
             for path in folder.iterdir() if private else ():
                 path.chmod(0o600)
 
@@ -153,14 +153,16 @@ KINDS = (RUN, COMPARISON, TRAINING, AT_HOME, QUARTER)
 
 
 Make = Callable[..., page.Page]
-"""Makes a page of a record and its folder."""
+"""Makes a page of a record, its folder, and where that will lie."""
 
 
-def write_report(folder: str | Path, make: Make | None = None) -> Path:
+def write_report(folder: str | Path, home: Path | None = None, make: Make | None = None) -> Path:
     """Write `report.html` and its figures (PNG, SVG) beside the result files in `folder`.
 
     Parameters
     ----------
+    home
+        where the files will lie, if not in `folder`; paths in the report are relative to it
     make
         makes the page, of a kind that names no function here (a quarter of a study)
 
@@ -185,7 +187,7 @@ def write_report(folder: str | Path, make: Make | None = None) -> Path:
                 if make is None:
                     module, _, function = where.partition(":")
                     make = getattr(import_module(module), function)
-                return Path(make(record, folder).write(folder))
+                return Path(make(record, folder, home or folder).write(folder))
     raise InputError(f"{folder} holds no result: {', '.join([*pages_of, OUTCOME])}")
 
 

@@ -147,6 +147,7 @@ def result_of(
 
 
 _MOST_EVALUATED = 24
+_EVALUATED_ENTRIES = 2 * 10**7  # probabilities computed for them, in all
 
 
 @dataclass(frozen=True, repr=False)
@@ -303,7 +304,8 @@ class SimulationResult(Displayable):
         last = len(self.history) - 1
         if last < 0 or len(self.rounds) != len(self.history) or self.test is None:
             return self.rounds
-        records, many = [*self.rounds], min(_MOST_EVALUATED, last + 1)
+        most = min(_MOST_EVALUATED, max(2, _EVALUATED_ENTRIES // self.test.probs.size))
+        records, many = [*self.rounds], min(most, last + 1)
         for k in {*np.linspace(0, last, many).round().astype(int).tolist()}:
             if glance := (self.artifact if k == last else self.history[k]).glance(self.test):
                 records[k] = {**records[k], "test": glance}

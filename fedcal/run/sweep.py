@@ -35,6 +35,7 @@ from fedcal.core import checks
 from fedcal.core.checks import FedcalError, InputError, Interrupted, system_errors
 from fedcal.datasets import Dataset
 from fedcal.results.files import write_folder
+from fedcal.results.labels import family_of
 from fedcal.run.config import read_options
 from fedcal.run.result import versions
 from fedcal.storage.atomic import locked
@@ -60,6 +61,18 @@ CONFIG, ROWS, DONE = "config.toml", "rows.jsonl", "compare.json"
 
 PARTS = {"run", "versions", "before", "after", "privacy", "communication", "seconds"}
 """Keys of the row of a run that did not fail."""
+
+PRIVACY = (
+    *("unit", "adjacency", "trust", "epsilon", "delta", "mechanism", "noise_std"),
+    *("noise_source", "releases"),
+)
+SENT = ("bytes_up_per_client", "bytes_down_per_client", "rounds")
+"""Keys of a row's `privacy`, and of its `communication`.
+
+Rows are published: nothing in them follows from the fit rows but what a release gives away."""
+
+LARGEST = 1e100
+"""No number of a row is larger; the squares of such numbers are finite."""
 
 INPUTS = ".inputs.json"
 """Digests of the data by name, not to be published."""
@@ -269,8 +282,7 @@ class Journal(dict[str, Row]):
                 row = json.loads(line)
                 line_of(row)  # no NaN, no infinity
                 key = key_of(row["run"])
-                if "error" not in row and row.keys() != PARTS:
-                    raise ValueError
+                check_row(row)
             except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
                 raise InputError(f"{self._path}, line {number} is not a row") from None
             if key not in runs or key in self:
@@ -302,6 +314,24 @@ class Journal(dict[str, Row]):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         super().__setitem__(key, row)
+
+
+def check_row(row: Any) -> None:
+    """Raise ValueError, or what looking at it raises, unless a row that was read is complete."""
+    if "error" in row:
+        complete = row.keys() == {"run", "versions", "error"} and isinstance(row["error"], str)
+    else:
+        numbers = [n for k in ("before", "after", "communication") for n in row[k].values()]
+        numbers.append(row["seconds"] or 0)
+        keys = row.keys(), row["privacy"].keys(), row["communication"].keys()
+        metrics = {*family_of([row["run"].get("method", "")]).complete}
+        complete = (
+            keys == (PARTS, {*PRIVACY}, {*SENT})
+            and (not metrics or row["before"].keys() == row["after"].keys() == metrics)
+            and all(type(n) in (float, int) and abs(n) <= LARGEST for n in numbers)
+        )
+    if not (complete and isinstance(row["versions"], dict)):
+        raise ValueError("not a row")
 
 
 def line_of(row: Row) -> str:

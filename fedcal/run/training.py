@@ -31,6 +31,9 @@ KIND = folders.TRAINING
 TRAINING, ROWS = "training", "rows"
 """Keys of a checkpoint beside the job's: the options of the training, and its rows."""
 
+EVERY = 10
+"""Rounds between checkpoints: what a seed draws again may be lost."""
+
 _METRICS = ("metric", "training rows", "test rows")
 METRICS = "Exact numbers, for the researcher's eyes: no private release."
 
@@ -304,6 +307,7 @@ def _trained(
         progress=progress,
         folder=folder,
         resume=resume,
+        every=EVERY,
         about=about,
     )
     ended = resume and folder is not None and (folder / OUTCOME).is_file()

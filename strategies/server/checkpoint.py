@@ -239,7 +239,13 @@ class Checkpoint:
 
     @classmethod
     def follow(
-        cls, strategy: FederatedStrategy, job: Mapping[str, Any], folder: Path, *, resume: bool
+        cls,
+        strategy: FederatedStrategy,
+        job: Mapping[str, Any],
+        folder: Path,
+        *,
+        resume: bool,
+        every: int = 1,
     ) -> Self:
         """Keep a fresh strategy's checkpoint from now on.
 
@@ -247,6 +253,8 @@ class Checkpoint:
         ----------
         resume
             bring the strategy first to where the checkpoint in `folder` stands
+        every
+            releases between two writings
 
         Raises
         ------
@@ -275,7 +283,8 @@ class Checkpoint:
             checkpoint.roster, checkpoint.took_part = dict(strategy.roster), strategy.took_part
             if not strategy.plan.secret_sample:  # how long a round takes tells how many were asked
                 checkpoint.seconds = before + time.perf_counter() - start
-            checkpoint.save(folder)
+            if release.round % every == 0:
+                checkpoint.save(folder)
             if report is not None:
                 report(release)
 

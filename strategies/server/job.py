@@ -197,6 +197,7 @@ class Job(Running):
         *,
         folder: Path | None = None,
         resume: bool = False,
+        every: int = 1,
         about: Mapping[str, Any] | None = None,
     ) -> outcome.Outcome:
         """Let `drive` run a fresh strategy through all its rounds.
@@ -207,6 +208,9 @@ class Job(Running):
             where a checkpoint is kept after each release
         resume
             go on from the one that is there
+        every
+            releases between two checkpoints of a method that keeps none, in a simulation; noise of
+            the operating system's is never drawn twice, so it allows none to be lost
         about
             what else must be the same to go on
 
@@ -230,9 +234,17 @@ class Job(Running):
             strategy.on_release = watch.note
             start = time.perf_counter()
             if folder is not None:
+                once = strategy.keeps_releases or plan.federation.noise_source == "system"
                 fields = {**self.to_fields(), **(about or {})}
-                start -= Checkpoint.follow(strategy, fields, folder, resume=resume).seconds
-            drive(strategy)
+                every = 1 if once else every
+                checkpoint = Checkpoint.follow(strategy, fields, folder, resume=resume, every=every)
+                start -= checkpoint.seconds
+            try:
+                drive(strategy)
+            except KeyboardInterrupt:
+                if folder is not None:
+                    checkpoint.save(folder)
+                raise
             seconds = time.perf_counter() - start
         artifact = strategy.result()
         for learnt in (artifact, *watch.history):

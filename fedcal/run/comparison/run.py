@@ -128,16 +128,6 @@ def _looks(cell: Cell) -> bool:
     return name in settings_of(cell.config.method) and name not in cell.config.set
 
 
-_PRIVACY = (
-    *("unit", "adjacency", "trust", "epsilon", "delta", "mechanism", "noise_std"),
-    *("noise_source", "releases"),
-)
-_SENT = ("bytes_up_per_client", "bytes_down_per_client", "rounds")
-"""Keys of a row's `privacy`, and of what was sent.
-
-Rows are published: nothing in them follows from the fit rows but what a release gives away."""
-
-
 def runs_of(cell: Cell) -> list[Run]:
     """Return the requests of a resolved cell, one for each seed, as strict JSON can hold them."""
     plain = cell.config.to_dict() | {"epsilon": files.in_json(cell.config.epsilon)}
@@ -174,7 +164,7 @@ def run_row(run: Run, data: Dataset, **engine: str | None) -> Row:
     return row | {
         "before": before,
         "after": after,
-        "privacy": {k: result.privacy[k] for k in _PRIVACY},
+        "privacy": {k: result.privacy[k] for k in sweep.PRIVACY},
         "communication": result.communication,
         "seconds": result.seconds,
     }
@@ -379,8 +369,8 @@ def compare(
     """
     where: dict[str, Any] = {"engine": engine, "ray_address": ray_address}
     runs_by = merge(where).engine
-    many = jobs or (fitting.usable_cores() if runs_by == "inline" else 1)
-    checks.integer("jobs", many, 1)
+    usual = fitting.usable_cores() if runs_by == "inline" else 1
+    many = checks.integer("jobs", usual if jobs is None else jobs, 1)
     for metric in metrics:
         checks.one_of("metric", metric, METRICS)
     journal, read = None, dict[str, Any]()

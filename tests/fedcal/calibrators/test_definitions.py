@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from made_up import scored
+from refusals import refused
 from scipy.optimize import minimize_scalar
 
 from fedcal.calibrators import (
@@ -116,6 +117,12 @@ def test_bbq_against_a_slow_twin(bins, noise, estimate):
     counts = zip(positive.tolist(), negative.tolist(), strict=True)
     expected = [slow_bbq(p, n, estimate) for p, n in counts]
     np.testing.assert_allclose(table, expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("bins", [0, 1, 3, 6, 100])
+def test_bbq_needs_a_power_of_two_of_bins(bins):
+    counts = np.ones((3, bins))
+    refused("BBQ needs a power of two of bins", BBQ.from_histograms, counts, counts, 3)
 
 
 def test_pooled_fit_is_from_histograms_of_all_rows():

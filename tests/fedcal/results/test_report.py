@@ -22,6 +22,7 @@ from fedcal.results.figures import curves
 from fedcal.results.labels import metric_table, signed
 from fedcal.results.page import Page
 from fedcal.results.terminal import Steps, console
+from fedcal.run import result
 from fedcal.run.folders import write_report
 
 FIGURES = {f"{n}.{s}" for n in ("reliability", "classes", "rounds") for s in ("png", "svg")}
@@ -55,6 +56,30 @@ def test_a_saved_run_s_report_can_be_made_again_from_its_files(made, copy):
     assert write_report(copy) == copy / "report.html"
     for name in ("report.html", *FIGURES):
         assert (copy / name).read_bytes() == (made / name).read_bytes()
+
+
+def test_no_report_tells_where_the_data_lie_on_this_disk(tmp_path):
+    np.savez(tmp_path / "rows.npz", **halves(3, 60, 2, 1.0))
+    result = simulate(tmp_path / "rows.npz", clients=4, method="fedtemp")
+    result.save(tmp_path / "out")
+    report = tmp_path / "out" / "report.html"
+    for path in (report, write_report(report.parent)):
+        text = path.read_text("utf-8")
+        assert "../rows.npz" in text
+        assert str(tmp_path) not in text
+
+
+def test_of_many_probabilities_fewer_rounds_are_evaluated(monkeypatch):
+    monkeypatch.setattr(result, "_EVALUATED_ENTRIES", 1)
+    found = simulate(halves(3, 60, 2, 1.0), clients=4, method="fednewton", epsilon=1.0)
+    tested = [record["round"] for record in found.evaluated_rounds() if "test" in record]
+    assert tested == [1, len(found.rounds)]
+
+
+def test_a_histogram_stands_below_its_reliability_diagram(made):
+    page = (made / "report.html").read_text("utf-8")
+    reliability, *_ = re.findall(r'<div class="figures.*?</div>', page, re.DOTALL)
+    assert reliability.count("<svg") == 2 * reliability.count("<figure")
 
 
 def test_it_is_self_contained(made):

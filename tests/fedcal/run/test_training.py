@@ -18,7 +18,7 @@ from fedcal.datasets import load
 from fedcal.run.training import Training, train
 from fedcal.run.training_config import TrainConfig, merged
 from fedcal.storage.atomic import locked
-from fedcal.strategies.server.checkpoint import CHECKPOINT
+from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.training.networks import OWN, load_model, register_network
 
 
@@ -109,6 +109,17 @@ def test_an_interrupted_training_goes_on_as_if_nothing_was(images, tmp_path):
     with pytest.raises(KeyboardInterrupt) as stopped:
         interrupted(config, None, 1, KeyboardInterrupt)
     assert not isinstance(stopped.value, Interrupted)  # without a folder nothing is kept
+
+
+def test_a_training_that_is_killed_goes_on_from_its_last_checkpoint(images, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedcal.run.training.EVERY", 2)
+    config, out = small(images, rounds=4), tmp_path / "killed"
+    with pytest.raises(SystemExit):
+        interrupted(config, out, 3, SystemExit)
+    state = Checkpoint.load(out).state
+    assert state is not None
+    assert len(state["losses"]) == 2
+    assert same(train(config), train(out=out, resume=True))
 
 
 def test_what_cannot_be_resumed(images, tmp_path):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from made_up import halves
-from refusals import each_is_refused
+from refusals import each_is_refused, refused
 
 from fedcal import datasets
 from fedcal.core.checks import TooLittle
@@ -111,6 +111,10 @@ def test_a_value_that_goes_with_nothing_is_refused():
         ({"epsilon": "inf", "method": "acct", "set": {"clip": 2.0}}, "clip has no effect here: no"),
     ]
     each_is_refused(table, lambda given: resolved(**{"method": "fedtemp", "epsilon": "1", **given}))
+
+
+def test_no_processes_are_refused():
+    refused("jobs must be a whole number >= 1, got 0", compare, halves(3, 60, 2, 1.0), jobs=0)
 
 
 def test_what_is_left_out_is_named_before_and_after():

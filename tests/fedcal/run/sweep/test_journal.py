@@ -11,19 +11,24 @@ import pytest
 from refusals import each_is_refused, refused
 
 from fedcal.datasets import Dataset
+from fedcal.results.labels import FAMILIES
 from fedcal.run.comparison.grid import read_grid
 from fedcal.run.result import versions
-from fedcal.run.sweep import CONFIG, INPUTS, ROWS, Journal, Row, digest_of, key_of
+from fedcal.run.sweep import CONFIG, INPUTS, PRIVACY, ROWS, SENT, Journal, Row, digest_of, key_of
 
 GRID = read_grid({"data": "d", "method": "fedbin", "seeds": 3})
 DATA = Dataset("d", "logits", np.eye(3), np.arange(3))
+METRICS = dict.fromkeys(FAMILIES["calibrate"].complete, 0.5)
 
 
 def row(seed: int, **more: Any) -> Row:
     return {
         "run": {"data": "d", "seed": seed},
         "versions": versions(),
-        **{part: {} for part in ("before", "after", "privacy", "communication")},
+        "before": METRICS,
+        "after": METRICS,
+        "privacy": dict.fromkeys(PRIVACY),
+        "communication": dict.fromkeys(SENT, 1),
         "seconds": 0.1,
         **more,
     }
@@ -89,6 +94,15 @@ DAMAGED = [
     json.dumps(row(7, seconds=float("nan"))),
     json.dumps({k: v for k, v in row(7).items() if k != "privacy"}),
     "[" * 100_000,
+    json.dumps(row(1, versions=[])),
+    json.dumps(row(1, before=[])),
+    json.dumps(row(1, after=METRICS | {"nll": "0.5"})),
+    json.dumps(row(1, after=METRICS | {"nll": 1e200})),
+    json.dumps(row(1, after={})),
+    json.dumps(row(1, privacy={})),
+    json.dumps(row(1, communication={"rounds": 1})),
+    json.dumps(row(1, seconds="long")),
+    json.dumps({"run": row(1)["run"], "versions": versions(), "error": 1}),
 ]
 
 
