@@ -74,10 +74,10 @@ def test_each_number_stands_under_its_name():
 
 
 def test_a_run_s_sentences_are_in_the_study_s_words_but_for_names_and_parts_of_words(summary):
-    said = "Subjects of the clients: a column `subject`, subjective."
+    sentence = "Subjects of the clients: a column `subject`, subjective."
     for protect, plural, word in (("patient", "patients", "Patients"), ("record", "", "Subjects")):
         of = summary | {"terms": summary["terms"] | {"protect": protect}, "plural": plural}
-        of |= {"statement": [said], "more": [said]}
+        of |= {"statement": [sentence], "more": [sentence]}
         privacy = quarter_page(of).sections[-1].parts
         for part in privacy[:2]:
             assert part.lines[-1] == f"{word} of the sites: a column `subject`, subjective."
