@@ -298,7 +298,7 @@ class SimulationResult(Displayable):
     def evaluated_rounds(self) -> list[dict[str, Any]]:
         """Return `rounds` with the key `test`: a few test metrics after each release.
 
-        At most 24 rounds are evaluated; always the last one.
+        At most 24 rounds are evaluated, and fewer with large test sets; always the last one.
         Like all test metrics they are exact, for the researcher's eyes.
         """
         last = len(self.history) - 1
