@@ -233,7 +233,7 @@ def uniform_of(logits: Floats) -> Floats:
     number is a function of the row, rows stay exchangeable, as the coverage proof requires.
     """
     bits = (np.ascontiguousarray(logits, np.float64) + 0.0).view(np.uint64)  # -0 is 0
-    keys = mixed(np.arange(bits.shape[1], dtype=np.uint64) ^ mixed(np.uint64(0)))  # as ever
+    keys = mixed(np.arange(bits.shape[1], dtype=np.uint64) ^ mixed(np.zeros(1, np.uint64)))
     state = mixed(mixed(bits ^ keys).sum(axis=1, dtype=np.uint64))
     return in_unit_interval(state)
 
