@@ -31,7 +31,7 @@ SMALL: dict[str, Any] = {"method": "none,fednewton,fedbin", "clients": 4, "seeds
 def _no_figures():
     """Reports have tests of their own, and Matplotlib takes its time."""
 
-    def write(folder: Path) -> None:
+    def write(folder: Path, _: Path) -> None:
         read = json.loads((folder / "compare.json").read_text())
         (folder / "report.html").write_text(f"<html>{len(read['cells'])}</html>")
 
