@@ -233,12 +233,8 @@ def uniform_of(logits: Floats) -> Floats:
     number is a function of the row, rows stay exchangeable, as the coverage proof requires.
     """
     bits = (np.ascontiguousarray(logits, np.float64) + 0.0).view(np.uint64)  # -0 is 0
-<<<<<<< HEAD
     columns = np.arange(bits.shape[1], dtype=np.uint64)
     keys = mixed(columns ^ mixed(np.zeros(1, np.uint64)))  # of seed 0, as earlier versions
-=======
-    keys = mixed(np.arange(bits.shape[1], dtype=np.uint64) ^ mixed(np.zeros(1, np.uint64)))
->>>>>>> hguard
     state = mixed(mixed(bits ^ keys).sum(axis=1, dtype=np.uint64))
     return in_unit_interval(state)
 
