@@ -23,7 +23,7 @@ from fedcal.evaluation.sites.site_tests import (
     ranking,
     spans,
 )
-from fedcal.evaluation.sites.verdicts import ALL, detectable, verdicts_of
+from fedcal.evaluation.sites.verdicts import ALL, _slope_changes, detectable, verdicts_of
 from fedcal.mechanisms import NoiseDistribution
 from fedcal.metrics.bootstrap import holm
 from fedcal.metrics.score_table import names_text
@@ -94,6 +94,18 @@ def test_a_fault_that_stays_is_no_change_whatever_patients_come(offset, slope):
     p = changes(both(before), moved)[0]
     assert rare(p[:, 0]) < HONEST
     assert min(rare(p[:, 1]), rare(p[:, 2])) > FOUND
+
+
+ENDS = (0.4, 0.2, 0.7), (1.1, 0.6, 1.9)
+
+
+def test_a_change_of_slopes_back_is_the_same_change_with_the_other_sign():
+    one, two = (tuple(np.array(ends)[:, None]) for ends in ENDS)
+    (forth,), (back,) = _slope_changes(one, two), _slope_changes(two, one)
+    assert forth["value"] == pytest.approx(0.7)
+    for end, other in (("value", "value"), ("low", "high"), ("high", "low")):
+        assert forth[end] == pytest.approx(-back[other])
+    assert forth["low"] < forth["value"] < forth["high"]
 
 
 def both(pair):
