@@ -221,12 +221,12 @@ def load(
         if text in {entry.name for entry in feature_sets()}:
             problem = f"holds features, not scores; train on it: fedcal train --data {text}"
         elif os.path.exists(path):
-            problem = f"is no data; give the path of a {_FILES} file"
+            problem = f"cannot be read as data; give the path of a {_FILES} file"
         raise InputError(f"{shown}: {problem}")
     order = {"labels_required": labels_required, "classes": classes, "positive": positive}
     with located(shown), system_errors("cannot be read"):  # a long name, a closed folder
         if not path.is_file():
-            raise InputError("is no file" if path.exists() else "no such file")
+            raise InputError("is not a file" if path.exists() else "no such file")
         return from_columns(_READERS[suffix](path, labels_required), name=path.name, **order)
 
 

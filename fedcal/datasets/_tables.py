@@ -252,6 +252,17 @@ MAX_LINE = 2**24
 _DECLARED = re.compile(r'"?sep=(.)"?[;,]*\s*')  # a first line for Excel
 
 
+def _is_text(path: Path, encoding: str) -> bool:
+    """Return whether a whole file can be decoded, of which a piece at a time is in memory."""
+    try:
+        with path.open(encoding=encoding) as file:
+            while file.read(MAX_LINE):
+                pass
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def csv_rows(
     path: Path, *, windows: bool = False
 ) -> tuple[str, Iterator[tuple[int, list[str]]], list[str]]:
@@ -264,12 +275,7 @@ def csv_rows(
     encoding, notes = "utf-8-sig", list[str]()
     with intact("", OSError):
         check_room(path.stat().st_size, room(path))
-    if windows:
-        try:
-            with intact("", OSError), path.open(encoding=encoding) as file:
-                while file.read(MAX_LINE):
-                    pass
-        except UnicodeDecodeError:
+        if windows and not _is_text(path, encoding):
             encoding = "cp1252"
             notes.append("letters are read as Windows has them (cp1252)")
 

@@ -208,7 +208,7 @@ class Control:
         self._ask(f"site {node} was not unregistered", "supernode", "unregister", node)
 
     def _ask(self, refused: str, *words: str | Path, unless: str | None = None) -> dict[str, Any]:
-        """Return the SuperLink's answer; FedcalError if it is no success.
+        """Return the SuperLink's answer; raise FedcalError if it refuses.
 
         Then its words follow `refused`, `unless` they have this one.
         """

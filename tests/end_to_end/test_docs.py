@@ -1,4 +1,4 @@
-"""What README.md, its neighbours, docs/ and the help of commands tell one to type must run.
+"""Check that the commands and code in README.md, its neighbours, docs/ and the help do run.
 
 A fenced block is run, in the order of its page, if it is `python` or `console`; shell has no other
 name. A comment above it says otherwise, with the reason in the open:

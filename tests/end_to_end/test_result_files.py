@@ -321,7 +321,7 @@ def test_nominal_rows_that_set_no_noise_are_not_in_results(data, tmp_path):
 
 
 QUICK = {"steps": 4, "epochs": 1, "bins_exponent": 3}
-"""Of methods that have it: less work, no other path through the code."""
+"""Settings that mean less work, for methods that have them; they change no path of the code."""
 
 
 def promises() -> Iterator[Any]:

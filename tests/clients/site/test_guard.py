@@ -80,7 +80,7 @@ def test_terms_of_other_rows_than_a_site_has_are_refused(tmp_path):
 
 
 def test_what_a_site_cannot_answer_is_refused(tmp_path, monkeypatch):
-    """Of a share of the noise the server says of how many: of ten million it is next to nothing."""
+    """The server says how many shares make up the noise: of ten million each is next to nothing."""
 
     def of(clients: int = 5, **facts: Any) -> Job:
         facts = {"epsilon": 1.0, "noise_source": "system", **facts}

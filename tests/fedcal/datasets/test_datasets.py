@@ -152,10 +152,10 @@ def test_paths_and_names_that_are_no_data_get_one_line(tmp_path):
         (tmp_path / folder).mkdir()
     table = [
         *((name, "no such file") for name in ("missing.npz", "missing.csv")),
-        ("folder.npz", "is no file"),
+        ("folder.npz", "is not a file"),
         ("absent", r"unknown data set; .* or the path of a \.npz, \.csv, .* file"),
         *(
-            (name, r"is no data; give .* of a \.npz, \.csv, .* file")
+            (name, r"cannot be read as data; give .* of a \.npz, \.csv, .* file")
             for name in ("scores.txt", "some")
         ),
         *((f"a.b.{end}", "was removed in 0.3") for end in ("arrow", "feather", "csv.gz", "CSV.gz")),
