@@ -122,3 +122,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         refuse("fedcal", name)
     return getattr(import_module(f"fedcal.{_HOMES.get(name, 'strategies')}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,6 +7,7 @@
     |   |-- NoEffect              ... or would change nothing in this run
     |   |-- BudgetExceeded        ... or the privacy ledger refuses the charge
     |   `-- ContributionRefused   ... or a client's unbounded contribution does not fit the ring
+    |-- Absent                    exit code 1: a part that a result does not have
     |-- PrivacyError              exit code 1: a release that its plan does not cover
     `-- RoundFailed               exit code 1: sampled clients did not answer
 
@@ -43,6 +44,10 @@ class InputError(FedcalError, ValueError):
     """A value, a file or an option that is not allowed."""
 
     exit_code = 2
+
+
+class Absent(FedcalError, AttributeError):
+    """A part that a result does not have; `hasattr` says so, too."""
 
 
 @contextmanager
