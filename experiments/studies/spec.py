@@ -1,9 +1,10 @@
 """Experiments, read from the study files, one a paper and one for our own.
 
 A section of a file is an experiment; `[comparisons]` are options of `fedcal compare` that
-pages quote, `[printed.NAME]` tables as the paper prints them, and `[shared]` says once what
-sections repeat: `methods` (title -> method), `columns` (key -> what `Field` holds), `tables` and
-`texts` (name -> what stands for it in lists of tables, notes, and blocks). A section has
+pages quote, `[printed.NAME]` tables as the paper prints them, `[items]` what becomes of each of the
+paper's items (see `items`), and `[shared]` says once what sections repeat: `methods` (title ->
+method), `columns` (key -> what `Field` holds), `tables` and `texts` (name -> what stands for it in
+lists of tables, notes, and blocks). A section has
 
 * `title`, `about`, `notes`, and `claims`: which we expect to hold, one word for every line of the
   table, or a word for each line ("all networks": those without one of their own). A key is that of
@@ -197,7 +198,7 @@ EXPERIMENTS = {
     key: name
     for name in STUDIES
     for key in study_file(name)
-    if key not in ("shared", "printed", "comparisons")
+    if key not in ("shared", "printed", "comparisons", "items")
 }
 """Name on the command line -> study, in the order of the list."""
 

@@ -28,17 +28,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from experiments import demo
-from experiments.studies.expected import content, read, shipped, write
+from experiments.studies.expected import content, read, write
+from experiments.studies.items import PAPERS, ROOT, all_items, items_table, results
 from experiments.studies.rows import one, where
-from experiments.studies.run import Reproduction, pivot, reproduce
+from experiments.studies.run import pivot, reproduce
 from experiments.studies.spec import EXPERIMENTS, Record, Rows, study_file
 from fedcal.core.checks import one_of
 from fedcal.core.pages import Table
 from fedcal.results.comparison import Line, as_table
 from fedcal.results.terminal import markdown, plain
 from fedcal.storage.atomic import atomic_file
-
-ROOT = Path(__file__).resolve().parents[2]
 
 # -- comparisons that README and docs quote ------------------------------------------------------
 
@@ -143,9 +142,6 @@ def demo_headline() -> str:
 
 # -- results -------------------------------------------------------------------------------------
 
-results: Callable[[str], Reproduction] = cache(shipped)
-"""The shipped results of an experiment, read once."""
-
 PAGES = {
     page: [name for name in EXPERIMENTS if name.startswith(page)]
     for page in ("maddock", "luo", "angelopoulos", "zhang", "evaluation", "five-hospitals", "audit")
@@ -192,6 +188,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     ),
     "demo-table": partial(demo_lines, _SHORT),
     **{f"{page}-claims": partial(claims, page) for page in PAGES},
+    **{f"{paper}-items": partial(items_table, paper) for paper in PAPERS},
+    "items": all_items,
     "zhang-main": partial(tables, "zhang-table2", slice(1)),
     "luo-main": partial(tables, "luo-table1", slice(1)),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
