@@ -64,15 +64,15 @@ class Item:
     @property
     def faults(self) -> list[str]:
         """Say which fields are empty that must not be, and which places do not exist."""
-        empty = [k for k in ("what", "words") if not getattr(self, k)]
-        empty += [] if self.verdict or self.where else ["where"]
-        lost = [f"no {place}" for place in self.places if not _exists(place)]
-        return [f"{self.name}: {fault}" for fault in (*(f"no {k}" for k in empty), *lost)]
+        lost = [place for place in self.places if not _exists(place)]
+        empty = {"what": self.what, "verdict": self.words, "where": self.where or self.verdict}
+        lost += [key for key, value in empty.items() if not value]
+        return [f"{self.name}: no {what}" for what in lost]
 
 
 def _exists(place: str) -> bool:
     path, _, test = place.partition("::")
-    if path.partition("[")[0] in {*EXPERIMENTS, *study_file("own")["comparisons"], *STRATEGIES}:
+    if path.partition("[")[0] in {*EXPERIMENTS, *STRATEGIES}:
         return True
     if "/" in path or path.endswith(".md"):
         file = ROOT / path.partition("#")[0]
