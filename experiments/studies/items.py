@@ -19,9 +19,9 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
-from experiments.studies.expected import shipped
+from experiments.studies.expected import minutes, shipped
 from experiments.studies.run import Reproduction
-from experiments.studies.spec import EXPERIMENTS, study_file
+from experiments.studies.spec import EXPERIMENTS, experiment, study_file
 from fedcal.core.pages import Table
 from fedcal.results.terminal import markdown
 from fedcal.strategies import STRATEGIES
@@ -103,13 +103,24 @@ def items_table(paper: str) -> str:
 
 def all_items() -> str:
     """Return how many items each paper has, and what became of them."""
-    table = []
+    counts = []
     for paper in PAPERS:
         found = items(paper)
-        claimed = [i for i in found if not i.verdict]
-        missing = [i for i in found if not i.where]
-        counts = (len(found), len(claimed), len(found) - len(claimed) - len(missing), len(missing))
-        table.append((paper, *map(str, counts)))
-    total = (sum(int(line[k]) for line in table) for k in range(1, 5))
-    heads = ("paper", "items", "claims of studies", "otherwise here", "impossible here")
-    return markdown(Table("", heads, [*table, ("all", *map(str, total))], left=(0,)))
+        here = [i for i in found if i.where]
+        claimed = [i for i in here if not i.verdict]
+        counts.append((len(found), len(claimed), len(here) - len(claimed), len(found) - len(here)))
+    lines = [*zip(PAPERS, counts, strict=True), ("all", map(sum, zip(*counts, strict=True)))]
+    heads = ("paper", "items", "claims of studies", "otherwise here", "not here")
+    return markdown(Table("", heads, [(name, *map(str, n)) for name, n in lines], left=(0,)))
+
+
+def all_studies() -> str:
+    """Return what each study is about, what it takes, and how many of its claims hold."""
+    lines = []
+    for name in EXPERIMENTS:
+        words = [verdict.word for verdict in results(name).verdicts]
+        held = f"{words.count('holds')} of {len(words)}" if words else ""
+        took = f"{minutes(name):.1f}" if minutes(name) else ""
+        lines.append((f"`{name}`", experiment(name).about, took, held))
+    heads = ("study", "about", "processor minutes", "claims that hold")
+    return markdown(Table("", heads, lines, left=(0, 1)))

@@ -23,8 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.studies.expected import content, minutes, write
-from experiments.studies.items import PAPERS, ROOT, all_items, items_table, results
+from experiments.studies.expected import content, write
+from experiments.studies.items import PAPERS, ROOT, all_items, all_studies, items_table, results
 from experiments.studies.own.comparisons import line_of
 from experiments.studies.rows import one, where
 from experiments.studies.run import pivot, reproduce
@@ -130,8 +130,7 @@ def claims(page: str) -> str:
     for name in PAGES[page]:
         verdicts = results(name).verdicts
         held = sum(v.word == "holds" for v in verdicts)
-        took = f" ({minutes(name)} processor minutes)" if minutes(name) else ""
-        lines.append(f"* `{name}`{took}: {held} of {len(verdicts)} claims hold everywhere.")
+        lines.append(f"* `{name}`: {held} of {len(verdicts)} claims hold everywhere.")
         lines += [f"  * Not: {v.text}" for v in verdicts if v.word == "does not hold"]
     return "\n".join(lines)
 
@@ -151,6 +150,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     **{f"{page}-claims": partial(claims, page) for page in PAGES},
     **{f"{paper}-items": partial(items_table, paper) for paper in PAPERS},
     "items": all_items,
+    "studies": all_studies,
     "zhang-main": partial(tables, "zhang-table2", slice(1)),
     "luo-main": partial(tables, "luo-table1", slice(1)),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
