@@ -34,7 +34,9 @@ import numpy as np
 from experiments.studies.evaluation.worlds import (
     EDGES,
     SCORES,
+    WORLDS,
     World,
+    bucket_counts,
     federation,
     near,
     released,
@@ -43,11 +45,12 @@ from experiments.studies.evaluation.worlds import (
     value_of,
     world,
 )
-from experiments.studies.rows import counted, rng_of, where
+from experiments.studies.claims import between
+from experiments.studies.rows import counted, grouped, rng_of, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study, study_file
 from fedcal.core.numerics import Floats, Integers
 from fedcal.evaluation import METRICS, Histogram
-from fedcal.metrics.score_table import FLAT
+from fedcal.metrics.score_table import FLAT, equal_width
 from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Local, SecAgg
@@ -167,10 +170,19 @@ QUANTITIES: dict[str, Callable[[Seen], float]] = {
 # -- what is run -----------------------------------------------------------------------------
 
 
+SPIKE = 0.05
+"""phi of Definition 1, of buckets in place of points."""
+
+HUNDRED = "clients, 100 buckets"
+ENOUGH, GOOD = 10_000, 0.02
+"""Clients from which on the paper calls accuracy good, and the error that we call so."""
+
 _ALONG: dict[str, tuple[str, Sequence[float], dict[str, Any]]] = {
     "clients": ("clients", SIZES, {}),
     "buckets": ("bins", (10, 20, 40, 80, 160, 320), {"clients": 1_000_000}),
     "epsilon": ("epsilon", (0.25, 0.5, 1.0, 2.0), {"clients": LARGE, "bins": 240}),
+    "height": ("height", (1, 2, 4, 8), {"clients": LARGE, "bins": 256}),
+    HUNDRED: ("clients", (1_000, 10_000, 100_000), {"bins": 100}),
 }
 """Axis -> what of a `Setting` varies, its values, and what stays."""
 
@@ -179,16 +191,19 @@ def settings_of(one: Mapping[str, Any]) -> list[Setting]:
     """Return the settings along the axis of a series of `evaluation.toml`.
 
     What has no name of its own there are facts of all settings; with `power` there are
-    `factor` clients**`power` buckets, an even number, so that 1/2 is an edge.
+    `factor` clients**`power` epsilon**`power_of_epsilon` buckets, an even number, so that 1/2 is an
+    edge.
     """
     varied, values, fixed = _ALONG[one["axis"]]
-    known = ("axis", "label", "quantity", "theory", "power", "factor")
+    known = ("axis", "label", "quantity", "theory", "power", "factor", "power_of_epsilon")
     facts = fixed | {k: v for k, v in one.items() if k not in known}
     each = [facts | {varied: value} for value in values]
     if "power" in one:
         power, factor = float(Fraction(one["power"])), one.get("factor", 1.0)
+        more = float(Fraction(one.get("power_of_epsilon", "0")))
         for of in each:
-            of["bins"] = max(2, 2 * round(factor * math.pow(of["clients"], power) / 2))
+            scale = factor * math.pow(of["clients"], power) * math.pow(of.get("epsilon", 1.0), more)
+            of["bins"] = max(2, 2 * round(scale / 2))
     return [Setting(**of) for of in each]
 
 
@@ -212,9 +227,9 @@ def rows(
         what = "error": `axis`, `label`, `quantity`, the setting's `trust`, `clients`, `buckets`,
         `epsilon`, `height`, and the mean `error` with its standard error `error_std`;
         what = "slope": `axis`, `label`, `quantity`, `trust`, `slope`, `theory` (None: the table
-        has none), and `slope_std`
+        has none), and `slope_std`; what = "scores": see `_behaved`
     """
-    found: Rows = []
+    found: Rows = [_behaved(name) for name in (*WORLDS, "adult-income")]
     for one in counted(study_file("evaluation")["shared"]["series"], progress):
         known = {k: one[k] for k in ("axis", "label", "quantity", "trust")}
         used: list[tuple[float, float, float]] = []
@@ -238,6 +253,32 @@ def rows(
             {"what": "slope", **known, "theory": theory, **_slope(np.reshape(used, (-1, 3)))}
         )
     return found
+
+
+def _behaved(name: str) -> Record:
+    """Measure how well-behaved a population's scores are (Definition 1), and what follows.
+
+    Returns
+    -------
+    dict
+        `spikes`: buckets of a hundred with more than `SPIKE` of an outcome's rows; `steepest`:
+        largest change of an outcome's density between neighbours without a spike, over their
+        distance; `auc_slope` of the AUC's error by the number of buckets of equal width
+    """
+    population, edges = world(name), equal_width(100)
+    share = bucket_counts(population.shares, edges)
+    share /= share.sum(axis=1, keepdims=True)
+    spikes = (share > SPIKE).any(axis=0)
+    steps = np.abs(np.diff(share, axis=1))[:, ~(spikes[1:] | spikes[:-1])] * 100**2
+    numbers, found = _ALONG["buckets"][1], []
+    for bins in numbers:
+        edges = equal_width(int(bins))
+        seen = Histogram.exact(edges, bucket_counts(population.shares, edges))
+        found.append(abs(METRICS["roc_auc"]().value(seen) - population.truth("roc_auc")))
+    return {
+        **{"what": "scores", "world": name, "spikes": int(spikes.sum())},
+        **{"steepest": float(steps.max()), "auc_slope": slope(numbers, found)},
+    }
 
 
 def _slope(points: Floats) -> Record:
@@ -276,10 +317,25 @@ def claims(found: Rows) -> Iterator[RowsClaim]:
     exact = where(found, what="error", trust=SecAgg.name, quantity="P/R/A given")
     largest = max(r["error"] for r in exact)
     yield "secagg: P/R/A given is exact", largest == 0.0, f"largest error {largest:.1g}"
+    smooth = where(found, what="scores", spikes=0)
+    text = "Scores without spikes, equal-width: the error of ROC AUC by buckets has a slope of -2"
+    yield between(text, smooth, "auc_slope", "world", -2 - SLACK, -2 + SLACK)
+    many = [r for r in where(found, axis=HUNDRED, what="error") if r["clients"] >= ENOUGH]
+    for (trust, quantity), mine in grouped(many, "trust", "quantity").items():
+        text = f"{trust}, 100 buckets, {ENOUGH:,} clients and more: the error of {quantity} is at "
+        text += f"most {100 * GOOD:g} points"
+        yield between(text, mine, "error", "clients", 0.0, GOOD, "error_std")
     for r in where(found, what="slope"):
         if r["theory"] is None or r["slope"] is None:
             continue
         text = f"{r['trust']}, {r['label']}: the error of {r['quantity']} by {r['axis']}"
+        if r["theory"] == 0:
+            yield (
+                f"{text} has a slope of 0 within {SLACK:g}: it is insensitive",
+                abs(r["slope"]) <= SLACK,
+                f"{r['slope']:.2f} +- {r['slope_std']:.2f}",
+            )
+            continue
         text += f" has a slope of at most {r['theory']:.2f}"
         most, error = r["theory"] + SLACK, 2 * r["slope_std"]
         holds = None if abs(r["slope"] - most) <= error else r["slope"] < most
