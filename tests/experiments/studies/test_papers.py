@@ -59,8 +59,15 @@ def test_a_figure_from_few_splits(figure, monkeypatch):
     rows = figure.rows(splits=2)
     assert all(output for _, _, output, *_ in figure.claims(rows))
     assert all(0.8 < r["coverage"] <= 1.0 for r in rows if r["what"] == "setting")
-    rule = {"bins": 100, "gamma": 0.01, "level": 0.95, "epsilon": 1_000.0}
-    assert figures.most_coverage(100, rule, 0.01) == pytest.approx(0.9255354)  # Theorem 3, by hand
+    rule = {
+        "bins": 100,
+        "gamma": 0.01,
+        "level": 0.95,
+        "epsilon": 1_000.0,
+        "n": 100,
+        "coverage": 0.9,
+    }
+    assert figures.bounded(rule, 0.01)["bound"] == pytest.approx(0.925535)  # Theorem 3, by hand
 
 
 def test_levels_and_what_is_lost_at_one():
