@@ -77,19 +77,6 @@ class Setting:
     height: int = 0
     edges: str = "equal-width"
 
-    def strategy(self) -> FedEvaluate:
-        """Return the strategy that makes this release."""
-        local, exact = self.trust == Local.name, self.trust == SecAgg.name
-        unit = User.name if local else Example.name
-        flat = local and self.encoding == FLAT  # unary encoding takes a tree: of one level
-        return FedEvaluate(
-            federation(self.trust, self.clients, unit, epsilon=self.epsilon),
-            bins=self.bins,
-            edges=self.edges,
-            height=1 if flat else self.height,
-            encoding="auto" if flat or exact else self.encoding,
-        )
-
 
 # -- errors of one release -------------------------------------------------------------------
 
@@ -284,12 +271,22 @@ def _slope(points: Floats) -> Record:
 
 
 @cache
-def _made(setting: Setting) -> FedEvaluate:
-    return setting.strategy()
+def _strategy(of: Setting) -> FedEvaluate:
+    """Return the strategy that makes a release."""
+    local, exact = of.trust == Local.name, of.trust == SecAgg.name
+    unit = User.name if local else Example.name
+    flat = local and of.encoding == FLAT  # unary encoding takes a tree: of one level
+    return FedEvaluate(
+        federation(of.trust, of.clients, unit, epsilon=of.epsilon),
+        bins=of.bins,
+        edges=of.edges,
+        height=1 if flat else of.height,
+        encoding="auto" if flat or exact else of.encoding,
+    )
 
 
 def _errors(setting: Setting, quantity: str, trials: int) -> Floats:
-    strategy, population = _made(setting), world(setting.world)
+    strategy, population = _strategy(setting), world(setting.world)
     sizes, error = rows_of_rounds(strategy), QUANTITIES[quantity]
     found = []
     for trial in range(trials):
