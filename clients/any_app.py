@@ -136,8 +136,9 @@ def with_answers(
             shards = _score(scores or by_torch, message, context)
             record["classes"], record["input"] = shards.classes, shards.input
         except Exception as e:
-            log.exception("no row of this client can be scored")
-            record["error"] = str(e) if isinstance(e, FormError) else type(e).__name__
+            known = isinstance(e, FormError)
+            log.warning("no row of this client can be scored: %s", e, exc_info=not known)
+            record["error"] = str(e) if known else type(e).__name__
         return Message(RecordDict({"who": record}), reply_to=message)
 
     def answer(message: Message, context: Context) -> Message:

@@ -84,7 +84,7 @@ class FlowerTransport(Method, Strategy):
         self.scores: tuple[int, str | None] = (0, None)
         self.model: ArrayRecord | None = None
         self.roster, self._sites = dict[int, int](), dict[int, int]()
-        self.names = dict[int, str]()
+        self.names, self._rowless = dict[int, str](), set[int]()
         self._passed: set[int] = set()  # nodes that cannot take part
         self._guarded: set[int] = set()  # nodes that take all but the question from their terms
         self._unsure: set[int] = set()  # nodes of real sites that may be unable to
@@ -163,7 +163,7 @@ class FlowerTransport(Method, Strategy):
         gone = set(self.unavailable(asked.round).tolist())
         there = (k for k in asked.clients.tolist() if k in self._sites and k not in gone)
         if not self.plan.secret_sample:
-            some = len(asked.clients), self.plan.clients
+            some = len(set(asked.clients.tolist()) - self._rowless), self.plan.clients
             log.info("configure_train: Sampled %s nodes (out of %s)", *some)
         return [
             message(guarded if node in self._guarded else content, node, ANSWER, *waits)
@@ -258,13 +258,14 @@ class FlowerTransport(Method, Strategy):
         """Record and log which clients answered, where that is not secret."""
         if self.plan.secret_sample:
             return
-        self.took_part.note(asked.round, asked.clients.tolist(), answered)
-        some = len(answered), len(asked.clients) - len(answered)
+        sampled = sorted(set(asked.clients.tolist()) - self._rowless)
+        self.took_part.note(asked.round, sampled, answered)
+        some = len(answered), len(sampled) - len(answered)
         log.info("aggregate_train: Received %s results and %s failures", *some)
-        if missing := [k for k in asked.clients.tolist() if k not in answered]:
+        if missing := [k for k in sampled if k not in answered]:
             log.warning(
                 "fedcal: round %d: %d of %d clients answered%s",
-                *(asked.round, len(answered), len(asked.clients)),
+                *(asked.round, len(answered), len(sampled)),
                 f", not {naming.listed([*map(self._called, missing)])}" if self.tolerant else "",
             )
 
@@ -345,6 +346,7 @@ class FlowerTransport(Method, Strategy):
             if info.error and not self.plan.private:
                 log.warning("fedcal: %s is not asked: %s", self._called(site), info.error)
                 self._passed.add(info.node)
+                self._rowless.add(site)
                 continue
             self._sites[site] = info.node
             if info.digest is not None:
