@@ -16,7 +16,7 @@ from fedcal.mechanisms import Laplace
 from fedcal.metrics.binning import Counts
 from fedcal.privacy import Plan, Query, Question, Release
 from fedcal.privacy.privacy import order_of
-from fedcal.strategies.base import FederatedStrategy, integer
+from fedcal.strategies.base import FederatedStrategy, Preset, integer
 from fedcal.units import UNITS
 
 Weighting = Literal["none", "all", "changed"]
@@ -81,6 +81,10 @@ class FedBin(FederatedStrategy):
         as above, in rows; None = "per_class", 2 and 10: these
         norms are ours, the paper's are [10, 50] (section 5). Refused where they do nothing: without
         privacy, and with unit "example"
+    preset
+        "paper" = the settings of Maddock et al., where none is given: tables and clips per class,
+        [10, 50], 12 rounds. (Of each round the paper asks a tenth of the clients: sampling rate
+        0.1.)
     """
 
     name = "fedbin"
@@ -92,12 +96,18 @@ class FedBin(FederatedStrategy):
     _estimate: Estimate = "posterior"
     _shared = False  # whether negative noisy counts are taken from the others, not cut at 0
     calibrator: ClassVar[type[HistogramBinning | calibrators.BBQ]] = HistogramBinning
+    preset: Preset = None
     bins_exponent: Annotated[int, integer(1, 16)] = 7
     weighting: Weighting = "none"
     tables: Tables | None = "per_class"
     clipping: Clipping | None = None
     clip_positive: Positive | None = None
     clip_negative: Positive | None = None
+
+    @override
+    def paper(self) -> dict[str, Any]:
+        clips = {"clipping": "per_class", "clip_positive": 10.0, "clip_negative": 50.0}
+        return {"tables": "per_class"} | (clips if self.hides_clients else {})
 
     def prepare(self) -> Plan:
         """Return the plan, for the blocks of an answer and their norms."""
@@ -119,7 +129,8 @@ class FedBin(FederatedStrategy):
         self._sum, self._variance = np.zeros(bound.length), np.zeros(bound.length)
         self._class_rows = np.zeros(self.classes)
         counting = int(self.weighting != "none")
-        return self.plan_with(1, bound, row_sums=query.row_sums, counting_rounds=counting)
+        rounds = 12 if self.preset else 1
+        return self.plan_with(rounds, bound, row_sums=query.row_sums, counting_rounds=counting)
 
     def query(self, round_number: int) -> Query:
         """Histograms; before them, where needed, everybody's rows per class."""
@@ -214,6 +225,8 @@ class FedBBQ(FedBin):
     estimate
         what is averaged over binnings, "posterior" means (ours), or "share", P / (P + N)
         (Maddock et al., B.4)
+    preset
+        as FedBin's, and with "paper" `estimate` is "share"
     """
 
     name = "fedbbq"
@@ -227,6 +240,10 @@ class FedBBQ(FedBin):
     weighting: Weighting = "all"
     tables: Tables | None = None
     estimate: Estimate = "posterior"
+
+    @override
+    def paper(self) -> dict[str, Any]:
+        return super().paper() | {"estimate": "share"}
 
     @override
     def prepare(self) -> Plan:
@@ -273,14 +290,21 @@ class DPHistogram(FederatedStrategy):
     rows_per_client
         m, the public nominal number of rows of a client; needed with privacy for
         unit `user` unless `clip` is given
+    preset
+        "paper" = counts="correct_total", as Luo et al. send, where none is given
     """
 
     name = "dp-histogram"
     examples = ({}, {"counts": "correct_total"})
+    preset: Preset = None
     bins: Annotated[int, integer(1, 2**16)] = 15
     counts: Counts = "correct_wrong"
     clip: Positive | None = None
     rows_per_client: Positive | None = None
+
+    @override
+    def paper(self) -> dict[str, Any]:
+        return {"counts": "correct_total"}
 
     def prepare(self) -> Plan:
         """Return the plan of the one round."""

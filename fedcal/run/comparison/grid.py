@@ -25,7 +25,7 @@ from fedcal.results.statement import large_delta
 from fedcal.run import jobs, load
 from fedcal.run.config import POOLED, Config, label_of, layered, method_named, parse_setting
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.settings import Setting, calibrating, settings_of
+from fedcal.strategies.settings import Setting, calibrating, fold_preset, settings_of
 from fedcal.strategies.warnings import underpowered
 from fedcal.trust import NOISY, TRUSTS, SecAgg
 
@@ -158,6 +158,7 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        fold_preset(self)
         numerics.check_seed(self.seed + self.seeds - 1)
         known = dict[str, None]()
         for variant in self.variants:
