@@ -101,8 +101,8 @@ class Variant:
 class Cell:
     """One line of the table: a configuration, run with each of its seeds.
 
-    `plan` is that of its first run, `little` says why it is unlikely to help ("" if it has enough);
-    known once the cell is resolved.
+    `plan` is that of its first run, `little` says why it has too little data or budget ("" if it
+    has enough); known once the cell is resolved.
     """
 
     variant: Variant
@@ -355,7 +355,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> tuple[list[Cell], lis
     for text in warned:
         warnings.warn(text, stacklevel=3)
     if few := [cell for cell in cells.values() if cell.little]:
-        text = f"lines are unlikely to help ({len(few)}), the first {few[0].name}: {few[0].little}"
+        text = f"lines with too little ({len(few)}), the first {few[0].name}: {few[0].little}"
         warnings.warn(text, TooLittle, stacklevel=3)
     return list(cells.values()), left_out
 
