@@ -37,8 +37,8 @@ HOW_TO_READ = (
     "add to it; runs above 'bearable' are warned of; 'yes' is at most "
     f"1/{warnings.SURE:g} of it, and enough rows",
     "'fewest clients' and 'smallest epsilon' lead to 'yes', all else as it is",
-    "with unit user a client with many more rows than --rows-per-client is clipped and counts as one "
-    "with fewer, so the result is nearer to what small clients need than all rows together would be",
+    "with unit user a client with many more rows than --rows-per-client is clipped and counts as "
+    "one with fewer: the result is nearer to what small clients need than that of all rows",
 )
 
 
