@@ -23,7 +23,8 @@ SEEDS = 5
 BUDGETS = (math.inf, 1.0)
 BASELINES = ("none", "pooled-temperature", "pooled-bbq")
 METHODS = (
-    *("fedtemp", "fedopvector", "fedcal", "fednewton", "fednewton-entropy", "fedoneshot"),
+    *("fedtemp[average=inverse]", "fedtemp[average=temperature]", "fedopvector", "fedcal"),
+    *("fednewton", "fednewton-entropy", "fedoneshot"),
     *("fedbin", "fedbbq[weighting=none]", "fedbbq[weighting=all]", "fedbbq[weighting=changed]"),
 )
 ONE_RUN = "fednewton-epsilon-1"
