@@ -65,7 +65,8 @@ def test_the_share_counts_the_rows_of_clients_that_answered_the_histogram_round(
 
 def test_with_privacy_the_signal_is_the_uncut_sum():
     """Noise of both signs adds up to little; cut at 0 first it would look like rows."""
-    method = FedBBQ(federation(epsilon=1.0), tables="per_class", bins_exponent=2)
+    paper: Any = {"tables": "per_class", "estimate": "share", "clip_positive": 10.0}
+    method = FedBBQ(federation(epsilon=1.0), bins_exponent=2, **paper)
     std = 6.0
     noisy = np.array([[6.0, -5, 7, -6], [-6, -6, -6, 6], [5, 5, -9, 3]])
     method.update(histograms(noisy, NEGATIVE, std))
