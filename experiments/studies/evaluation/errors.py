@@ -253,8 +253,8 @@ def _behaved(name: str) -> Record:
     """
     share = bucket_counts(world(name).shares, equal_width(100))
     share /= share.sum(axis=1, keepdims=True)
-    spikes = (share > SPIKE).any(axis=0)
-    steps = 100**2 * np.abs(np.diff(share, axis=1))[:, ~(spikes[1:] | spikes[:-1])]
+    spikes = np.asarray((share > SPIKE).any(axis=0))
+    steps = 100**2 * np.abs(np.diff(share, axis=1))[:, ~np.logical_or(spikes[1:], spikes[:-1])]
     facts = {"spikes": int(spikes.sum()), "steepest": float(steps.max())}
     return {"what": "scores", "world": name} | facts
 
