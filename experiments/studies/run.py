@@ -13,16 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from experiments.studies.claims import (
-    MEAN,
-    STD,
-    Verdict,
-    completed,
-    judge,
-    printed_rows,
-    row_of,
-    verdict_of,
-)
+from experiments.studies import claims
+from experiments.studies.claims import MEAN, STD, Verdict
 from experiments.studies.maddock.claims import CLAIMS
 from experiments.studies.spec import Experiment, Field, Part, Record, Rows, experiment
 from fedcal import datasets
@@ -86,16 +78,17 @@ class Reproduction:
     @cached_property
     def cells(self) -> Rows:
         """The rows with what follows from them."""
-        return completed(self.experiment, self.rows) if self.experiment.parts else self.rows
+        return claims.completed(self.experiment, self.rows) if self.experiment.parts else self.rows
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
         """The verdicts on the claims."""
         of = self.experiment
         if of.parts:
-            beside = printed_rows(of.paper) if of.paper else []
-            return [judge(key, CLAIMS[key], self.cells, beside) for key in of.expected]
-        return [verdict_of(*claim) for claim in of.study.claims(self.rows)] if self.rows else []
+            beside = claims.printed_rows(of.paper) if of.paper else []
+            return [claims.judge(key, CLAIMS[key], self.cells, beside) for key in of.expected]
+        found = of.study.claims(self.rows) if self.rows else ()
+        return [claims.verdict_of(*claim) for claim in found]
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -312,7 +305,7 @@ def _grid(
                 progress(before + finished, sum(counts))
 
         table = compare(progress=moved, uncalibrated=False, jobs=jobs, **options)
-        rows += [row_of(line, part, short[line["data"]]) for line in table.cells]
+        rows += [claims.row_of(line, part, short[line["data"]]) for line in table.cells]
         statement |= dict.fromkeys(table.statement)
     return Reproduction(found, rows, list(statement))
 

@@ -15,25 +15,34 @@ package, and fills all blocks; look at the difference before you keep it.
 from __future__ import annotations
 
 import argparse
+import pkgutil
 import re
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from experiments.studies.expected import content, write
-from experiments.studies.items import PAPERS, ROOT, all_items, all_studies, items_table, results
+from experiments.studies.expected import content, minutes, shipped, write
 from experiments.studies.own.comparisons import line_of
 from experiments.studies.rows import one, where
-from experiments.studies.run import pivot, reproduce
-from experiments.studies.spec import EXPERIMENTS, Record, experiment
+from experiments.studies.run import Reproduction, pivot, reproduce
+from experiments.studies.spec import EXPERIMENTS, Record, experiment, study_file
 from fedcal.core.checks import one_of
 from fedcal.core.pages import Table
 from fedcal.results.comparison import as_table
 from fedcal.results.terminal import markdown, plain
 from fedcal.storage.atomic import atomic_file
+from fedcal.strategies import STRATEGIES
+
+ROOT = Path(__file__).resolve().parents[2]
+PAPERS = ("maddock", "luo", "zhang", "angelopoulos", "evaluation")
+
+results: Callable[[str], Reproduction] = cache(shipped)
+"""The shipped results of an experiment, read once."""
 
 # -- comparisons that README and docs quote ------------------------------------------------------
 
@@ -134,6 +143,117 @@ def claims(page: str) -> str:
         lines += [f"  * Not: {v.text}" for v in verdicts if v.word == "does not hold"]
     return "\n".join(lines)
 
+
+# -- items ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table, figure, method, theorem or claim of a paper: a line of `[items]` of its study file.
+
+    Attributes
+    ----------
+    what, data
+        it is, and is measured on here
+    where
+        names of studies and methods, tests (`tests/FILE.py::NAME`), files, and names of Python,
+        with commas between; may be empty where the verdict says why
+    verdict
+        "" = how many claims of its studies hold
+    claims
+        pattern of the keys of those that count
+    """
+
+    name: str
+    what: str
+    where: str
+    data: str
+    verdict: str
+    claims: str = "*"
+
+    @property
+    def places(self) -> list[str]:
+        """Names in `where`."""
+        return [place.strip() for place in self.where.split(",") if place.strip()]
+
+    @property
+    def words(self) -> str:
+        """Return the verdict, or how many claims of the item's studies hold."""
+        if self.verdict:
+            return self.verdict
+        studies = [name for name in self.places if name in EXPERIMENTS]
+        verdicts = [v for name in studies for v in results(name).verdicts]
+        words = [v.word for v in verdicts if fnmatchcase(v.key, self.claims)]
+        if len(words) < 2:
+            return "".join(words)
+        return f"{words.count('holds')} of {len(words)} claims hold"
+
+    @property
+    def faults(self) -> list[str]:
+        """Say which fields are empty that must not be, and which places do not exist."""
+        lost = [place for place in self.places if not _exists(place)]
+        empty = {"what": self.what, "verdict": self.words, "where": self.where or self.verdict}
+        lost += [key for key, value in empty.items() if not value]
+        return [f"{self.name}: no {what}" for what in lost]
+
+
+def _exists(place: str) -> bool:
+    path, _, test = place.partition("::")
+    if path.partition("[")[0] in {*EXPERIMENTS, *STRATEGIES}:
+        return True
+    if "/" in path or path.endswith(".md"):
+        file = ROOT / path.partition("#")[0]
+        return file.is_file() and f"def {test}(" * bool(test) in file.read_text("utf-8")
+    try:
+        pkgutil.resolve_name(place)
+    except (ImportError, AttributeError, ValueError):
+        return False
+    return True
+
+
+def items(paper: str) -> list[Item]:
+    """Return the items of a paper, in its order."""
+    lines = study_file(paper).get("items", {}).items()
+    return [Item(name, **line) for name, line in lines]
+
+
+def items_table(paper: str) -> str:
+    """Return a paper's items as Markdown."""
+    lines = [
+        (i.name, i.what, ", ".join(f"`{place}`" for place in i.places) or "-", i.data, i.words)
+        for i in items(paper)
+    ]
+    return markdown(
+        Table("", ("item", "what", "where", "data", "verdict"), lines, left=(0, 1, 2, 3, 4))
+    )
+
+
+def all_items() -> str:
+    """Return how many items each paper has, and what became of them."""
+    counts = []
+    for paper in PAPERS:
+        found = items(paper)
+        here = [i for i in found if i.where]
+        claimed = [i for i in here if not i.verdict]
+        counts.append((len(found), len(claimed), len(here) - len(claimed), len(found) - len(here)))
+    lines = [*zip(PAPERS, counts, strict=True), ("all", map(sum, zip(*counts, strict=True)))]
+    heads = ("paper", "items", "claims of studies", "otherwise here", "not here")
+    return markdown(Table("", heads, [(name, *map(str, n)) for name, n in lines], left=(0,)))
+
+
+def all_studies() -> str:
+    """Return what each study is about, what it takes, and how many of its claims hold."""
+    lines = []
+    for name in EXPERIMENTS:
+        words = [verdict.word for verdict in results(name).verdicts]
+        held = f"{words.count('holds')} of {len(words)}" if words else ""
+        took = f"{minutes(name):.1f}" if minutes(name) else ""
+        lines.append((f"`{name}`", experiment(name).about, took, held))
+    heads = ("study", "about", "processor minutes", "claims that hold")
+    return markdown(Table("", heads, lines, left=(0, 1)))
+
+
+# -- pages ---------------------------------------------------------------------------------------
 
 _SHORT = ("method", "epsilon", "accuracy %", "ECE %")
 BLOCKS: Mapping[str, Callable[[], str]] = {

@@ -10,7 +10,7 @@ import pytest
 from refusals import refused
 
 from experiments.__main__ import main
-from experiments.studies import claims, expected, items, run, spec, texts
+from experiments.studies import claims, expected, run, spec, texts
 from experiments.studies.expected import (
     content,
     deviations,
@@ -213,9 +213,9 @@ def test_all_of_several_is_decided_by_the_one_that_fails():
     assert claims.all_of([]) is None
 
 
-@pytest.mark.parametrize("paper", items.PAPERS)
+@pytest.mark.parametrize("paper", texts.PAPERS)
 def test_every_item_of_a_paper_has_a_verdict_and_a_place_that_exists(paper):
-    assert [fault for item in items.items(paper) for fault in item.faults] == []
+    assert [fault for item in texts.items(paper) for fault in item.faults] == []
 
 
 @pytest.mark.parametrize("page", texts.pages(), ids=lambda page: page.name)
