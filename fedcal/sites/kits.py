@@ -247,7 +247,7 @@ def serve(
         *("--database", home / "state.db", "--host", ours.host, "--port", str(ours.port)),
         *("--fleet-api-address", str(sites), "--disable-runtime-dependency-installation"),
         *("--ssl-ca-certfile", files["ca.crt"], "--ssl-certfile", files["server.crt"]),
-        *("--ssl-keyfile", files["server.key"], *secret),
+        *("--ssl-keyfile", files["server.key"], *secret, *flower.health_options()),
     ]
     executes: list[str | Path] = ["flower-superexec", "--runtime-api-address", str(ours), *secret]
     executes += ["--root-certificates", files["ca.crt"]]

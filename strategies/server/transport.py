@@ -163,7 +163,7 @@ class FlowerTransport(Method, Strategy):
         gone = set(self.unavailable(asked.round).tolist())
         there = (k for k in asked.clients.tolist() if k in self._sites and k not in gone)
         if not self.plan.secret_sample:
-            some = len(set(asked.clients.tolist()) - self._rowless), self.plan.clients
+            some = len(self._sampled(asked)), self.plan.clients
             log.info("configure_train: Sampled %s nodes (out of %s)", *some)
         return [
             message(guarded if node in self._guarded else content, node, ANSWER, *waits)
@@ -258,7 +258,7 @@ class FlowerTransport(Method, Strategy):
         """Record and log which clients answered, where that is not secret."""
         if self.plan.secret_sample:
             return
-        sampled = sorted(set(asked.clients.tolist()) - self._rowless)
+        sampled = self._sampled(asked)
         self.took_part.note(asked.round, sampled, answered)
         some = len(answered), len(sampled) - len(answered)
         log.info("aggregate_train: Received %s results and %s failures", *some)
@@ -268,6 +268,9 @@ class FlowerTransport(Method, Strategy):
                 *(asked.round, len(answered), len(sampled)),
                 f", not {naming.listed([*map(self._called, missing)])}" if self.tolerant else "",
             )
+
+    def _sampled(self, asked: OpenRound) -> list[int]:
+        return [k for k in asked.clients.tolist() if k not in self._rowless]
 
     def configure_evaluate(self, *args: Any, **options: Any) -> Iterable[Message]:
         """Nothing: metrics over clients are releases of their own."""
@@ -340,7 +343,7 @@ class FlowerTransport(Method, Strategy):
                 log.warning("fedcal: a site that came late is passed over: %s", e)
                 self._passed.add(info.node)
                 continue
-            if info.name and info.name not in self.names.values():
+            if info.site is None and info.digest is None:
                 self.names[site] = info.name
             self.roster[info.node] = site
             if info.error and not self.plan.private:
