@@ -6,8 +6,6 @@ beside this one; `setup.py` maps them); `fedcal.results` shows, `fedcal.run` sim
 `fedcal.sites` is about real sites, `fedcal.cli` is the command.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -126,3 +124,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         refuse("fedcal", name)
     return getattr(import_module(f"fedcal.{_HOMES.get(name, 'strategies')}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

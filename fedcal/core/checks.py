@@ -8,6 +8,7 @@
     |   |-- FormError             ... or a model or batch of another form, whatever its rows are
     |   |-- BudgetExceeded        ... or the privacy ledger refuses the charge
     |   `-- ContributionRefused   ... or a client's unbounded contribution does not fit the ring
+    |-- Absent                    exit code 1: a part that a result does not have
     |-- PrivacyError              exit code 1: a release that its plan does not cover
     `-- RoundFailed               exit code 1: sampled clients did not answer
 
@@ -44,6 +45,10 @@ class InputError(FedcalError, ValueError):
     """A value, a file or an option that is not allowed."""
 
     exit_code = 2
+
+
+class Absent(FedcalError, AttributeError):
+    """A part that a result does not have; `hasattr` says so, too."""
 
 
 class FormError(InputError):
