@@ -44,23 +44,24 @@ Scores = Callable[[ArrayRecord, Context], Any]
 Key: TypeAlias = str | int
 """What a batch has a tensor under: a name, or its place in a sequence."""
 
+Answer: TypeAlias = Callable[[Message, Context], Message]
+
 log = logging.getLogger("fedcal")
 
 
 class AnsweringApp(ClientApp):
     """Somebody's ClientApp, whose own functions and mods see none of fedcal's messages."""
 
-    def __init__(self, app: ClientApp, answers: Mapping[str, Any]) -> None:
+    def __init__(self, app: ClientApp, answers: Mapping[str, Answer]) -> None:
         self.__dict__ = vars(app)  # what is registered later with one of them, both have
         self.answers = answers
 
     def __call__(self, message: Message, context: Context) -> Message:
         """Answer a message of fedcal's; the app handles any other."""
-        answer = self.answers.get(message.metadata.message_type)
-        if answer is None:
+        if (kind := message.metadata.message_type) not in self.answers:
             return super().__call__(message, context)
         with flower_internals.lifespan_of(self, context):
-            return answer(message, context)
+            return self.answers[kind](message, context)
 
 
 def with_answers(
@@ -106,7 +107,7 @@ def with_answers(
 
     def by_torch(arrays: ArrayRecord, context: Context) -> Any:
         made: Any = model and (model(context) if of_context else model())
-        state, names = arrays.to_torch_state_dict(), made.state_dict()
+        state, names = dict(arrays.to_torch_state_dict()), made.state_dict()
         if list(state) == [str(k) for k in range(len(names))]:  # a list, as NumPyClient has it
             state = dict(zip(names, state.values(), strict=True))
         made.load_state_dict(state)

@@ -146,7 +146,7 @@ def _are_probs(model: Any, batch: Batch) -> bool:
     """Return whether a model has a softmax or sigmoid head: a huge constant row shows it."""
     import torch
 
-    columns = batch if isinstance(batch, dict) else dict(enumerate(batch))
+    columns: dict[Any, Any] = batch if isinstance(batch, dict) else dict(enumerate(batch))
     kinds = {key: x.is_floating_point() for key, x in columns.items()}
     rows = {key: torch.full_like(x[:1], 1000 * kinds[key]) for key, x in columns.items()}
     try:

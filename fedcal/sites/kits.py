@@ -247,8 +247,9 @@ def serve(
         *("--database", home / "state.db", "--host", ours.host, "--port", str(ours.port)),
         *("--fleet-api-address", str(sites), "--disable-runtime-dependency-installation"),
         *("--ssl-ca-certfile", files["ca.crt"], "--ssl-certfile", files["server.crt"]),
-        *("--ssl-keyfile", files["server.key"], *secret, *flower.health_options()),
+        *("--ssl-keyfile", files["server.key"], *secret),
     ]
+    words += flower.health_options()
     executes: list[str | Path] = ["flower-superexec", "--runtime-api-address", str(ours), *secret]
     executes += ["--root-certificates", files["ca.crt"]]
     programs, log = flower.scripts("a server", "superlink", "superexec"), home / LOG

@@ -171,12 +171,12 @@ def _node_info(reply: Message) -> NodeInfo:
     try:
         record: Mapping[str, Any] = reply.content.config_records["who"]
         known = ("site", "place", "clients", "classes", "partition")
-        counts = {k: int(record[k]) for k in known if k in record}
-        words = {k: printable(str(record[k]))[:300] for k in ("input", "error") if k in record}
+        counts: dict[str, Any] = {k: int(record[k]) for k in known if k in record}
+        counts |= {k: printable(str(record[k]))[:300] for k in ("input", "error") if k in record}
         if not 2 <= counts.get("classes", 2) <= options.MOST_CLASSES:
             raise RoundFailed("a node reports an impossible number of classes")
         digest = str(record["names"]) if "names" in record else None
-        return NodeInfo(reply.metadata.src_node_id, **counts, digest=digest, **words)
+        return NodeInfo(reply.metadata.src_node_id, **counts, digest=digest)
     except RoundFailed:
         raise
     except UNREADABLE:
