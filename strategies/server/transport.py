@@ -79,8 +79,7 @@ class FlowerTransport(Method, Strategy):
     def __init__(self, plan: Plan, **options: Any) -> None:
         super().__init__(plan, **options)
         self.tolerant = self.without_unready = False
-        self.terms = ""
-        self.class_digest = self._error = ""  # the error of a client: only an exact run hears it
+        self.terms = self.class_digest = ""
         self.scores: tuple[int, str | None] = (0, None)
         self.model: ArrayRecord | None = None
         self.roster, self._sites = dict[int, int](), dict[int, int]()
@@ -250,8 +249,6 @@ class FlowerTransport(Method, Strategy):
                 if not self.tolerant:
                     raise
         self._tell_answered(asked, sent)
-        if self._error and not sent:
-            raise RoundFailed(f"round {asked.round}: no client answered; {self._error}")
         return sent
 
     def _tell_answered(self, asked: OpenRound, answered: Collection[int]) -> None:
@@ -409,7 +406,6 @@ class FlowerTransport(Method, Strategy):
                 if not self.tolerant:
                     raise RoundFailed(why)
                 if not self.plan.private:
-                    self._error = why
                     log.warning("fedcal: %s", why)
 
 

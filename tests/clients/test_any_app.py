@@ -96,10 +96,6 @@ def rows_of(context):
     return [(ROWS, LABELS)] * (k != 2)
 
 
-def answer_of(message, context):
-    return message
-
-
 @pytest.mark.parametrize("functions", [{}, {"client_fn": lambda context: None}])
 def test_mods_and_a_client_fn_see_no_question(functions, caplog):
     def mod(message, context, call_next):
@@ -110,7 +106,7 @@ def test_mods_and_a_client_fn_see_no_question(functions, caplog):
 
     app = with_answers(ClientApp(mods=[mod], **functions), model, rows_of)
     if not functions:
-        app.train()(answer_of)
+        app.train()(lambda message, context: message)
     grid = InProcessGrid(app, range(4, 0, -1))
     arrays = ArrayRecord([x.numpy() for x in Net(3).state_dict().values()])
     with caplog.at_level(logging.INFO, "flwr"):
