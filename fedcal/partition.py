@@ -160,10 +160,13 @@ def held_out(ids: ArrayLike, key: int | str, share: float) -> NDArray[np.bool_]:
     return np.asarray(drawn[place], np.bool_)
 
 
-_UNFIT = (  # the base class, those that take a function or a number, and those that divide columns
-    *("Partitioner", "IdToSizeFncPartitioner", "ContinuousPartitioner"),
-    *("VerticalEvenPartitioner", "VerticalSizePartitioner"),
-)
+_UNFIT = {
+    "Partitioner": "is the base class of all partitioners",
+    "IdToSizeFncPartitioner": "takes a function, which cannot be written here",
+    "ContinuousPartitioner": "divides by a continuous property of rows",
+    "VerticalEvenPartitioner": "divides columns; clients here have rows",
+    "VerticalSizePartitioner": "divides columns; clients here have rows",
+}
 _FILLED = ("num_partitions", "partition_by", "partition_sizes", "seed")
 _BY = {  # where it is not the label that a partitioner divides by
     "NaturalIdPartitioner": "client",
@@ -192,6 +195,8 @@ def parse_partitioner(text: str) -> tuple[str, Options]:
                 f"{pair[:80]!r}"
             )
         options[one_of(f"parameter of {name}", key, accepted)] = toml_value(raw)
+    if name == "SizePartitioner":
+        needed("partition_sizes", options.get("partition_sizes"), f"{name}:partition_sizes=[30,70]")
     return name, options
 
 
@@ -200,11 +205,10 @@ def owners_by(
 ) -> tuple[Integers, int]:
     """Return the partitioner's owner of each fit row (n,), and the number of clients.
 
-    Rows are passed in an order drawn by `seed`, as `FederatedDataset` shuffles them: several
-    partitioners, IidPartitioner among them, cut the rows as they come. Missing parameters are
-    filled: `num_partitions` (or equal `partition_sizes`) from `clients`, `seed`, and
-    `partition_by` with "label", or "client" for natural ids. Labels are passed as ranks, 0 for the
-    smallest that occurs.
+    Rows are shuffled by `seed` as `FederatedDataset` does it, so that for the same seed client k
+    has the rows of its partition k. Missing parameters are filled: `num_partitions` (or equal
+    `partition_sizes`) from `clients`, `seed`, and `partition_by` with "label", or "client" for
+    natural ids. Labels are passed as ranks, 0 for the smallest that occurs.
 
     Raises InputError for values that the partitioner itself refuses; or for rows that it assigns to
     no client, or to two.
@@ -212,8 +216,7 @@ def owners_by(
     spec = f"flwr:{name}"
     accepted, arguments = _parameters(name), dict(options)
     n = len(data.labels)
-    order = stream(seed, Purpose.PARTITION).permutation(n)
-    columns: dict[str, NDArray[Any]] = {_ROW: order}
+    columns: dict[str, NDArray[Any]] = {_ROW: np.arange(n)}
     even = [n // clients + (k < n % clients) for k in range(clients)]
     filled = (clients, _BY.get(name, "label"), even, seed)
     for key, value in zip(_FILLED, filled, strict=True):
@@ -222,13 +225,14 @@ def owners_by(
     if "distribution_array" in arguments:
         arguments["distribution_array"] = np.array(arguments["distribution_array"])
     if "partition_by" in arguments:
-        columns[arguments["partition_by"]] = _column(data, arguments["partition_by"])[order]
+        columns[arguments["partition_by"]] = _column(data, arguments["partition_by"])
     with (
         blamed(f"{spec} (its parameters: {', '.join(accepted)})"),
         _quiet(),
     ):  # partitioners raise what they like
         partitioner = _partitioners()[name](**arguments)
-        partitioner.dataset = need("datasets", "datasets", spec).Dataset.from_dict(columns)
+        rows = need("datasets", "datasets", spec).Dataset.from_dict(columns)
+        partitioner.dataset = rows.shuffle(seed=seed)
         count = int(partitioner.num_partitions)
         loaded = [partitioner.load_partition(k).with_format("arrow") for k in range(count)]
         parts = [np.asarray(part[:][_ROW], np.int64) for part in loaded]
@@ -253,6 +257,8 @@ def _partitioners() -> dict[str, Callable[..., Any]]:
 def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
     known = _partitioners()
     check_kept(f"flwr:{name}")
+    if name in _UNFIT:
+        raise InputError(f"flwr:{name} {_UNFIT[name]}")
     one_of("partitioner of flwr-datasets", name, known)
     return inspect.signature(known[name]).parameters
 

@@ -8,6 +8,7 @@ imported before it is used.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any
 
@@ -36,6 +37,12 @@ def __getattr__(name: str) -> Any:
     module, _, attribute = _NAMES[name].partition(":")
     source = import_module(module)
     return getattr(source, attribute) if attribute else source
+
+
+def lifespan_of(app: Any, context: Any) -> AbstractContextManager[None]:
+    """Enter what a ClientApp has registered with `@app.lifespan()`."""
+    entered: AbstractContextManager[None] = app._lifespan(context)
+    return entered
 
 
 def set_message_id(message: Any, value: str) -> None:

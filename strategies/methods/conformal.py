@@ -223,7 +223,7 @@ class FedConformal(ConformalSettings, FederatedStrategy):
     alpha
         share of rows whose label may be missing in its set
     score, randomised, penalty, free
-        see `fedcal.conformal.Conformity`
+        see `fedcal.conformal.Conformity`; scores by order are randomised if nothing else is said
     calibrator
         file of a calibrator: sets are of its probabilities
     quantile

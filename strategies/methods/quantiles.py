@@ -33,7 +33,7 @@ class ConformalSettings(Settings):
 
     alpha: Share = 0.1
     score: str = "lac"
-    randomised: bool = False
+    randomised: bool | None = None
     penalty: Number | None = None
     free: Annotated[int, integer(0)] | None = None
     calibrator: str = ""
@@ -48,7 +48,8 @@ class ConformalSettings(Settings):
     def conformity(self) -> Conformity:
         """Conformity score of labels."""
         text = text_of(self.calibrator, self.federation.classes) if self.calibrator else ""
-        return Conformity(self.score, self.randomised, self.penalty, self.free, calibrator=text)
+        randomised = self.score != "lac" if self.randomised is None else self.randomised
+        return Conformity(self.score, randomised, self.penalty, self.free, calibrator=text)
 
     @property
     def asked(self) -> dict[str, Any]:

@@ -100,6 +100,9 @@ class NodeInfo(NamedTuple):
     classes, digest, input
         of a real site: how many classes its rows have, the digest of their names, and whether
         its model gives logits or probabilities; None of a simulated one
+    partition, name, error
+        of a client of a Flower app: its partition id; its SuperNode's name, or which partition or
+        node it is; and the kind of error where it cannot score its rows
     """
 
     node: int
@@ -109,6 +112,9 @@ class NodeInfo(NamedTuple):
     classes: int | None = None
     digest: str | None = None
     input: str | None = None
+    partition: int | None = None
+    name: str = ""
+    error: str = ""
 
 
 def ask_node_info(
@@ -117,27 +123,42 @@ def ask_node_info(
     timeout: float,
     tolerant: bool = False,
     model: ArrayRecord | None = None,
+    private: bool = False,
 ) -> list[NodeInfo]:
-    """Return the statements of the nodes that answer, those that know their classes first.
+    """Return the statements of the nodes that answer, in the order of their partitions.
 
     A `model` goes with the question, for clients that score their rows by it.
 
     Raises RoundFailed if one fails to say it, and is not to be passed over (`tolerant`).
     """
-    statements = []
-    content = {} if model is None else {MODEL: model}
+    statements, content, names = list[NodeInfo](), dict[str, Any](), dict[int, str]()
+    if model is not None:
+        content = {MODEL: model, "context": ConfigRecord({"private": private})}
+        names = {node.node_id: node.name for node in grid.get_nodes()}
     asking = [message(content, node, SITE_INFO, 0, timeout) for node in nodes]
     for reply in grid.send_and_receive(asking, timeout=timeout):
         try:
             if not reply.has_error():
-                statements.append(_node_info(reply))
-            elif reply.error.code not in ABSENT:
+                info = _node_info(reply)
+            elif reply.error.code in ABSENT:
+                continue
+            elif model is not None:
+                why = f"{reason(reply)} (does its app come from fedcal.with_answers?)"
+                info = NodeInfo(reply.metadata.src_node_id, error=why)
+            else:
                 raise RoundFailed(f"a node cannot say which site it is: {reason(reply)}")
         except RoundFailed:
             if not tolerant:
                 raise
             log.warning("fedcal: a site cannot identify itself; see its own log")
-    return sorted(statements, key=lambda info: (info.classes is None, info.node))
+            continue
+        if model is not None:
+            place = ("node", info.node) if info.partition is None else ("partition", info.partition)
+            info = info._replace(name=names.get(info.node) or " ".join(map(str, place)))
+        statements.append(info)
+    return sorted(
+        statements, key=lambda info: (info.partition or 0, info.classes is None, info.node)
+    )
 
 
 def reason(reply: Message) -> str:
@@ -150,12 +171,13 @@ def _node_info(reply: Message) -> NodeInfo:
     """Return a node's statement about itself."""
     try:
         record: Mapping[str, Any] = reply.content.config_records["who"]
-        counts = {k: int(record[k]) for k in ("site", "place", "clients", "classes") if k in record}
-        words = {k: str(record[k]) for k in ("names", "input") if k in record}
+        known = ("site", "place", "clients", "classes", "partition")
+        counts = {k: int(record[k]) for k in known if k in record}
+        words = {k: printable(str(record[k]))[:300] for k in ("input", "error") if k in record}
         if not 2 <= counts.get("classes", 2) <= options.MOST_CLASSES:
             raise RoundFailed("a node reports an impossible number of classes")
-        node, digest, input = reply.metadata.src_node_id, words.get("names"), words.get("input")
-        return NodeInfo(node, **counts, digest=digest, input=input)
+        digest = str(record["names"]) if "names" in record else None
+        return NodeInfo(reply.metadata.src_node_id, **counts, digest=digest, **words)
     except RoundFailed:
         raise
     except UNREADABLE:

@@ -8,8 +8,15 @@ import torch
 from flwr.app import Array, ArrayRecord, Context
 from flwr.clientapp import ClientApp
 
-from fedcal import AfterTraining, InProcessGrid, InputError, RoundFailed, add_answers, datasets
-from fedcal.clients.any_app import logits_of
+from fedcal import (
+    AfterTraining,
+    InProcessGrid,
+    InputError,
+    RoundFailed,
+    datasets,
+    score_batches,
+    with_answers,
+)
 from fedcal.partition import deal
 
 DATA = datasets.load("resnet110-cifar10").split(0)
@@ -26,9 +33,7 @@ def scaled(arrays: ArrayRecord, context: Context):
 
 
 def grid_of(scores, **changed):
-    app = ClientApp()
-    add_answers(app, scores=scores)
-    return InProcessGrid(app, range(1, 5))
+    return InProcessGrid(with_answers(ClientApp(), scores=scores), range(1, 5))
 
 
 def test_probabilities_columns_and_test_rows():
@@ -75,7 +80,7 @@ ROWS, LABELS = torch.arange(8.0).reshape(4, 2), torch.tensor([0, 1, 2, 1])
 )
 def test_batches_are_read_as_quickstarts_make_them(batch):
     net = Net().train()
-    found = logits_of(net, [batch, batch])
+    found = score_batches(net, [batch, batch])
     expected = torch.nn.functional.linear(ROWS, net.weight, net.bias).detach().numpy()
     np.testing.assert_allclose(found["logits"], np.tile(expected, (2, 1)), rtol=1e-6)
     assert found["labels"].tolist() == 2 * LABELS.tolist()
@@ -162,7 +167,7 @@ def test_an_exact_run_reports_rows_without_a_label(spoilt, caplog):
         return spoilt(*[np.array(x) for x in scaled(arrays, context)])
 
     reason = "not all have finite scores, the number of a column as label"
-    with pytest.raises(RoundFailed, match=f"^round 1: no client answered; .*{reason}.*$"):
+    with pytest.raises(RoundFailed, match=f"^no client can score .*partition 3: {reason}.*$"):
         AfterTraining("fednewton").start(grid_of(everywhere), MODEL)
     private = AfterTraining("fednewton", epsilon=8.0, unit="example")
     assert private.start(grid_of(everywhere), MODEL).sites["answered"] == 4

@@ -55,6 +55,7 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     ("evaluate", "within"): ((), ("a",)),
     ("fedprior", "groups"): (numbered(CLIENTS), (*numbered(CLIENTS), "a")),
     ("fedsgd", "clipping"): ("row", "global"),
+    ("conformal", "randomised"): (True, False),
 }
 """Two values of a setting, of one method or of all; of others see `two_values`."""
 
