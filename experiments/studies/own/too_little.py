@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from itertools import product
+from typing import Any
 
 from experiments.studies.spec import Rows, Study
 from fedcal.core.checks import TooLittle
@@ -24,10 +25,10 @@ def _rows(seeds: int = 3, progress: Progress | None = None) -> Rows:
     for name, text in METHODS.items():
         variant, outcomes = Variant.parse(text), list[bool]()
         for data, epsilon, seed in product(NETWORKS, EPSILONS, range(seeds)):
-            how = {"method": variant.method, "set": variant.settings, "partition": "dirichlet:0.1"}
+            how: Any = {"method": variant.method, "set": variant.settings, "seed": seed}
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                run = simulate(data, epsilon=epsilon, seed=seed, **how)
+                run = simulate(data, epsilon=epsilon, partition="dirichlet:0.1", **how)
             if any(issubclass(one.category, TooLittle) for one in caught):
                 outcomes.append(run.after["classwise_ece"] > run.before["classwise_ece"])
         worse, warned = sum(outcomes), len(outcomes)
