@@ -52,7 +52,7 @@ COMPARISONS = [name for name in EXPERIMENTS if name.startswith(("choosing", "tru
 
 def command(name: str) -> str:
     """Return the command line that runs a comparison, as a block of the page."""
-    options = (word for k, v in experiment(name).options.items() for word in (f"--{k}", v))
+    options = (word for k, v in experiment(name).options.items() for word in (f"--{k}", str(v)))
     line = f"$ fedcal compare {shlex.join(options)} --out {name}"
     return f"<!-- not run: hundreds of runs -->\n```console\n{line}\n```"
 

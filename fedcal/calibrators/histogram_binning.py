@@ -288,6 +288,7 @@ def shrunk(p: Floats, n: Floats, var_p: Floats, var_n: Floats) -> tuple[Floats, 
         k = S^2 / (P + N + noise / (v (1 - v)))
         S^2 = (P + N)^2 - var P - var N             the signal squared, debiased, at least 0
         noise = (1 - v)^2 var P + v^2 var N         of (1 - v) P - v N, which is 0 on average
+        and v (1 - v) by the rule of succession, (P + 1) (N + 1) / (P + N + 2)^2
 
     That is signal^2 / (signal^2 + noise^2), sampling included, if a bin's v is off the model's
     probability by about sqrt(v (1 - v) / 50). The binnings, and the model itself with half of the
@@ -319,7 +320,8 @@ def shrunk(p: Floats, n: Floats, var_p: Floats, var_n: Floats) -> tuple[Floats, 
         v = _ratio(positive, rows)
         noise = (1.0 - v) ** 2 * noise_p + v**2 * noise_n
         signal = np.maximum(rows**2 - noise_p - noise_n, 0.0)
-        known = signal / np.maximum(rows + noise / np.maximum(v * (1.0 - v), TINY), TINY)
+        spread = (positive + 1.0) * (negative + 1.0) / (rows + 2.0) ** 2
+        known = signal * spread / np.maximum(rows * spread + noise, TINY)
         occam = 0.5 * np.log1p(known / PRIOR_ROWS).sum(axis=1)
         share, weight = (np.repeat(x, fine // bins, 1) for x in (v, known / (known + PRIOR_ROWS)))
         scores.append(_log_likelihood(share, p, n, var_p, var_n) - occam)

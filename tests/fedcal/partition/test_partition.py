@@ -167,7 +167,7 @@ def test_natural_owners_are_the_data_s_clients():
     refused("mine names no clients", owners, natural)
     refused("removed in 0.3: use dirichlet", owners, "flwr:ContinuousPartitioner:strictness=0.9")
     refused("VerticalEvenPartitioner divides columns", owners, "flwr:VerticalEvenPartitioner")
-    refused("partition_sizes is needed", owners, "flwr:SizePartitioner")
+    refused("needs sizes", owners, "flwr:SizePartitioner")
 
 
 @pytest.mark.parametrize("name", ["IidPartitioner", "DirichletPartitioner"])
