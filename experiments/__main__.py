@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from experiments.studies.expected import check, shipped
 from experiments.studies.run import reproduce
@@ -17,6 +18,7 @@ def command(
     name: str | None = None,
     seeds: int | None = None,
     jobs: int | None = None,
+    features: Path | None = None,
     out: Path | None = None,
     overwrite: Overwrite = False,
     checked: bool = False,
@@ -36,6 +38,8 @@ def command(
         Number of seeds, from 0 on (default: the paper's).
     jobs
         Number of processes (default: the usable cores).
+    features
+        File of features (.npz), for studies of data that do not ship.
 
     Files and output
     ----------------
@@ -59,9 +63,8 @@ def command(
     experiment(name)
     expected = shipped(name) if checked else None
     with progress(name, quiet=quiet) as steps:
-        result = reproduce(
-            name, seeds=seeds, jobs=jobs, out=out, overwrite=overwrite, progress=steps
-        )
+        files: dict[str, Any] = {"features": features, "out": out, "overwrite": overwrite}
+        result = reproduce(name, seeds=seeds, jobs=jobs, progress=steps, **files)
     if json:
         print(to_json(result.to_json()), end="")
     elif not quiet:

@@ -31,7 +31,7 @@ from experiments import demo
 from experiments.studies.expected import content, read, shipped, write
 from experiments.studies.rows import one, where
 from experiments.studies.run import Reproduction, pivot, reproduce
-from experiments.studies.spec import EXPERIMENTS, Record, Rows, study_file
+from experiments.studies.spec import EXPERIMENTS, Record, Rows, experiment, study_file
 from fedcal.core.checks import one_of
 from fedcal.core.pages import Table
 from fedcal.results.comparison import Line, as_table
@@ -249,6 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is named and write its results; then fill the blocks of all pages."""
     parser = argparse.ArgumentParser(description="Write results that ship, and pages about them.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="of experiments and comparisons")
+    parser.add_argument("--features", help="file of features, for experiments that take one")
     parser.add_argument("--jobs", type=int, help="processes (the usable cores)")
     given = parser.parse_args(arguments)
     commit = _commit()
@@ -256,7 +257,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if one_of("experiment", name, (*EXPERIMENTS, *COMPARISONS, DEMO)) not in EXPERIMENTS:
             write(name, measure(name), commit)
         else:
-            write(name, content(reproduce(name, jobs=given.jobs)), commit)
+            features = given.features if experiment(name).features else None
+            write(name, content(reproduce(name, jobs=given.jobs, features=features)), commit)
         print(f"written: {name}", flush=True)
     for page in pages():
         old = page.read_text("utf-8")
