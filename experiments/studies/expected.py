@@ -21,19 +21,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
+from experiments.studies import spec
 from experiments.studies.claims import METRICS, SETTINGS, spread, without_failures
 from experiments.studies.run import Reproduction
-from experiments.studies.spec import (
-    EVERYWHERE,
-    NO_DIFFERENCE,
-    SEEDS,
-    UNDECIDED,
-    WORDS,
-    Experiment,
-    Record,
-    Rows,
-    experiment,
-)
+from experiments.studies.spec import Experiment, Record, Rows, experiment
 from fedcal.core.checks import InputError
 from fedcal.results.files import in_json
 from fedcal.storage.atomic import atomic_file
@@ -68,14 +59,24 @@ def shipped(name: str) -> Reproduction:
     InputError
         There are none of that name.
     """
-    found, rows = experiment(name), read(name)["results"]
+    return restored(name, read(name)["results"])
+
+
+def restored(name: str, rows: Rows) -> Reproduction:
+    """Return the results that a file's rows hold."""
+    found = experiment(name)
     if found.parts:
-        rows = [row | {"epsilon": float(row["epsilon"]), "failures": []} for row in rows]
+        rows = [{"failures": []} | row | {"epsilon": float(row["epsilon"])} for row in rows]
     return Reproduction(found, rows)
 
 
+def minutes(name: str) -> float:
+    """Return the processor minutes that a study took; 0 = unknown."""
+    return float(read(name).get("minutes", 0.0))
+
+
 def read(name: str) -> Record:
-    """Read a file's `commit` and `results`; InputError if there is none."""
+    """Read a file's `commit`, `minutes` and `results`; InputError if there is none."""
     path = FOLDER / f"{name}.json"
     if not path.is_file():
         raise InputError(f"there are no expected results of {name}")
@@ -88,13 +89,14 @@ def read(name: str) -> Record:
     return found | {"results": rows}
 
 
-def write(name: str, results: Rows, commit: str) -> None:
+def write(name: str, results: Rows, commit: str, minutes: float = 0.0) -> None:
     """Write a file, one result a line: rows with the same keys are a table of their values."""
     tables = []
     for keys, rows in groupby(results, key=list):
         lines = ",\n".join(_compact(list(row.values())) for row in rows)
         tables.append(f'{{"columns":{_compact(keys)},"rows":[\n{lines}\n]}}')
-    head = _compact({"schema": 4, "name": name, "commit": commit}).removesuffix("}")
+    facts = {"schema": 4, "name": name, "commit": commit, "minutes": minutes}
+    head = _compact(facts).removesuffix("}")
     with atomic_file(FOLDER / f"{name}.json") as file:
         file.write(f'{head},"results":[\n{",".join(tables)}\n]}}\n'.encode())
 
@@ -172,10 +174,10 @@ def wrong_verdicts(result: Reproduction) -> list[str]:
         if verdict.places and not words:
             lines.append(f"{key}: no verdict is expected; its study file should say one")
         for place in dict.fromkeys((*verdict.places, *words) if words else ()):
-            holds, word = verdict.places.get(place), words.get(place, words.get(EVERYWHERE))
-            known = place != EVERYWHERE or place in verdict.places or not of.parts
-            none = NO_DIFFERENCE if place in verdict.places else UNDECIDED
-            allowed = (none if holds is None else WORDS[holds], SEEDS)
+            holds, word = verdict.places.get(place), words.get(place, words.get(spec.EVERYWHERE))
+            known = place != spec.EVERYWHERE or place in verdict.places or not of.parts
+            none = spec.NO_DIFFERENCE if place in verdict.places else spec.UNDECIDED
+            allowed = (none if holds is None else spec.WORDS[holds], spec.SEEDS)
             if known and word not in allowed:
                 lines.append(f"{place}: {allowed[0]}, expected: {word}. {verdict.text}")
     return lines

@@ -5,23 +5,16 @@ from __future__ import annotations
 import inspect
 import logging
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from experiments.studies.claims import (
-    MEAN,
-    STD,
-    Verdict,
-    completed,
-    judge,
-    printed_rows,
-    row_of,
-    verdict_of,
-)
+from experiments.studies import claims
+from experiments.studies.claims import MEAN, STD, Verdict
 from experiments.studies.maddock.claims import CLAIMS
 from experiments.studies.spec import Experiment, Field, Part, Record, Rows, experiment
 from fedcal import datasets
@@ -68,11 +61,14 @@ class Reproduction:
         of a grid, see `cells`; or of the function
     statement
         what the tables give away, in whole sentences
+    minutes
+        of all processors together that it took; 0 = unknown
     """
 
     experiment: Experiment
     rows: Rows = field(repr=False)
     statement: list[str] = field(default_factory=list, repr=False)
+    minutes: float = 0.0
 
     @property
     def failures(self) -> list[str]:
@@ -82,16 +78,17 @@ class Reproduction:
     @cached_property
     def cells(self) -> Rows:
         """The rows with what follows from them."""
-        return completed(self.experiment, self.rows) if self.experiment.parts else self.rows
+        return claims.completed(self.experiment, self.rows) if self.experiment.parts else self.rows
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
         """The verdicts on the claims."""
         of = self.experiment
         if of.parts:
-            beside = printed_rows(of.paper) if of.paper else []
-            return [judge(key, CLAIMS[key], self.cells, beside) for key in of.expected]
-        return [verdict_of(*claim) for claim in of.study.claims(self.rows)] if self.rows else []
+            beside = claims.printed_rows(of.paper) if of.paper else []
+            return [claims.judge(key, CLAIMS[key], self.cells, beside) for key in of.expected]
+        found = of.study.claims(self.rows) if self.rows else ()
+        return [claims.verdict_of(*claim) for claim in found]
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -137,6 +134,7 @@ class Reproduction:
             "claims": [asdict(verdict) for verdict in self.verdicts],
             "notes": list(of.notes),
             "statement": self.statement,
+            "minutes": self.minutes,
             "versions": versions(),
         }
 
@@ -265,7 +263,7 @@ def reproduce(
     InputError
         An unknown name or option; nothing ran.
     """
-    found = experiment(name)
+    found, begun = experiment(name), _seconds()
     if seeds is not None:
         integer("seeds", seeds, 1)
     if found.features and features is None:
@@ -282,13 +280,19 @@ def reproduce(
             if chosen is not None and option not in takes:
                 raise InputError(f"{name} has no choice of {option}; leave out --{option}")
         asked = {"seeds": seeds or found.seeds or None, "features": features, "jobs": jobs}
-        asked["progress"] = progress
+        asked |= {"progress": progress, "options": found.options}
         given: Any = {k: v for k, v in asked.items() if v is not None and k in takes}
         logging.getLogger("flwr").setLevel(logging.ERROR)  # Flower logs each message
         result = Reproduction(found, found.study.rows(**given))
+    result = replace(result, minutes=round((_seconds() - begun) / 60, 1))
     if out is not None:
         result.save(out)
     return result
+
+
+def _seconds() -> float:
+    """Return the processor seconds that this process and its ended children have used."""
+    return sum(os.times()[:4])
 
 
 def _grid(
@@ -308,7 +312,7 @@ def _grid(
                 progress(before + finished, sum(counts))
 
         table = compare(progress=moved, uncalibrated=False, jobs=jobs, **options)
-        rows += [row_of(line, part, short[line["data"]]) for line in table.cells]
+        rows += [claims.row_of(line, part, short[line["data"]]) for line in table.cells]
         statement |= dict.fromkeys(table.statement)
     return Reproduction(found, rows, list(statement))
 

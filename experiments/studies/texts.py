@@ -8,106 +8,74 @@ A block of a page is what stands between two lines of its own,
 and is what `BLOCKS[NAME]()` gives: so no page contradicts the data. A sentence that quotes a result
 belongs into a block, with the number computed there, or has no number.
 
-`python -m experiments.studies.texts [NAME ...]` runs experiments and comparisons,
-writes their results into the package, and fills all blocks; look at the difference before you keep
-it.
+`python -m experiments.studies.texts [NAME ...]` runs experiments, writes their results into the
+package, and fills all blocks; look at the difference before you keep it.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import pkgutil
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from experiments import demo
-from experiments.studies.expected import content, read, shipped, write
+from experiments.studies.expected import content, minutes, shipped, write
+from experiments.studies.own.comparisons import line_of
 from experiments.studies.rows import one, where
 from experiments.studies.run import Reproduction, pivot, reproduce
-from experiments.studies.spec import EXPERIMENTS, Record, Rows, experiment, study_file
+from experiments.studies.spec import EXPERIMENTS, Record, experiment, study_file
 from fedcal.core.checks import one_of
 from fedcal.core.pages import Table
-from fedcal.results.comparison import Line, as_table
+from fedcal.results.comparison import as_table
 from fedcal.results.terminal import markdown, plain
 from fedcal.storage.atomic import atomic_file
+from fedcal.strategies import STRATEGIES
 
 ROOT = Path(__file__).resolve().parents[2]
+PAPERS = ("maddock", "luo", "zhang", "angelopoulos", "evaluation")
+
+results: Callable[[str], Reproduction] = cache(shipped)
+"""The shipped results of an experiment, read once."""
 
 # -- comparisons that README and docs quote ------------------------------------------------------
 
-COMPARISONS: Mapping[str, str] = study_file("own")["comparisons"]
-"""Name of the file -> options of `fedcal compare`; they have no claims."""
-
-DEMO = "demo"
-"""Name of the file of the demo's comparison."""
-
-_FACTS = (
-    *("data", "method", "label", "settings", "clients", "partition", "epsilon", "delta", "unit"),
-    *("trust", "sampling_rate", "rounds", "seeds", "noise_std", "mechanism", "bytes_up"),
-    *("bytes_down", "baseline", "failures"),
-)
-_METRICS = ("accuracy", "ece", "classwise_ece")
-
-
-def measure(name: str) -> Rows:
-    """Run a comparison; its lines' facts, and mean and spread of the metrics, to six digits."""
-    with TemporaryDirectory() as out:
-        if name == DEMO:
-            demo.calibrate().save(out)
-        else:
-            words = [*shlex.split(COMPARISONS[name]), "--out", out, "--overwrite"]
-            subprocess.run([sys.executable, "-m", "fedcal", "compare", *words], check=True)
-        lines = json.loads(Path(out, "compare.json").read_text("utf-8"))["cells"]
-
-    def spread(of: Mapping[str, Any]) -> Record:
-        return {k: None if of[k] is None else float(f"{of[k]:.6g}") for k in ("mean", "std")}
-
-    return [
-        {k: line[k] for k in _FACTS}
-        | {"seconds": spread(line["seconds"])}
-        | {"after": {metric: spread(line["after"][metric]) for metric in _METRICS}}
-        for line in lines
-    ]
-
-
-@cache
-def comparison(name: str) -> list[Line]:
-    """Return the shipped lines of a comparison."""
-    return [line | {"epsilon": float(line["epsilon"])} for line in read(name)["results"]]
+COMPARISONS = [name for name in EXPERIMENTS if name.startswith(("choosing", "trust"))]
+"""Studies that are a `fedcal compare`."""
 
 
 def command(name: str) -> str:
     """Return the command line that runs a comparison, as a block of the page."""
-    line = f"$ fedcal compare {COMPARISONS[name]} --out {name}"
+    options = (word for k, v in experiment(name).options.items() for word in (f"--{k}", v))
+    line = f"$ fedcal compare {shlex.join(options)} --out {name}"
     return f"<!-- not run: hundreds of runs -->\n```console\n{line}\n```"
 
 
-def percent(line: Line, metric: str = "ece") -> str:
+def percent(row: Record, metric: str = "ece") -> str:
     """Mean and, if it has any, spread of a metric, in %."""
-    mean, std = (100 * (line["after"][metric][k] or 0.0) for k in ("mean", "std"))
+    mean, std = (100 * (row[key] or 0.0) for key in (metric, f"{metric} std"))
     digits = 3 if metric == "classwise_ece" else 2
     return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if std else "")
 
 
 def pivoted(name: str, heads: Sequence[str], column: str, **facts: Any) -> str:
     """Return the ECE of a comparison's lines, with a column for each value of a fact."""
-    lines = where(comparison(name), baseline=False, **facts)
+    rows = where(results(name).rows, baseline=False, **facts)
 
     def line(of: Record) -> tuple[str, ...]:
         return tuple(f"{of[k]:g}" if isinstance(of[k], float) else str(of[k]) for k in heads)
 
     beside = "; ".join(
-        f"{line['method']} on {line['data']} {percent(line)}"
-        for line in where(comparison(name), baseline=True, **facts)
+        f"{row['method']} on {row['data']} {percent(row)}"
+        for row in where(results(name).rows, baseline=True, **facts)
     )
-    table = pivot("", lines, heads, line, column, percent)
+    table = pivot("", rows, heads, line, column, percent)
     return f"{markdown(table)}\nECE, %. Beside it: {beside}."
 
 
@@ -116,7 +84,7 @@ def pivoted(name: str, heads: Sequence[str], column: str, **facts: Any) -> str:
 
 def demo_lines(columns: Sequence[str], methods: Sequence[str] = ()) -> str:
     """Return the demo's lines as its own table shows them; or of some methods, with privacy."""
-    lines = comparison(DEMO)
+    lines = [line_of(row) for row in results("demo").rows]
     table = as_table(lines)
     places = [table.columns.index(column) for column in columns]
     rows = [[plain(entry) for entry in row] for row in table.rows]
@@ -130,8 +98,8 @@ def demo_lines(columns: Sequence[str], methods: Sequence[str] = ()) -> str:
 
 def demo_headline() -> str:
     """Say what one command does."""
-    newton = one(comparison(DEMO), method="fednewton", epsilon=1.0)
-    pooled = one(comparison(DEMO), method="pooled-temperature")
+    newton = one(results("demo").rows, method="fednewton", epsilon=1.0)
+    pooled = one(results("demo").rows, method="pooled-temperature")
     return (
         "**One line of shell, `fedcal simulate --epsilon 1 --out run`, makes this picture: 100 "
         "label-skewed clients calibrate a real network at user-level epsilon = 1.** It is seed 0; "
@@ -142,9 +110,6 @@ def demo_headline() -> str:
 
 
 # -- results -------------------------------------------------------------------------------------
-
-results: Callable[[str], Reproduction] = cache(shipped)
-"""The shipped results of an experiment, read once."""
 
 PAGES = {
     page: [name for name in EXPERIMENTS if name.startswith(page)]
@@ -179,6 +144,117 @@ def claims(page: str) -> str:
     return "\n".join(lines)
 
 
+# -- items ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table, figure, method, theorem or claim of a paper: a line of `[items]` of its study file.
+
+    Attributes
+    ----------
+    what, data
+        it is, and is measured on here
+    where
+        names of studies and methods, tests (`tests/FILE.py::NAME`), files, and names of Python,
+        with commas between; may be empty where the verdict says why
+    verdict
+        "" = how many claims of its studies hold
+    claims
+        pattern of the keys of those that count
+    """
+
+    name: str
+    what: str
+    where: str
+    data: str
+    verdict: str
+    claims: str = "*"
+
+    @property
+    def places(self) -> list[str]:
+        """Names in `where`."""
+        return [place.strip() for place in self.where.split(",") if place.strip()]
+
+    @property
+    def words(self) -> str:
+        """Return the verdict, or how many claims of the item's studies hold."""
+        if self.verdict:
+            return self.verdict
+        studies = [name for name in self.places if name in EXPERIMENTS]
+        verdicts = [v for name in studies for v in results(name).verdicts]
+        words = [v.word for v in verdicts if fnmatchcase(v.key, self.claims)]
+        if len(words) < 2:
+            return "".join(words)
+        return f"{words.count('holds')} of {len(words)} claims hold"
+
+    @property
+    def faults(self) -> list[str]:
+        """Say which fields are empty that must not be, and which places do not exist."""
+        lost = [place for place in self.places if not _exists(place)]
+        empty = {"what": self.what, "verdict": self.words, "where": self.where or self.verdict}
+        lost += [key for key, value in empty.items() if not value]
+        return [f"{self.name}: no {what}" for what in lost]
+
+
+def _exists(place: str) -> bool:
+    path, _, test = place.partition("::")
+    if path.partition("[")[0] in {*EXPERIMENTS, *STRATEGIES}:
+        return True
+    if "/" in path or path.endswith(".md"):
+        file = ROOT / path.partition("#")[0]
+        return file.is_file() and f"def {test}(" * bool(test) in file.read_text("utf-8")
+    try:
+        pkgutil.resolve_name(place)
+    except (ImportError, AttributeError, ValueError):
+        return False
+    return True
+
+
+def items(paper: str) -> list[Item]:
+    """Return the items of a paper, in its order."""
+    lines = study_file(paper).get("items", {}).items()
+    return [Item(name, **line) for name, line in lines]
+
+
+def items_table(paper: str) -> str:
+    """Return a paper's items as Markdown."""
+    lines = [
+        (i.name, i.what, ", ".join(f"`{place}`" for place in i.places) or "-", i.data, i.words)
+        for i in items(paper)
+    ]
+    return markdown(
+        Table("", ("item", "what", "where", "data", "verdict"), lines, left=(0, 1, 2, 3, 4))
+    )
+
+
+def all_items() -> str:
+    """Return how many items each paper has, and what became of them."""
+    counts = []
+    for paper in PAPERS:
+        found = items(paper)
+        here = [i for i in found if i.where]
+        claimed = [i for i in here if not i.verdict]
+        counts.append((len(found), len(claimed), len(here) - len(claimed), len(found) - len(here)))
+    lines = [*zip(PAPERS, counts, strict=True), ("all", map(sum, zip(*counts, strict=True)))]
+    heads = ("paper", "items", "claims of studies", "otherwise here", "not here")
+    return markdown(Table("", heads, [(name, *map(str, n)) for name, n in lines], left=(0,)))
+
+
+def all_studies() -> str:
+    """Return what each study is about, what it takes, and how many of its claims hold."""
+    lines = []
+    for name in EXPERIMENTS:
+        words = [verdict.word for verdict in results(name).verdicts]
+        held = f"{words.count('holds')} of {len(words)}" if words else ""
+        took = f"{minutes(name):.1f}" if minutes(name) else ""
+        lines.append((f"`{name}`", experiment(name).about, took, held))
+    heads = ("study", "about", "processor minutes", "claims that hold")
+    return markdown(Table("", heads, lines, left=(0, 1)))
+
+
+# -- pages ---------------------------------------------------------------------------------------
+
 _SHORT = ("method", "epsilon", "accuracy %", "ECE %")
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "demo-headline": demo_headline,
@@ -192,6 +268,9 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     ),
     "demo-table": partial(demo_lines, _SHORT),
     **{f"{page}-claims": partial(claims, page) for page in PAGES},
+    **{f"{paper}-items": partial(items_table, paper) for paper in PAPERS},
+    "items": all_items,
+    "studies": all_studies,
     "zhang-main": partial(tables, "zhang-table2", slice(1)),
     "luo-main": partial(tables, "luo-table1", slice(1)),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
@@ -248,17 +327,15 @@ def _commit() -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is named and write its results; then fill the blocks of all pages."""
     parser = argparse.ArgumentParser(description="Write results that ship, and pages about them.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="of experiments and comparisons")
-    parser.add_argument("--features", help="file of features, for experiments that take one")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of experiments")
+    parser.add_argument("--features", help="file of features, for experiments that need one")
     parser.add_argument("--jobs", type=int, help="processes (the usable cores)")
     given = parser.parse_args(arguments)
     commit = _commit()
     for name in given.names:
-        if one_of("experiment", name, (*EXPERIMENTS, *COMPARISONS, DEMO)) not in EXPERIMENTS:
-            write(name, measure(name), commit)
-        else:
-            features = given.features if experiment(name).features else None
-            write(name, content(reproduce(name, jobs=given.jobs, features=features)), commit)
+        features = given.features if experiment(name).features else None
+        result = reproduce(name, jobs=given.jobs, features=features)
+        write(name, content(result), commit, result.minutes)
         print(f"written: {name}", flush=True)
     for page in pages():
         old = page.read_text("utf-8")
