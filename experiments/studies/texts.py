@@ -271,7 +271,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     **{f"{paper}-items": partial(items_table, paper) for paper in PAPERS},
     "items": all_items,
     "studies": all_studies,
-    "zhang-main": partial(tables, "zhang-table2", slice(1)),
+    "zhang-main": partial(tables, "zhang-table1-cifar10", slice(1)),
     "luo-main": partial(tables, "luo-table1", slice(1)),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
     "five-hospitals-main": partial(tables, "five-hospitals", slice(1)),

@@ -17,7 +17,7 @@ from experiments.studies.rows import of_each, one, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study
 from experiments.studies.zhang import models
 from experiments.studies.zhang.models import EPSILON, MIXED, PLAIN, Task, Training
-from experiments.studies.zhang.tables import DP, MATTERS, NON_PRIVATE, above, named, study
+from experiments.studies.zhang.tables import DP, DROPS, MATTERS, NON_PRIVATE, above, named, study
 from fedcal.core.numerics import Floats
 
 # -- Figure 4 (a): the clip norm at a fixed epsilon ----------------------------------------------
@@ -192,6 +192,7 @@ figure6 = Study(study(named("method", "method", ON_ROWS), 5), _rows_claims)
 
 # -- Figure 7: what the Bayes classifier may be sure of, and what a private model is -------------
 
+DROPPED = "Non-private, dropout"
 SHARES, MORE = (0.0, 0.3, 0.6), 0.05
 """Share of the training labels that are drawn anew; by how much a confidence exceeds the
 best classifier's before it is called too high."""
@@ -199,7 +200,7 @@ best classifier's before it is called too high."""
 
 def _noisy(of: Task) -> Iterator[tuple[Record, Training]]:
     """Yield what = "model" with `method`, `noise`; scores are of the test rows' own labels."""
-    for title, how in {DP: Training(8.0), NON_PRIVATE: PLAIN}.items():
+    for title, how in {DP: Training(8.0), DROPPED: replace(PLAIN, dropout=DROPS[0])}.items():
         for share in SHARES:
             facts = {"what": "model", "method": title, "noise": share}
             yield facts, replace(how, label_noise=share)
@@ -222,7 +223,7 @@ def _noisy_claims(found: Rows) -> Iterator[RowsClaim]:
     """Yield the claims of appendix B.4."""
     private, plain = (
         [r for r in where(found, what="model", method=title) if r["noise"]]
-        for title in (DP, NON_PRIVATE)
+        for title in (DP, DROPPED)
     )
     shown = f"{listed(private, 'over', 'noise')}; without privacy {listed(plain, 'over', 'noise')}"
     yield (

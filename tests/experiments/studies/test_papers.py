@@ -95,6 +95,8 @@ def test_features_from_a_file(of, tmp_path):
     found = models.task(str(path))
     assert (found.name, [*found.shifted], found.rows) == ("mine", [("fog", 3)], 600)
     assert np.array_equal(found.shifted["fog", 3], found.test_x[:50] / 2)
+    with pytest.raises(InputError, match="needs --features FILE"):
+        reproduce("zhang-table1-cifar10")
     with pytest.raises(InputError, match="no choice of features"):
         reproduce("maddock-table6", features=path)
 
