@@ -77,9 +77,11 @@ def command(
                 rows = jsons.loads((out / f"{each}.json").read_text("utf-8"))
                 result = restored(each, rows["cells"] or rows["rows"])
             else:
-                files = {"features": features if experiment(each).features else None, "out": out}
+                own = features if experiment(each).features else None
                 with progress(each, quiet=quiet) as steps:
-                    result = reproduce(each, jobs=jobs, overwrite=True, progress=steps, **files)
+                    result = reproduce(
+                        each, jobs=jobs, features=own, out=out, overwrite=True, progress=steps
+                    )
             wrong += faults(result, checked=checked)
             if not quiet:
                 held = sum(verdict.word == "holds" for verdict in result.verdicts)
@@ -88,9 +90,14 @@ def command(
         if checked:
             shipped(name)  # refuses what has none before it runs
         with progress(name, quiet=quiet) as steps:
-            files = {"features": features, "out": out}
             result = reproduce(
-                name, seeds=seeds, jobs=jobs, overwrite=overwrite, progress=steps, **files
+                name,
+                seeds=seeds,
+                jobs=jobs,
+                features=features,
+                out=out,
+                overwrite=overwrite,
+                progress=steps,
             )
         if json:
             print(to_json(result.to_json()), end="")

@@ -279,8 +279,8 @@ def reproduce(
         for option, chosen in {"seeds": seeds, "features": features}.items():
             if chosen is not None and option not in takes:
                 raise InputError(f"{name} has no choice of {option}; leave out --{option}")
-        asked = {"seeds": seeds or found.seeds or None, "features": features, "jobs": jobs}
-        asked |= {"progress": progress, "options": found.options}
+        asked: Any = {"seeds": seeds or found.seeds or None, "features": features}
+        asked |= {"jobs": jobs, "progress": progress, "options": found.options}
         given: Any = {k: v for k, v in asked.items() if v is not None and k in takes}
         logging.getLogger("flwr").setLevel(logging.ERROR)  # Flower logs each message
         result = Reproduction(found, found.study.rows(**given))

@@ -102,12 +102,13 @@ def task(source: str) -> Task:
 
 def _mixture() -> Task:
     """Two Gaussians of unit variance in the plane (appendix B.1): 5,000 rows of each."""
-    rng, parts = stream(0, Purpose.PARTITION, 0, "zhang mixture"), list[NDArray[Any]]()
+    rng, parts = stream(0, Purpose.PARTITION, 0, "zhang mixture"), list[Any]()
     for rows in (10_000, 20_000):
         y = np.arange(rows, dtype=np.int64) % 2
         centres = np.array([[0.0, DISTANCE], [DISTANCE, 0.0]])
         parts += [(rng.standard_normal((rows, 2)) + centres[y]).astype(np.float32), y]
-    return Task(MIXTURE, *parts, 2)
+    x, y, test_x, test_y = parts
+    return Task(MIXTURE, x, y, test_x, test_y, 2)
 
 
 def relabelled(y: Integers, classes: int, share: float, seed: int) -> Integers:

@@ -372,11 +372,13 @@ def _overall_claims(found: Rows) -> Iterator[RowsClaim]:
         {name: fmean(p[DP][1] / p[t][1] for t in (TS, PS)) for name, p in data.items()}
         for data in ({n: p for n, p in here.items() if p[DP][1] >= WORTH}, both[1])
     ]
+    shown = [", ".join(f"{name} {value:.1f}" for name, value in each.items()) for each in folds]
     yield (
         f"recalibration divides the ECE by {FOLD:g} in the mean over DP-TS, DP-PS and all data "
         f"where the DP model's is at least {WORTH:g}",
         fmean(folds[0].values()) >= FOLD if folds[0] else None,
-        *(", ".join(f"{name} {value:.1f}" for name, value in each.items()) for each in folds),
+        shown[0],
+        shown[1],
     )
 
 
