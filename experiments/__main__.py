@@ -21,6 +21,7 @@ def command(
     name: str | None = None,
     seeds: int | None = None,
     jobs: int | None = None,
+    features: Path | None = None,
     out: Path | None = None,
     overwrite: Overwrite = False,
     checked: bool = False,
@@ -40,6 +41,8 @@ def command(
         Number of seeds, from 0 on (default: the paper's).
     jobs
         Number of processes (default: the usable cores).
+    features
+        File of features (.npz), for studies of data that do not ship.
 
     Files and output
     ----------------
@@ -64,17 +67,23 @@ def command(
     if name == ALL:
         if out is None or json or seeds:
             raise InputError("all studies need --out DIR, and take neither --json nor --seeds")
-        done = [k for k in EXPERIMENTS if not overwrite and (out / f"{k}.json").is_file()]
-        left = [k for k in EXPERIMENTS if k not in done]
+        wanted = [k for k in EXPERIMENTS if features or not experiment(k).features]
+        done = [k for k in wanted if not overwrite and (out / f"{k}.json").is_file()]
+        left = [k for k in wanted if k not in done]
         took = sum(map(minutes, left))
         to.print(f"{len(left)} studies, {took:.0f} processor minutes; {len(done)} are in {out}")
-        for each in EXPERIMENTS:
+        for other in [k for k in EXPERIMENTS if k not in wanted]:
+            to.print(f"{other}: left out, needs --features FILE")
+        for each in wanted:
             if each in done:
                 rows = jsons.loads((out / f"{each}.json").read_text("utf-8"))
                 result = restored(each, rows["cells"] or rows["rows"])
             else:
+                own = features if experiment(each).features else None
                 with progress(each, quiet=quiet) as steps:
-                    result = reproduce(each, jobs=jobs, out=out, overwrite=True, progress=steps)
+                    result = reproduce(
+                        each, jobs=jobs, features=own, out=out, overwrite=True, progress=steps
+                    )
             wrong += faults(result, checked=checked)
             if not quiet:
                 held = sum(verdict.word == "holds" for verdict in result.verdicts)
@@ -84,7 +93,13 @@ def command(
             shipped(name)  # refuses what has none before it runs
         with progress(name, quiet=quiet) as steps:
             result = reproduce(
-                name, seeds=seeds, jobs=jobs, out=out, overwrite=overwrite, progress=steps
+                name,
+                seeds=seeds,
+                jobs=jobs,
+                features=features,
+                out=out,
+                overwrite=overwrite,
+                progress=steps,
             )
         if json:
             print(to_json(result.to_json()), end="")
