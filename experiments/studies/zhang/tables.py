@@ -18,20 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.studies import claims
+from experiments.studies import claims, spec
 from experiments.studies.claims import all_of, larger, listed, ordered
 from experiments.studies.claims import where as on_how_many
 from experiments.studies.expected import read
 from experiments.studies.rows import counted, grouped, of_each, standard_error, where
-from experiments.studies.spec import (
-    NO_DIFFERENCE,
-    Outcome,
-    Record,
-    Rows,
-    RowsClaim,
-    Study,
-    study_file,
-)
+from experiments.studies.spec import Outcome, Record, Rows, RowsClaim, Study
 from experiments.studies.zhang import models
 from experiments.studies.zhang.models import EPSILON, PLAIN, SHIPPED, Task, Training, task
 from fedcal.calibrators import Calibrator
@@ -223,7 +215,7 @@ Lines = Mapping[str, Sequence[float]]
 @cache
 def printed(table: str) -> Mapping[str, Lines]:
     """Return a table of `zhang.toml`, by the paper's data."""
-    found: Mapping[str, Lines] = study_file("zhang")["printed"][table]
+    found: Mapping[str, Lines] = spec.study_file("zhang")["printed"][table]
     return found
 
 
@@ -284,7 +276,7 @@ def _claims(found: Rows, beside: str) -> Iterator[RowsClaim]:
     text = f"ECE in the paper's order, {' < '.join(ORDER)}, where 2 standard errors tell neighbours"
     yield (
         f"{text} apart",
-        False if False in probs_by_seed else True if True in probs_by_seed else NO_DIFFERENCE,
+        False if False in probs_by_seed else True if True in probs_by_seed else spec.NO_DIFFERENCE,
         listed([of[t] for t in ORDER], "ece", "method"),
         in_paper(beside, lambda p: all(p[a][1] <= p[b][1] for a, b in _NEIGHBOURS)),
     )
@@ -478,7 +470,7 @@ def _shifted_claims(found: Rows) -> Iterator[RowsClaim]:
     lowers = above(home[DP], home[TS], "ece") is True
     yield (
         "out of domain recalibration takes a smaller part of the ECE away than in-domain",
-        taken[0] < taken[1] if lowers else NO_DIFFERENCE,
+        taken[0] < taken[1] if lowers else spec.NO_DIFFERENCE,
         f"DP-TS {taken[0]:.2f} against {taken[1]:.2f}",
     )
 
