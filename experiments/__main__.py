@@ -3,6 +3,7 @@
 import json as jsons
 import sys
 from pathlib import Path
+from typing import Any
 
 from experiments.studies.expected import check, minutes, restored, shipped
 from experiments.studies.run import Reproduction, reproduce
@@ -64,6 +65,11 @@ def command(
         for known in EXPERIMENTS:
             to.print(f"{known:{max(map(len, EXPERIMENTS))}}  {experiment(known).about}")
         return
+
+    def measured(study: str, **how: Any) -> Reproduction:
+        with progress(study, quiet=quiet) as steps:
+            return reproduce(study, jobs=jobs, out=out, progress=steps, **how)
+
     if name == ALL:
         if out is None or json or seeds:
             raise InputError("all studies need --out DIR, and take neither --json nor --seeds")
@@ -80,10 +86,7 @@ def command(
                 result = restored(each, rows["cells"] or rows["rows"])
             else:
                 own = features if experiment(each).features else None
-                with progress(each, quiet=quiet) as steps:
-                    result = reproduce(
-                        each, jobs=jobs, features=own, out=out, overwrite=True, progress=steps
-                    )
+                result = measured(each, features=own, overwrite=True)
             wrong += faults(result, checked=checked)
             if not quiet:
                 held = sum(verdict.word == "holds" for verdict in result.verdicts)
@@ -91,16 +94,7 @@ def command(
     else:
         if checked:
             shipped(name)  # refuses what has none before it runs
-        with progress(name, quiet=quiet) as steps:
-            result = reproduce(
-                name,
-                seeds=seeds,
-                jobs=jobs,
-                features=features,
-                out=out,
-                overwrite=overwrite,
-                progress=steps,
-            )
+        result = measured(name, seeds=seeds, features=features, overwrite=overwrite)
         if json:
             print(to_json(result.to_json()), end="")
         elif not quiet:
