@@ -265,19 +265,19 @@ def reproduce(
         integer("seeds", seeds, 1)
     if out is not None:
         claim(path_of(out), kind_of(name), overwrite=overwrite)
-    if found.parts:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TooLittle)  # what noise drowns is what is shown
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TooLittle)  # what noise drowns is what is shown
+        if found.parts:
             result = _grid(found, seeds or found.seeds, jobs, progress)
-    else:
-        takes = inspect.signature(found.study.rows).parameters
-        if seeds is not None and "seeds" not in takes:
-            raise InputError(f"{name} has no choice of seeds; leave out --seeds")
-        asked = {"seeds": seeds, "jobs": jobs, "progress": progress, "options": found.options}
-        given: Any = {k: v for k, v in asked.items() if v is not None and k in takes}
-        logging.getLogger("flwr").setLevel(logging.ERROR)  # Flower logs each message
-        result = Reproduction(found, found.study.rows(**given))
-    result = replace(result, minutes=round((_seconds() - begun) / 60, 1))
+        else:
+            takes = inspect.signature(found.study.rows).parameters
+            if seeds is not None and "seeds" not in takes:
+                raise InputError(f"{name} has no choice of seeds; leave out --seeds")
+            asked = {"seeds": seeds, "jobs": jobs, "progress": progress, "options": found.options}
+            given: Any = {k: v for k, v in asked.items() if v is not None and k in takes}
+            logging.getLogger("flwr").setLevel(logging.ERROR)  # Flower logs each message
+            result = Reproduction(found, found.study.rows(**given))
+    result = replace(result, minutes=max(0.1, round((_seconds() - begun) / 60, 1)))
     if out is not None:
         result.save(out)
     return result

@@ -16,6 +16,8 @@ A vector is drawn at once and entry k belongs to client k or coordinate k; no ge
 client. Seeded randomness is for simulation: whoever has the seed can repeat every draw.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Mapping

@@ -25,7 +25,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from statistics import fmean
 from typing import Any
 
@@ -58,7 +58,6 @@ from fedcal.units import Example, User
 SIZES = (1_000, 10_000, 100_000, 200_000, 500_000, 1_000_000)
 """Clients; slopes are of the last four."""
 LARGE = 100_000
-PREDICTIONS = ("accuracy", "precision", "recall")
 SLACK = 0.1
 """By how much a slope may exceed the exponent of the bound and still be said to agree. Its upper
 95 % limit has to be below; a slope whose error is too large for that is not told."""
@@ -81,31 +80,17 @@ class Setting:
 # -- errors of one release -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """A release, and the rows that it is of."""
-
-    population: World
-    counts: Integers
-    histogram: Histogram
+def _metrics(names: Sequence[str], _: World, counts: Integers, seen: Histogram) -> float:
+    """Return the mean error of metrics, at 0.5."""
+    return fmean(_off(METRICS[name]().value(seen), value_of(counts, name)) for name in names)
 
 
-def _given(seen: Seen) -> float:
-    """Mean over accuracy, precision and recall at 0.5."""
-    return fmean(
-        _off(METRICS[name]().value(seen.histogram), value_of(seen.counts, name))
-        for name in PREDICTIONS
-    )
-
-
-def _varying(seen: Seen) -> float:
+def _varying(population: World, counts: Integers, seen: Histogram) -> float:
     """Return the mean error over thresholds from the 5 % to the 95 % quantile of scores."""
-    thresholds = _thresholds(seen.population.name)
-    cells = np.searchsorted(EDGES, thresholds)
-    at = near(thresholds, seen.histogram.edges)
-    buckets = np.searchsorted(seen.histogram.edges, at - 1e-12)
-    exact = _curves(seen.counts, cells)
-    return float(np.abs(np.clip(_curves(seen.histogram.counts, buckets), 0, 1) - exact).mean())
+    thresholds = _thresholds(population.name)
+    buckets = np.searchsorted(seen.edges, near(thresholds, seen.edges) - 1e-12)
+    exact = _curves(counts, np.searchsorted(EDGES, thresholds))
+    return float(np.abs(np.clip(_curves(seen.counts, buckets), 0, 1) - exact).mean())
 
 
 def _curves(counts: Floats | Integers, at: Integers) -> Floats:
@@ -124,19 +109,14 @@ def _thresholds(name: str) -> Floats:
     return EDGES[np.searchsorted(below, np.linspace(0.05, 0.95, 41))]
 
 
-def _auc(seen: Seen) -> float:
-    return _off(METRICS["roc_auc"]().value(seen.histogram), value_of(seen.counts, "roc_auc"))
-
-
-def _calibration(seen: Seen) -> float:
+def _calibration(population: World, _: Integers, seen: Histogram) -> float:
     """Mean over the population of |calibrated score - rate at the score|."""
-    n, p = seen.histogram.counts
-    middle = seen.histogram.middles
+    n, p = seen.counts
     with np.errstate(divide="ignore", invalid="ignore"):
-        binned = np.where(n + p > 0, np.clip(p / (n + p), 0.0, 1.0), middle)
-    shares = seen.population.shares.sum(axis=0)
-    place = np.searchsorted(seen.histogram.edges, SCORES, side="right") - 1
-    gap = np.abs(binned[place] - seen.population.rates)
+        binned = np.where(n + p > 0, np.clip(p / (n + p), 0.0, 1.0), seen.middles)
+    shares = population.shares.sum(axis=0)
+    place = np.searchsorted(seen.edges, SCORES, side="right") - 1
+    gap = np.abs(binned[place] - population.rates)
     return float(shares[shares > 0] @ gap[shares > 0])
 
 
@@ -145,10 +125,10 @@ def _off(found: float, truth: float) -> float:
     return abs((float(np.clip(found, 0.0, 1.0)) if math.isfinite(found) else 0.5) - truth)
 
 
-QUANTITIES: dict[str, Callable[[Seen], float]] = {
-    "P/R/A given": _given,
+QUANTITIES: dict[str, Callable[[World, Integers, Histogram], float]] = {
+    "P/R/A given": partial(_metrics, ("accuracy", "precision", "recall")),
     "P/R/A varying": _varying,
-    "ROC AUC": _auc,
+    "ROC AUC": partial(_metrics, ("roc_auc",)),
     "calibration": _calibration,
 }
 
@@ -253,8 +233,8 @@ def _behaved(name: str) -> Record:
     """
     share = bucket_counts(world(name).shares, equal_width(100))
     share /= share.sum(axis=1, keepdims=True)
-    spikes = (share > SPIKE).any(axis=0)
-    steps = 100**2 * np.abs(np.diff(share, axis=1))[:, ~(spikes[1:] | spikes[:-1])]
+    spikes = np.asarray((share > SPIKE).any(axis=0))
+    steps = 100**2 * np.abs(np.diff(share, axis=1))[:, ~np.logical_or(spikes[1:], spikes[:-1])]
     facts = {"spikes": int(spikes.sum()), "steepest": float(steps.max())}
     return {"what": "scores", "world": name} | facts
 
@@ -293,7 +273,7 @@ def _errors(setting: Setting, quantity: str, trials: int) -> Floats:
         rng = rng_of("evaluation errors", trial, setting.trust, setting.clients, setting.bins)
         drawn = [population.draw(size, rng) for size in sizes]
         histogram = released(strategy, drawn, rng).histograms["model", "", ""]
-        found.append(error(Seen(population, np.asarray(sum(drawn)), histogram)))
+        found.append(error(population, np.asarray(sum(drawn)), histogram))
     return np.array(found)
 
 
