@@ -138,7 +138,8 @@ def test_noise_is_the_client_s_own_whatever_seed_the_server_sends(monkeypatch):
         return replies[0]
 
     monkeypatch.setattr(grid, "_deliver", twice)
-    AfterTraining("fedbbq", epsilon=5.0, trust="local", seed=3).start(grid, MODEL)
+    nominal = {"rows_per_client": 1250}
+    AfterTraining("fedbbq", epsilon=5.0, trust="local", seed=3, set=nominal).start(grid, MODEL)
     assert len(sent) == 4
     assert not any((one == two).all() for one, two in sent)
 
