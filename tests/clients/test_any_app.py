@@ -141,7 +141,8 @@ def test_noise_is_the_client_s_own_whatever_seed_the_server_sends(monkeypatch):
         return reply
 
     monkeypatch.setattr(grid, "_deliver", seen)
-    AfterTraining("fedbbq", epsilon=5.0, trust="local", seed=3).start(grid, MODEL)
+    own = AfterTraining("fedbbq", epsilon=5.0, trust="local", seed=3, set={"rows_per_client": 9})
+    own.start(grid, MODEL)
     assert len(sent) == 4
     assert not any((one == two).all() for one, two in sent)
 
