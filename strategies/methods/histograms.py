@@ -192,17 +192,17 @@ class FedBBQ(FedBin):
     `clipping`. Public: the federation and all parameters.
 
     By default a private run asks for pooled tables under one joint clip, and weighs each bin of
-    each binning by what is known of it despite the noise (see `shrunk`); the paper's one weight of
-    a class, from its total, is that of the estimate "share" (B.5). The paper's is 1 where the
-    average bin has as many rows as noise, and then noise is believed.
+    each binning by signal^2 / (signal^2 + noise^2) (see `shrunk`). The paper's weight (B.5), that
+    of the other estimates, is one for a class: it is 1 from where the *average* bin has as many
+    rows as noise, so that noise is believed in most bins.
 
     A client's clip balances noise, which grows with it, and the bias of clipping, which falls:
 
         clip_positive = rows_per_client * sqrt(A / (5000 sigma))
 
     with A the answers in all rounds (clients * sampling_rate * sqrt(rounds)) and sigma the noise
-    std under a clip of 1. It grows without end with the budget, but slower than sigma falls, so
-    that noise and bias both vanish. Clipped counts are then raised to the public number of rows.
+    std under a clip of 1. It grows with the budget without end, but slower than sigma falls, so
+    that noise and bias both vanish.
 
     Parameters
     ----------
@@ -280,22 +280,11 @@ class FedBBQ(FedBin):
     def result(self) -> Calibrator:
         if self.estimate != "shrunk":
             return super().result()
-        scale = self._rows_per_count()
-        counts, variances = self._pair(scale * self._sum), self._pair(scale**2 * self._variance)
+        counts, variances = self._pair(self._sum), self._pair(self._variance)
         table, weights = histogram_binning.shrunk(*counts, *variances)
         each = tables(self.classes) // len(table)
         base = calibrators.BBQ(np.repeat(table, each, axis=0), self.classes)
         return calibrators.WeightedBinning(base, np.repeat(weights, each, axis=0))
-
-    def _rows_per_count(self) -> float:
-        """Return by how much clipping made counts too small, by the public number of rows."""
-        if not self.hides_clients or self.rows_per_client is None:
-            return 1.0
-        counts = self.rows_per_client * (self.classes if self.classes > 2 else 1)  # of a client
-        f = self.federation
-        expected = counts * f.clients * f.sampling_rate * self.plan.rounds
-        noise = math.sqrt(self._variance.sum())
-        return max(1.0, expected / max(float(self._sum.sum()), noise, 1.0))
 
 
 class DPHistogram(FederatedStrategy):
