@@ -225,8 +225,7 @@ class WeightedBinning(Calibrator):
         """Return the table's entries mixed with the model's probabilities, normalised."""
         probs = probs_of(input, logits)
         g, a = self.base.scores(probs), self.weights
-        if a.ndim == 2:
-            a = self.base.entries(a, probs)
+        a = self.base.entries(a, probs) if a.ndim == 2 else a
         mixed = normalised(a * g + (1.0 - a) * probs, probs, input)
         if self.rows == "all":
             return mixed
@@ -314,8 +313,8 @@ def shrunk(p: Floats, n: Floats, var_p: Floats, var_n: Floats) -> tuple[Floats, 
     scores = [_log_likelihood(own, p, n, var_p, var_n) + math.log(len(binnings))]
     shares, weights = [own], [np.zeros_like(own)]
     for bins in binnings:
-        merged = (x.reshape(len(p), bins, -1).sum(axis=2) for x in (p, n, var_p, var_n))
-        positive, negative, noise_p, noise_n = (np.maximum(x, 0.0) for x in merged)
+        merged = np.stack([p, n, var_p, var_n]).reshape(4, len(p), bins, -1).sum(axis=3)
+        positive, negative, noise_p, noise_n = np.maximum(merged, 0.0)
         rows = positive + negative
         v = _ratio(positive, rows)
         noise = (1.0 - v) ** 2 * noise_p + v**2 * noise_n

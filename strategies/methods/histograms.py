@@ -82,9 +82,9 @@ class FedBin(FederatedStrategy):
     tables
         "per_class" or "pooled"
     clipping, clip_positive, clip_negative
-        as above, in rows; None = "per_class", 2 and 10: these
-        norms are ours, the paper's are [10, 50] (section 5). Refused where they do nothing: without
-        privacy, and with unit "example"
+        as above, in rows; None = "per_class", 2, and 5 clip_positive, of two classes as much as it,
+        pooled half of it: these norms are ours, the paper's are [10, 50] (section 5). Refused where
+        they do nothing: without privacy, and with unit "example"
     preset
         "paper" = the settings of Maddock et al., where none is given: tables and clips per class,
         [10, 50], 12 rounds. (Of each round the paper asks a tenth of the clients: sampling rate
@@ -126,7 +126,9 @@ class FedBin(FederatedStrategy):
             self.unused(f"unit '{self.federation.unit}' knows how much a row counts", *clips)
             bound = query.bound(query.part(self.federation.unit), order=order_of(self.federation))
         else:
-            bound = query.bound("client", (self.clip_positive or 2.0, self.clip_negative or 10.0))
+            positive = self.clip_positive or 2.0
+            ratio = 0.5 if self.pooled else 1.0 if self.classes == 2 else 5.0
+            bound = query.bound("client", (positive, self.clip_negative or ratio * positive))
             if self.clipping != "joint":
                 bound = replace(bound, rule="per_block")
         self._sum, self._variance = np.zeros(bound.length), np.zeros(bound.length)
@@ -212,9 +214,6 @@ class FedBBQ(FedBin):
         with privacy None = "joint"
     clip_positive
         with privacy None = as above, in rows (the paper: 10)
-    clip_negative
-        with privacy None = 0.5 clip_positive pooled; per class 5 times it, of two classes as much;
-        in rows (the paper: 50)
     estimate
         "shrunk"; or one weight for a class, and averaged over binnings are "posterior" means, or
         "share", P / (P + N) (Maddock et al., B.4). None = "shrunk" with privacy and
@@ -260,20 +259,12 @@ class FedBBQ(FedBin):
         if not self.hides_clients:
             return super().prepare()
         self.clipping = self.clipping or "joint"
-        if self.clip_positive:
-            return self._plan(self.clip_positive, self.clip_negative)
-        rows, negative = self.nominal_rows("fedbbq with no clip_positive"), self.clip_negative
-        plan = self._plan(rows, negative)
-        noise = (plan.noise_std or (0.0,))[0] / rows
-        answers = plan.clients * self.federation.sampling_rate * math.sqrt(plan.rounds)
-        return self._plan(rows * math.sqrt(answers / (BALANCE * noise)), negative)
-
-    def _plan(self, positive: float, negative: float | None) -> Plan:
-        """Return the plan under a client's clips, of which that of N follows where it is None."""
-        self.clip_positive, binary = positive, self.classes == 2
-        if not (binary and self.tables == "pooled"):
-            ratio = 0.5 if self.tables == "pooled" else 1.0 if binary else 5.0
-            self.clip_negative = negative or ratio * positive
+        if self.clip_positive is None:
+            self.clip_positive = rows = self.nominal_rows("fedbbq with no clip_positive")
+            plan = super().prepare()
+            noise = (plan.noise_std or (0.0,))[0] / rows
+            answers = plan.clients * self.federation.sampling_rate * math.sqrt(plan.rounds)
+            self.clip_positive = rows * math.sqrt(answers / (BALANCE * noise))
         return super().prepare()
 
     @override
