@@ -284,6 +284,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         )
         for data in ("resnet110-cifar10", "imdb-binary")
     },
+    "by-budget": partial(pivoted, "choosing-budgets", ("data", "epsilon"), "label"),
     "by-search": partial(pivoted, "choosing-searches", ("data", "clients", "epsilon"), "method"),
     "by-trust": partial(pivoted, "choosing-trust", ("data", "unit", "trust"), "method"),
     "trust-costs": partial(pivoted, "trust-models", ("unit", "trust"), "method"),
