@@ -11,7 +11,8 @@ of it and what `--check` compares; metrics are fractions:
   rows themselves, and nothing but the data changes its result;
 * `epsilon` (inf = without privacy, and for baselines), `rounds`, `sampling_rate`, `clients`,
   `partition` of its runs; None for baselines;
-* `classwise_ece` and `accuracy` on the test rows, one value for each seed;
+* `classwise_ece`, `accuracy` and `ece` on the test rows, one value for each seed (results of some
+  grids were stored without `ece`);
 * `failures`: messages of runs that failed; their seeds have no values.
 
 `completed` adds what follows from these.
@@ -42,7 +43,7 @@ from fedcal.results.comparison import Line
 BASE = "Base"
 """Title of the model as it is; every grid has it, and its accuracy is the one to keep."""
 
-METRICS = {"classwise_ece": 0.01, "accuracy": 0.001}
+METRICS = {"classwise_ece": 0.01, "accuracy": 0.001, "ece": 0.01}
 """Metrics that are kept of each run -> share of the value that `--check` tolerates."""
 
 MEAN, STD = "classwise_ece_mean", "classwise_ece_std"

@@ -102,7 +102,7 @@ def test_cells_are_what_compare_gives_and_claims_are_evaluated(ran, small, netwo
     assert row["classwise_ece"] == beside["after"]["classwise_ece"]["values"]
     assert row["accuracy"] == beside["after"]["accuracy"]["values"]
     assert row["accuracy_before"] == pytest.approx(beside["before"]["accuracy"]["mean"])
-    assert (row["network"], row["rounds"], row["clients"]) == ("net.npz", 2, 100)
+    assert (row["network"], row["rounds"], row["clients"]) == ("net", 2, 100)
     words = {v.text.partition(" ")[0]: v.word for v in found.verdicts}
     assert words["Without"] == "holds"  # FedNewton without privacy is the pooled temperature
     assert words["FedNewton's"] == "holds"
@@ -144,7 +144,7 @@ def test_check_says_what_deviates(small, tmp_path, monkeypatch, capsys):
     out, err = capsys.readouterr()
     first, last = err.splitlines()
     assert out == ""
-    assert first.startswith("fedcal: deviation: net.npz, paper, FedBBQ")
+    assert first.startswith("fedcal: deviation: net, paper, FedBBQ")
     assert last == "fedcal: error: small: 1 deviations from what is expected"
 
 
@@ -164,7 +164,7 @@ def test_a_number_outside_its_tolerance_and_a_cell_too_few_or_many_are_lines(ran
         moved = [v + by * allowed for v in row["classwise_ece"]]
         found = deviations(with_first(result, classwise_ece=moved), result)
         assert len(found) == count
-    assert found[0].startswith("net.npz, paper, FedBBQ")
+    assert found[0].startswith("net, paper, FedBBQ")
     fallen = [a - 0.02 for a in row["accuracy"]]
     (line,) = deviations(with_first(result, accuracy=fallen), result)
     assert "accuracy" in line
