@@ -1,16 +1,20 @@
 """`python -m experiments NAME`: the papers' tables and figures, beside the papers' own numbers."""
 
+import json as jsons
 import sys
 from pathlib import Path
 
-from experiments.studies.expected import check, shipped
-from experiments.studies.run import reproduce
+from experiments.studies.expected import check, minutes, restored, shipped
+from experiments.studies.run import Reproduction, reproduce
 from experiments.studies.spec import EXPERIMENTS, experiment
 from fedcal.cli.main import exit_code_of, made_of
 from fedcal.cli.parameters import Json, Overwrite, Quiet
 from fedcal.core.checks import FedcalError, InputError
 from fedcal.results.files import to_json
 from fedcal.results.terminal import console, print_table, progress
+
+ALL = "all"
+"""Instead of a NAME."""
 
 
 def command(
@@ -23,12 +27,12 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run a study and show its result.
+    """Run a study, or all of them, and show the result.
 
     Arguments
     ---------
     name : [NAME]
-        Name of a study (default: list all).
+        Name of a study, or all, without those that --out holds (default: list all).
 
     Running
     -------
@@ -48,38 +52,64 @@ def command(
     --------
     python -m experiments
     python -m experiments maddock-table2 --seeds 1 --out again
+    python -m experiments all --out results --check
     """
-    to = console()
+    to, wrong = console(), list[str]()
     if name is None:
         if checked or out or seeds:
             raise InputError("give the NAME of a study; python -m experiments lists them")
         for known in EXPERIMENTS:
             to.print(f"{known:{max(map(len, EXPERIMENTS))}}  {experiment(known).about}")
         return
-    experiment(name)
-    expected = shipped(name) if checked else None
-    with progress(name, quiet=quiet) as steps:
-        result = reproduce(
-            name, seeds=seeds, jobs=jobs, out=out, overwrite=overwrite, progress=steps
-        )
-    if json:
-        print(to_json(result.to_json()), end="")
-    elif not quiet:
-        for table in result.tables:
-            print_table(to, table)
-        for line in (*result.verdicts, *result.notes):
-            to.print(f"- {line}")
-        if out is not None:
-            to.print(f"written to {out}")
-    if failures := result.failures:
-        raise FedcalError(f"{len(failures)} runs failed, the first with: {failures[0]}")
-    if expected is not None:
-        for line in (wrong := check(result, expected)):
-            console(stderr=True).print(f"fedcal: deviation: {line}")
-        if wrong:
-            raise FedcalError(f"{name}: {len(wrong)} deviations from what is expected")
-        if not (quiet or json):
-            print("all results are as expected")
+    if name == ALL:
+        if out is None or json or seeds:
+            raise InputError("all studies need --out DIR, and take neither --json nor --seeds")
+        done = [k for k in EXPERIMENTS if not overwrite and (out / f"{k}.json").is_file()]
+        left = [k for k in EXPERIMENTS if k not in done]
+        took = sum(map(minutes, left))
+        to.print(f"{len(left)} studies, {took:.0f} processor minutes; {len(done)} are in {out}")
+        for each in EXPERIMENTS:
+            if each in done:
+                rows = jsons.loads((out / f"{each}.json").read_text("utf-8"))
+                result = restored(each, rows["cells"] or rows["rows"])
+            else:
+                with progress(each, quiet=quiet) as steps:
+                    result = reproduce(each, jobs=jobs, out=out, overwrite=True, progress=steps)
+            wrong += faults(result, checked=checked)
+            if not quiet:
+                held = sum(verdict.word == "holds" for verdict in result.verdicts)
+                to.print(f"{each}: {held} of {len(result.verdicts)} claims hold")
+    else:
+        if checked:
+            shipped(name)  # refuses what has none before it runs
+        with progress(name, quiet=quiet) as steps:
+            result = reproduce(
+                name, seeds=seeds, jobs=jobs, out=out, overwrite=overwrite, progress=steps
+            )
+        if json:
+            print(to_json(result.to_json()), end="")
+        elif not quiet:
+            for table in result.tables:
+                print_table(to, table)
+            for line in (*result.verdicts, *result.notes):
+                to.print(f"- {line}")
+            if out is not None:
+                to.print(f"written to {out}")
+        wrong = faults(result, checked=checked)
+    if wrong:
+        raise FedcalError(f"{name}: {len(wrong)} deviations from what is expected")
+    if checked and not (quiet or json):
+        print("all results are as expected")
+
+
+def faults(result: Reproduction, *, checked: bool) -> list[str]:
+    """Print and return failed runs and, if they are checked, what is not as expected."""
+    wrong = [f"a run failed: {message}" for message in result.failures]
+    if checked and not wrong:
+        wrong = check(result, shipped(result.experiment.name))
+    for line in wrong:
+        console(stderr=True).print(f"fedcal: deviation: {result.experiment.name}: {line}")
+    return wrong
 
 
 def main(arguments: list[str] | None = None) -> None:

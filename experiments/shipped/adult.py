@@ -15,21 +15,11 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from experiments.shipped.making import Arrays, logistic, make
+from experiments.shipped.making import TABLES, Arrays, logistic, make
 from fedcal.core.numerics import Floats, Integers
 
-COLUMNS = (
-    *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation"),
-    *("relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week"),
-    *("native-country", "income"),
-)
-"""Columns of UCI's files, which have no header."""
-
-NUMBERS = ("age", "education-num", "capital-gain", "capital-loss", "hours-per-week")
-CODES = ("workclass", "marital-status", "occupation", "relationship", "native-country")
-"""Inputs of the model: fnlwgt is a weight of the survey, and education has its number."""
-
-SKEWED = ("capital-gain", "capital-loss")  # 0 for nine in ten, else thousands
+UCI = TABLES["adult"]
+"""Columns of UCI's files, and inputs of the regression."""
 
 FILES = {"train": "adult.data of UCI, or .gz", "test": "adult.test of UCI, or .gz"}
 
@@ -39,9 +29,9 @@ Table = dict[str, NDArray[np.str_]]
 def read(file: Path) -> Table:
     """Read the columns of `adult.data` or `adult.test` as text; `.gz` is unpacked."""
     # the first line of adult.test is "|1x3 Cross validator"
-    options: Any = {"names": COLUMNS, "dtype": str, "skipinitialspace": True, "comment": "|"}
+    options: Any = {"names": UCI["columns"], "dtype": str, "skipinitialspace": True, "comment": "|"}
     found = pandas.read_csv(file, keep_default_na=False, **options)
-    return {name: found[name].to_numpy(np.str_) for name in COLUMNS}
+    return {name: found[name].to_numpy(np.str_) for name in UCI["columns"]}
 
 
 def labels_of(table: Table) -> Integers:
@@ -60,10 +50,10 @@ def columns(table: Table, train: Table) -> Floats:
     The first of a code's values, sorted, is the reference; `?` is a value like any other.
     """
     found = [np.ones(len(table["income"]))]
-    for name in NUMBERS:
+    for name in UCI["numbers"]:
         learnt, x = _numbers(train, name), _numbers(table, name)
         found.append((x - learnt.mean()) / learnt.std())
-    for name in CODES:
+    for name in UCI["codes"]:
         values = sorted(set(train[name].tolist()))
         found += [(table[name] == value).astype(np.float64) for value in values[1:]]
     return np.stack(found, axis=1)
@@ -71,7 +61,7 @@ def columns(table: Table, train: Table) -> Floats:
 
 def _numbers(table: Table, name: str) -> Floats:
     x = table[name].astype(np.float64)
-    return np.log1p(x) if name in SKEWED else x
+    return np.log1p(x) if name in UCI["skewed"] else x
 
 
 def shipped(train: Path, test: Path) -> Arrays:

@@ -11,63 +11,24 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.shipped.adult import FILES, Table, groups_of, labels_of, read
+from experiments.shipped.adult import FILES, UCI, Table, groups_of, labels_of, read
 from experiments.shipped.making import Arrays, make
 from fedcal.core.numerics import Floats
 
-RANGES = {
-    "age": (17, 90),
-    "education-num": (1, 16),
-    "hours-per-week": (1, 99),
-    "capital-gain": (0, 99_999),
-    "capital-loss": (0, 9_999),
-}
-"""Number -> what becomes -1 and 1 (0 and 1 for capital, whose log(1 + x) is taken); cut there."""
-
-CODES: dict[str, tuple[str, ...]] = {
-    "workclass": (
-        *("Private", "Self-emp-not-inc", "Self-emp-inc", "Federal-gov", "Local-gov", "State-gov"),
-        *("Without-pay", "Never-worked", "?"),
-    ),
-    "marital-status": (
-        *("Married-civ-spouse", "Divorced", "Never-married", "Separated", "Widowed"),
-        *("Married-spouse-absent", "Married-AF-spouse"),
-    ),
-    "occupation": (
-        *("Tech-support", "Craft-repair", "Other-service", "Sales", "Exec-managerial"),
-        *("Prof-specialty", "Handlers-cleaners", "Machine-op-inspct", "Adm-clerical"),
-        *("Farming-fishing", "Transport-moving", "Priv-house-serv", "Protective-serv"),
-        *("Armed-Forces", "?"),
-    ),
-    "relationship": (
-        *("Wife", "Own-child", "Husband", "Not-in-family", "Other-relative", "Unmarried"),
-    ),
-    "native-country": (
-        *("United-States", "Cambodia", "England", "Puerto-Rico", "Canada", "Germany"),
-        *("Outlying-US(Guam-USVI-etc)", "India", "Japan", "Greece", "South", "China", "Cuba"),
-        *("Iran", "Honduras", "Philippines", "Italy", "Poland", "Jamaica", "Vietnam", "Mexico"),
-        *("Portugal", "Ireland", "France", "Dominican-Republic", "Laos", "Ecuador", "Taiwan"),
-        *("Haiti", "Columbia", "Hungary", "Guatemala", "Nicaragua", "Scotland", "Thailand"),
-        *("Yugoslavia", "El-Salvador", "Trinadad&Tobago", "Peru", "Hong"),
-        *("Holand-Netherlands", "?"),
-    ),
-}
-"""Codes as UCI's `adult.names` lists them; one that is not listed gives zeros."""
-
-_LONGEST = np.sqrt(len(RANGES) + len(CODES))  # each number and each code is at most 1
+_LONGEST = np.sqrt(len(UCI["ranges"]) + len(UCI["listed"]))  # each is at most 1
 STEP = 1 / (127 * _LONGEST)
 
 
 def features(table: Table) -> Floats:
     """(n, 84) numbers: ranges, then codes one-hot; no row is longer than 1."""
     columns: list[Floats] = []
-    for name, (low, high) in RANGES.items():
+    for name, (low, high) in UCI["ranges"].items():
         x = np.clip(table[name].astype(np.float64), low, high)
         if low == 0:
             columns.append(np.log1p(x) / np.log1p(high))
         else:
             columns.append((2 * x - low - high) / (high - low))
-    for name, codes in CODES.items():
+    for name, codes in UCI["listed"].items():
         columns += [(table[name] == code).astype(np.float64) for code in codes]
     return np.asarray(np.stack(columns, axis=1) / _LONGEST)
 

@@ -13,29 +13,13 @@ from pathlib import Path
 import numpy as np
 import pandas
 
-from experiments.shipped.making import Arrays, logistic, make
+from experiments.shipped.making import TABLES, Arrays, logistic, make
 from fedcal.core.numerics import Floats, Integers, Purpose, stream
 
-HOSPITALS = {
-    "cleveland": "processed.cleveland.data",
-    "hungary": "processed.hungarian.data",
-    "longbeach": "processed.va.data",
-    "switzerland": "processed.switzerland.data",
-}
-"""Hospital -> its file in UCI's archive: a patient a line, 13 features and `num`; ? is missing."""
+UCI = TABLES["heart"]
+"""Files, features and codes of UCI's archive."""
 
-FEATURES = (
-    *("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak"),
-    *("slope", "ca", "thal"),
-)
-CODES: dict[str, tuple[int, ...]] = {
-    **{"sex": (0, 1), "cp": (4, 1, 2, 3), "fbs": (0, 1), "restecg": (0, 1, 2), "exang": (0, 1)},
-    **{"slope": (1, 2, 3), "thal": (3, 6, 7)},
-}
-"""Features that are codes -> the codes; the first is the reference. The others are numbers."""
-
-UNKNOWN: dict[str, int] = {"trestbps": 0, "chol": 0, "ca": 9}
-"""Marks of a missing number, beside ?: nobody alive has a blood pressure of 0."""
+HOSPITALS: dict[str, str] = UCI["files"]
 
 
 def read_patients(folder: Path) -> tuple[Integers, Floats, Integers]:
@@ -51,8 +35,8 @@ def read_patients(folder: Path) -> tuple[Integers, Floats, Integers]:
     hospital = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
     table = np.concatenate(tables)
     x, num = table[:, :-1].copy(), table[:, -1]
-    for feature, code in UNKNOWN.items():
-        column = x[:, FEATURES.index(feature)]
+    for feature, code in UCI["unknown"].items():
+        column = x[:, UCI["features"].index(feature)]
         column[column == code] = np.nan
     return hospital, x, (num > 0).astype(np.int64)
 
@@ -81,9 +65,9 @@ def design(x: Floats, train: Integers) -> Floats:
     Indicators of missing values are left out: the training rows miss too few to learn from them.
     """
     columns = [np.ones(len(x))]
-    for feature, values in zip(FEATURES, x.T, strict=True):
+    for feature, values in zip(UCI["features"], x.T, strict=True):
         known = values[train][~np.isnan(values[train])]
-        if codes := CODES.get(feature):
+        if codes := UCI["codes"].get(feature):
             usual = max(codes, key=lambda code: int((known == code).sum()))
             filled = np.where(np.isnan(values), usual, values)
             columns += [(filled == code).astype(np.float64) for code in codes[1:]]

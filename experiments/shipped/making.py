@@ -15,8 +15,12 @@ from fedcal.core.checks import FedcalError
 from fedcal.core.numerics import Floats, Integers
 from fedcal.run.training_data import LabelledRows, read_labelled
 from fedcal.storage.atomic import atomic_file
+from fedcal.storage.toml_files import read_toml
 
 Arrays = dict[str, NDArray[Any]]
+
+TABLES = read_toml(Path(__file__).with_name("uci.toml"))
+"""What UCI says of its files."""
 
 
 def logistic(x: Floats, y: Integers, ridge: float = 1.0, steps: int = 30) -> Floats:

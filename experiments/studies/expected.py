@@ -68,14 +68,24 @@ def shipped(name: str) -> Reproduction:
     InputError
         There are none of that name.
     """
-    found, rows = experiment(name), read(name)["results"]
+    return restored(name, read(name)["results"])
+
+
+def restored(name: str, rows: Rows) -> Reproduction:
+    """Return the results that a file's rows hold."""
+    found = experiment(name)
     if found.parts:
-        rows = [row | {"epsilon": float(row["epsilon"]), "failures": []} for row in rows]
+        rows = [{"failures": []} | row | {"epsilon": float(row["epsilon"])} for row in rows]
     return Reproduction(found, rows)
 
 
+def minutes(name: str) -> float:
+    """Return the processor minutes that a study took; 0 = unknown."""
+    return float(read(name).get("minutes", 0.0))
+
+
 def read(name: str) -> Record:
-    """Read a file's `commit` and `results`; InputError if there is none."""
+    """Read a file's `commit`, `minutes` and `results`; InputError if there is none."""
     path = FOLDER / f"{name}.json"
     if not path.is_file():
         raise InputError(f"there are no expected results of {name}")
@@ -88,13 +98,14 @@ def read(name: str) -> Record:
     return found | {"results": rows}
 
 
-def write(name: str, results: Rows, commit: str) -> None:
+def write(name: str, results: Rows, commit: str, minutes: float = 0.0) -> None:
     """Write a file, one result a line: rows with the same keys are a table of their values."""
     tables = []
     for keys, rows in groupby(results, key=list):
         lines = ",\n".join(_compact(list(row.values())) for row in rows)
         tables.append(f'{{"columns":{_compact(keys)},"rows":[\n{lines}\n]}}')
-    head = _compact({"schema": 4, "name": name, "commit": commit}).removesuffix("}")
+    facts = {"schema": 4, "name": name, "commit": commit, "minutes": minutes}
+    head = _compact(facts).removesuffix("}")
     with atomic_file(FOLDER / f"{name}.json") as file:
         file.write(f'{head},"results":[\n{",".join(tables)}\n]}}\n'.encode())
 

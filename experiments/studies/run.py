@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import logging
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
@@ -71,11 +72,14 @@ class Reproduction:
         of a grid, see `cells`; or of the function
     statement
         what the tables give away, in whole sentences
+    minutes
+        of all processors together that it took; 0 = unknown
     """
 
     experiment: Experiment
     rows: Rows = field(repr=False)
     statement: list[str] = field(default_factory=list, repr=False)
+    minutes: float = 0.0
 
     @property
     def failures(self) -> list[str]:
@@ -141,6 +145,7 @@ class Reproduction:
             "claims": [asdict(verdict) for verdict in self.verdicts],
             "notes": list(of.notes),
             "statement": self.statement,
+            "minutes": self.minutes,
             "versions": versions(),
         }
 
@@ -268,7 +273,7 @@ def reproduce(
     InputError
         An unknown name or option; nothing ran.
     """
-    found = experiment(name)
+    found, begun = experiment(name), _seconds()
     if seeds is not None:
         integer("seeds", seeds, 1)
     if out is not None:
@@ -281,13 +286,19 @@ def reproduce(
         takes = inspect.signature(found.study.rows).parameters
         if seeds is not None and "seeds" not in takes:
             raise InputError(f"{name} has no choice of seeds; leave out --seeds")
-        asked = {"seeds": seeds, "jobs": jobs, "progress": progress}
+        asked = {"seeds": seeds, "jobs": jobs, "progress": progress, "options": found.options}
         given: Any = {k: v for k, v in asked.items() if v is not None and k in takes}
         logging.getLogger("flwr").setLevel(logging.ERROR)  # Flower logs each message
         result = Reproduction(found, found.study.rows(**given))
+    result = replace(result, minutes=round((_seconds() - begun) / 60, 1))
     if out is not None:
         result.save(out)
     return result
+
+
+def _seconds() -> float:
+    """Return the processor seconds that this process and its ended children have used."""
+    return sum(os.times()[:4])
 
 
 def _grid(

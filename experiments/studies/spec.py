@@ -1,7 +1,7 @@
 """Experiments, read from the study files, one a paper and one for our own.
 
-A section of a file is an experiment; `[comparisons]` are options of `fedcal compare` that
-pages quote, `[printed.NAME]` tables as the paper prints them, and `[shared]` says once what
+A section of a file is an experiment; `[printed.NAME]` are tables as the paper prints them,
+`[items]` what becomes of each of the paper's items (see `items`), and `[shared]` says once what
 sections repeat: `methods` (title -> method), `columns` (key -> what `Field` holds), `tables` and
 `texts` (name -> what stands for it in lists of tables, notes, and blocks). A section has
 
@@ -10,8 +10,8 @@ sections repeat: `methods` (title -> method), `columns` (key -> what `Field` hol
   a claim, or the text, where `*` stands for anything; "" = nothing is expected;
 * of a grid, `networks`, `seeds` and `parts`. `methods` of a part are titles, or title -> method;
   those of the section come before those of the file;
-* of a function, `rows` (MODULE:NAME of its `Study`) and `tables`. Columns are keys, or a key with
-  what differs; a table without has those of the section.
+* of a function, `rows` (MODULE:NAME of its `Study`), `options` and `tables`. Columns are keys, or
+  a key with what differs; a table without has those of the section.
 """
 
 from __future__ import annotations
@@ -168,6 +168,8 @@ class Experiment:
         of a grid: what to run, on which shipped data or NAME.npz of `DATA`, how many seeds from 0
     module
         MODULE:NAME of a `Study` in this package
+    options
+        of a function that takes `options`
     tables
         of a function, how to lay rows out; files have all keys of all rows
     """
@@ -182,6 +184,7 @@ class Experiment:
     networks: Sequence[str] = ()
     seeds: int = 0
     module: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
     tables: tuple[RowsTable, ...] = ()
 
     @property
@@ -207,7 +210,7 @@ EXPERIMENTS = {
     key: name
     for name in STUDIES
     for key in study_file(name)
-    if key not in ("shared", "printed", "comparisons")
+    if key not in ("shared", "printed", "items")
 }
 """Name on the command line -> study, in the order of the list."""
 

@@ -8,106 +8,65 @@ A block of a page is what stands between two lines of its own,
 and is what `BLOCKS[NAME]()` gives: so no page contradicts the data. A sentence that quotes a result
 belongs into a block, with the number computed there, or has no number.
 
-`python -m experiments.studies.texts [NAME ...]` runs experiments and comparisons,
-writes their results into the package, and fills all blocks; look at the difference before you keep
-it.
+`python -m experiments.studies.texts [NAME ...]` runs experiments, writes their results into the
+package, and fills all blocks; look at the difference before you keep it.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from experiments import demo
-from experiments.studies.expected import content, read, shipped, write
+from experiments.studies.expected import content, minutes, write
+from experiments.studies.items import PAPERS, ROOT, all_items, items_table, results
+from experiments.studies.own.comparisons import line_of
 from experiments.studies.rows import one, where
-from experiments.studies.run import Reproduction, pivot, reproduce
-from experiments.studies.spec import EXPERIMENTS, Record, Rows, study_file
+from experiments.studies.run import pivot, reproduce
+from experiments.studies.spec import EXPERIMENTS, Record, experiment
 from fedcal.core.checks import one_of
 from fedcal.core.pages import Table
-from fedcal.results.comparison import Line, as_table
+from fedcal.results.comparison import as_table
 from fedcal.results.terminal import markdown, plain
 from fedcal.storage.atomic import atomic_file
 
-ROOT = Path(__file__).resolve().parents[2]
-
 # -- comparisons that README and docs quote ------------------------------------------------------
 
-COMPARISONS: Mapping[str, str] = study_file("own")["comparisons"]
-"""Name of the file -> options of `fedcal compare`; they have no claims."""
-
-DEMO = "demo"
-"""Name of the file of the demo's comparison."""
-
-_FACTS = (
-    *("data", "method", "label", "settings", "clients", "partition", "epsilon", "delta", "unit"),
-    *("trust", "sampling_rate", "rounds", "seeds", "noise_std", "mechanism", "bytes_up"),
-    *("bytes_down", "baseline", "failures"),
-)
-_METRICS = ("accuracy", "ece", "classwise_ece")
-
-
-def measure(name: str) -> Rows:
-    """Run a comparison; its lines' facts, and mean and spread of the metrics, to six digits."""
-    with TemporaryDirectory() as out:
-        if name == DEMO:
-            demo.calibrate().save(out)
-        else:
-            words = [*shlex.split(COMPARISONS[name]), "--out", out, "--overwrite"]
-            subprocess.run([sys.executable, "-m", "fedcal", "compare", *words], check=True)
-        lines = json.loads(Path(out, "compare.json").read_text("utf-8"))["cells"]
-
-    def spread(of: Mapping[str, Any]) -> Record:
-        return {k: None if of[k] is None else float(f"{of[k]:.6g}") for k in ("mean", "std")}
-
-    return [
-        {k: line[k] for k in _FACTS}
-        | {"seconds": spread(line["seconds"])}
-        | {"after": {metric: spread(line["after"][metric]) for metric in _METRICS}}
-        for line in lines
-    ]
-
-
-@cache
-def comparison(name: str) -> list[Line]:
-    """Return the shipped lines of a comparison."""
-    return [line | {"epsilon": float(line["epsilon"])} for line in read(name)["results"]]
+COMPARISONS = [name for name in EXPERIMENTS if name.startswith(("choosing", "trust"))]
+"""Studies that are a `fedcal compare`."""
 
 
 def command(name: str) -> str:
     """Return the command line that runs a comparison, as a block of the page."""
-    line = f"$ fedcal compare {COMPARISONS[name]} --out {name}"
+    options = (word for k, v in experiment(name).options.items() for word in (f"--{k}", v))
+    line = f"$ fedcal compare {shlex.join(options)} --out {name}"
     return f"<!-- not run: hundreds of runs -->\n```console\n{line}\n```"
 
 
-def percent(line: Line, metric: str = "ece") -> str:
+def percent(row: Record, metric: str = "ece") -> str:
     """Mean and, if it has any, spread of a metric, in %."""
-    mean, std = (100 * (line["after"][metric][k] or 0.0) for k in ("mean", "std"))
+    mean, std = (100 * (row[key] or 0.0) for key in (metric, f"{metric} std"))
     digits = 3 if metric == "classwise_ece" else 2
     return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if std else "")
 
 
 def pivoted(name: str, heads: Sequence[str], column: str, **facts: Any) -> str:
     """Return the ECE of a comparison's lines, with a column for each value of a fact."""
-    lines = where(comparison(name), baseline=False, **facts)
+    rows = where(results(name).rows, baseline=False, **facts)
 
     def line(of: Record) -> tuple[str, ...]:
         return tuple(f"{of[k]:g}" if isinstance(of[k], float) else str(of[k]) for k in heads)
 
     beside = "; ".join(
-        f"{line['method']} on {line['data']} {percent(line)}"
-        for line in where(comparison(name), baseline=True, **facts)
+        f"{row['method']} on {row['data']} {percent(row)}"
+        for row in where(results(name).rows, baseline=True, **facts)
     )
-    table = pivot("", lines, heads, line, column, percent)
+    table = pivot("", rows, heads, line, column, percent)
     return f"{markdown(table)}\nECE, %. Beside it: {beside}."
 
 
@@ -116,7 +75,7 @@ def pivoted(name: str, heads: Sequence[str], column: str, **facts: Any) -> str:
 
 def demo_lines(columns: Sequence[str], methods: Sequence[str] = ()) -> str:
     """Return the demo's lines as its own table shows them; or of some methods, with privacy."""
-    lines = comparison(DEMO)
+    lines = [line_of(row) for row in results("demo").rows]
     table = as_table(lines)
     places = [table.columns.index(column) for column in columns]
     rows = [[plain(entry) for entry in row] for row in table.rows]
@@ -130,8 +89,8 @@ def demo_lines(columns: Sequence[str], methods: Sequence[str] = ()) -> str:
 
 def demo_headline() -> str:
     """Say what one command does."""
-    newton = one(comparison(DEMO), method="fednewton", epsilon=1.0)
-    pooled = one(comparison(DEMO), method="pooled-temperature")
+    newton = one(results("demo").rows, method="fednewton", epsilon=1.0)
+    pooled = one(results("demo").rows, method="pooled-temperature")
     return (
         "**One line of shell, `fedcal simulate --epsilon 1 --out run`, makes this picture: 100 "
         "label-skewed clients calibrate a real network at user-level epsilon = 1.** It is seed 0; "
@@ -142,9 +101,6 @@ def demo_headline() -> str:
 
 
 # -- results -------------------------------------------------------------------------------------
-
-results: Callable[[str], Reproduction] = cache(shipped)
-"""The shipped results of an experiment, read once."""
 
 PAGES = {
     page: [name for name in EXPERIMENTS if name.startswith(page)]
@@ -174,7 +130,8 @@ def claims(page: str) -> str:
     for name in PAGES[page]:
         verdicts = results(name).verdicts
         held = sum(v.word == "holds" for v in verdicts)
-        lines.append(f"* `{name}`: {held} of {len(verdicts)} claims hold everywhere.")
+        took = f" ({minutes(name)} processor minutes)" if minutes(name) else ""
+        lines.append(f"* `{name}`{took}: {held} of {len(verdicts)} claims hold everywhere.")
         lines += [f"  * Not: {v.text}" for v in verdicts if v.word == "does not hold"]
     return "\n".join(lines)
 
@@ -192,6 +149,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     ),
     "demo-table": partial(demo_lines, _SHORT),
     **{f"{page}-claims": partial(claims, page) for page in PAGES},
+    **{f"{paper}-items": partial(items_table, paper) for paper in PAPERS},
+    "items": all_items,
     "zhang-main": partial(tables, "zhang-table2", slice(1)),
     "luo-main": partial(tables, "luo-table1", slice(1)),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
@@ -248,15 +207,13 @@ def _commit() -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is named and write its results; then fill the blocks of all pages."""
     parser = argparse.ArgumentParser(description="Write results that ship, and pages about them.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="of experiments and comparisons")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of experiments")
     parser.add_argument("--jobs", type=int, help="processes (the usable cores)")
     given = parser.parse_args(arguments)
     commit = _commit()
     for name in given.names:
-        if one_of("experiment", name, (*EXPERIMENTS, *COMPARISONS, DEMO)) not in EXPERIMENTS:
-            write(name, measure(name), commit)
-        else:
-            write(name, content(reproduce(name, jobs=given.jobs)), commit)
+        result = reproduce(name, jobs=given.jobs)
+        write(name, content(result), commit, result.minutes)
         print(f"written: {name}", flush=True)
     for page in pages():
         old = page.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Apply a calibrator or prediction sets to all rows of a file; its test part comes last.
+"""Apply a calibrator or prediction sets to a file; its test part comes last.
 
 Columns stand in the order of classes that the calibrator or the sets have.
 """

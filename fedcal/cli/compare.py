@@ -1,6 +1,6 @@
-"""Compare methods over budgets, partitions and seeds in one table.
+"""Compare methods over budgets, partitions and seeds.
 
-Impossible combinations are skipped and listed.
+All stand in one table. Impossible combinations are skipped and listed.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Show what is installed, and what each extra and this system lack.
+"""Show what is installed; and what each extra and this system lack.
 
 The exit code is always 0.
 """

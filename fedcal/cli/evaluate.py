@@ -1,6 +1,6 @@
-"""Evaluate how good and how well calibrated a model is, from one private release.
+"""Evaluate a model from one private release: how good and how well calibrated it is.
 
-Or read an earlier release again: another threshold, a calibrator.
+Or read an earlier release again, with another threshold or a calibrator.
 """
 
 from dataclasses import replace

@@ -23,40 +23,45 @@ from fedcal.core import checks
 from fedcal.core.checks import FedcalError, InputError
 from fedcal.results.terminal import console
 
-COMMANDS = {
-    "simulate": "simulate",
-    "evaluate": "evaluate",
-    "compare": "compare",
-    "plan": "plan",
-    "train": "train",
-    "report": "files:report",
-    "export": "files:export",
-    "apply": "apply",
-    "site": "study:overview",
-    "site restored": "site:restored",
-    "site recalibrate": "site:recalibrate",
-    "site join": "site:join",
-    "site accept": "site:accept",
-    "site start": "site:start",
-    "site status": "site:status",
-    "study": "study:overview",
-    "study init": "study:init",
-    "study kit": "study:kit",
-    "study seal": "study:seal",
-    "study serve": "study:serve",
-    "study run": "study:run",
-    "study status": "study:status",
-    "study verify": "study:verify",
-    "flower-app": "files:flower_app",
-    "datasets": "files:datasets",
-    "doctor": "doctor",
+GROUPS = {
+    "Try out, on one machine": {
+        "simulate": "simulate",
+        "evaluate": "evaluate",
+        "compare": "compare",
+        "plan": "plan",
+        "train": "train",
+    },
+    "Use what came out": {"report": "files:report", "apply": "apply", "export": "files:export"},
+    "Take part in a study, as a site": {
+        "site join": "site:join",
+        "site accept": "site:accept",
+        "site start": "site:start",
+        "site status": "site:status",
+        "site recalibrate": "site:recalibrate",
+        "site restored": "site:restored",
+    },
+    "Coordinate a study of named sites": {
+        "study init": "study:init",
+        "study kit": "study:kit",
+        "study seal": "study:seal",
+        "study serve": "study:serve",
+        "study run": "study:run",
+        "study status": "study:status",
+        "study verify": "study:verify",
+    },
+    "Set up": {"flower-app": "files:flower_app", "datasets": "files:datasets", "doctor": "doctor"},
 }
-"""Name -> its module in `fedcal.cli`; a name of two words is a command below the first.
+"""Heading of the list of commands -> name -> its module in `fedcal.cli`.
 
-A module's docstring is the command's help, and its function `command` does it: its docstring tells
-of parameters and examples (`fedcal.cli.parameters`). Of several commands in a module
-(`module:function`) the docstring of each function is the help, too.
+A name of two words is a command below the first. A module's docstring is the command's help, of
+which the list shows the first clause; its function `command` does it, and tells of parameters and
+examples (`fedcal.cli.parameters`). Of several commands in a module (`module:function`) the
+docstring of each function is the help, too.
 """
+
+COMMANDS = {"site": "study:overview", "study": "study:overview"}
+for _commands in GROUPS.values():
+    COMMANDS |= _commands
 
 PACKAGE = "fedcal.cli"
 
@@ -128,8 +133,11 @@ class Commands(TyperGroup):
         return [*COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
-        """Return a command as the list shows it."""
-        return TyperCommand(cmd_name, help=help_of(cmd_name))
+        """Return a command as the list shows it, in one line."""
+        panel = next((title for title, names in GROUPS.items() if cmd_name in names), "")
+        clause = re.split(r"[.:;] |\.$", help_of(cmd_name))[0]
+        hidden = cmd_name in ("site", "study")
+        return TyperCommand(cmd_name, help=clause, rich_help_panel=panel, hidden=hidden)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -1,4 +1,4 @@
-"""Calibrate a model over simulated clients: one method, one run."""
+"""Calibrate a model over simulated clients; one method, one run."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

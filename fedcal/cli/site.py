@@ -67,7 +67,7 @@ def join(
 
 
 def accept(kit: Path, file: Path, *, yes: bool = False) -> None:
-    """Accept a sealed study at a site, after showing its questions, budget and digest.
+    """Accept a sealed study at a site; first its questions, budget and digest are shown.
 
     Arguments
     ---------
@@ -120,7 +120,7 @@ def start(kit: Path, data: str | None = None) -> None:
 
 
 def status(kit: Path, *, json: Json = False) -> None:
-    """Show what a site of a study has accepted and spent, and its next step.
+    """Show what a site has accepted and spent, and its next step.
 
     Arguments
     ---------
@@ -156,7 +156,7 @@ def recalibrate(
     out: Path | None = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Recalibrate a model at this site, from its own rows and a release of the other sites.
+    """Recalibrate a model at this site: from its own rows and a release of the other sites.
 
     A site of a study names its folder, which knows the rest. Nothing leaves the machine.
 

@@ -118,7 +118,7 @@ def _numbers(text: str | None) -> tuple[float, ...]:
 
 
 def kit(file: Path) -> None:
-    """Make keys, certificates and a folder for each site of a study.
+    """Make keys, certificates and a folder for each site.
 
     Repeat it after a change of the study's file; keys and certificates are kept.
 
@@ -135,7 +135,7 @@ def kit(file: Path) -> None:
 
 
 def seal(file: Path, joins: list[Path]) -> None:
-    """Enrol the sites of a study from their .join files, and sign it; sites compare its digest.
+    """Enrol sites from their .join files: the study is signed, and sites compare its digest.
 
     Arguments
     ---------
@@ -186,7 +186,7 @@ def run(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Make one release of a study and its report, or rehearse it on a file without any site.
+    """Make one release of a study and its report; or rehearse it on a file, without any site.
 
     Arguments
     ---------
@@ -234,7 +234,7 @@ def run(
 
 
 def status(file: Path, *, json: Json = False) -> None:
-    """Show which sites are connected, what each must still do, the releases and the budget.
+    """Show the sites, releases and budget of a study; what each site must still do is named.
 
     Arguments
     ---------

@@ -1,6 +1,6 @@
-"""Train a model over clients or in one place, and write its logits for calibration.
+"""Train a model over clients or in one place.
 
-Training is private (DP-SGD, DP-FedAvg) or not.
+Its logits are written for calibration. Training is private (DP-SGD, DP-FedAvg) or not.
 """
 
 from pathlib import Path

@@ -128,7 +128,7 @@ def test_the_page_s_commands_run_and_new_members_go_together_with_all_others(tmp
         (typed[6], ("replacing one row by any other",)),
         (typed[8], ("Jaccard index, %",)),
         (typed[-1], ("smoothing, fitted on logits of 10 classes",)),
-        ("fedcal --help", ("peek", "Show the contents of a calibrator's file.")),
+        ("fedcal --help", ("peek", "Show the contents of a calibrator's file")),
         ("fedcal simulate --help-all", (*METHODS, MECHANISM, UNIT, "lognormal")),
     ):
         assert [word for word in words if word not in output[where]] == []

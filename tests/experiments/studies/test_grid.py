@@ -10,7 +10,7 @@ import pytest
 from refusals import refused
 
 from experiments.__main__ import main
-from experiments.studies import claims, expected, run, spec, texts
+from experiments.studies import claims, expected, items, run, spec, texts
 from experiments.studies.expected import (
     content,
     deviations,
@@ -22,7 +22,6 @@ from experiments.studies.expected import (
 )
 from experiments.studies.run import Reproduction, reproduce
 from experiments.studies.spec import EXPERIMENTS
-from experiments.studies.texts import COMPARISONS, DEMO
 from fedcal import compare
 
 SMALL = """
@@ -144,8 +143,16 @@ def test_check_says_what_deviates(small, tmp_path, monkeypatch, capsys):
     out, err = capsys.readouterr()
     first, last = err.splitlines()
     assert out == ""
-    assert first.startswith("fedcal: deviation: net, paper, FedBBQ")
+    assert first.startswith("fedcal: deviation: small: net, paper, FedBBQ")
     assert last == "fedcal: error: small: 1 deviations from what is expected"
+
+    monkeypatch.setattr("experiments.__main__.EXPERIMENTS", [small])
+    every = ("all", "--jobs", "1", "--out", str(tmp_path / "out"))
+    write(small, results, "abc1234", 90.0)
+    for words in ("1 studies, 90 processor minutes; 0 are in", "0 studies, 0 processor minutes; 1"):
+        assert studies(*every) == 0
+        assert words in capsys.readouterr().out
+    assert studies(*every, "--check") == 1  # of the results that lie there
 
 
 def with_first(result: Reproduction, **changed: object) -> Reproduction:
@@ -176,7 +183,7 @@ def test_a_number_outside_its_tolerance_and_a_cell_too_few_or_many_are_lines(ran
     refused("nobody", content, with_first(result, failures=["nobody answered"]))
 
 
-FILES = sorted({path.stem for path in expected.FOLDER.glob("*.json")} - {*COMPARISONS, DEMO})
+FILES = sorted(path.stem for path in expected.FOLDER.glob("*.json"))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -204,6 +211,11 @@ def test_all_of_several_is_decided_by_the_one_that_fails():
     assert claims.all_of([True, same]) == same
     assert claims.all_of([True]) is True
     assert claims.all_of([]) is None
+
+
+@pytest.mark.parametrize("paper", items.PAPERS)
+def test_every_item_of_a_paper_has_a_verdict_and_a_place_that_exists(paper):
+    assert [fault for item in items.items(paper) for fault in item.faults] == []
 
 
 @pytest.mark.parametrize("page", texts.pages(), ids=lambda page: page.name)

@@ -126,6 +126,8 @@ def test_labels_that_are_names_need_named_columns():
     assert right.class_names == ("good", "bad")
     np.testing.assert_array_equal(right.scores[:, 1], score)
     assert (right.labels == (Y == 0)).all()
+    unnamed = from_arrays(probs=pd.DataFrame({"prob_1": score}), labels=Y == 0)
+    np.testing.assert_array_equal(unnamed.scores, right.scores)
 
 
 def test_named_columns_come_in_the_order_that_was_asked_for(tmp_path):

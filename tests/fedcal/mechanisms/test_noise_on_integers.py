@@ -167,6 +167,8 @@ def test_moments_waves_and_samples_are_of_one_distribution(epsilon, norm):
         NoiseDistribution(True, 2.0, 1 / std),
     )
     assert named.limit / std == pytest.approx(epsilon / norm, rel=1e-9)
+    fine = NoiseDistribution(True, 2.0, 1e-6)  # nearly the Laplace distribution
+    assert NoiseDistribution(True, 2.0, 0.0).limit == pytest.approx(fine.limit)
     t = np.array([-0.3, 0.1, 0.5]) * named.limit
     near = np.abs(k) < 120
     moments = np.exp(np.outer(t / std, k[near])) @ distribution[near]

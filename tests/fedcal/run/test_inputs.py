@@ -49,6 +49,8 @@ def test_frames_pairs_and_tensors_are_read():
     assert same(load_any((torch.tensor(Z, requires_grad=True), torch.tensor(Y))))
     assert same(load_any(frame().astype({"label": "Int64"})))
     refused("unknown column 'age'", load_any, frame(age=1))
+    counted = simulate((Z, Y), clients=3, method="fedbbq", set={"bins_exponent": np.int64(3)})
+    assert json.dumps(counted.config.set) == '{"bins_exponent": 3}'
 
 
 def test_prediction_sets_are_the_method_conformal(tmp_path):

@@ -243,4 +243,7 @@ def test_a_superlink_that_is_gone_or_hangs_is_not_waited_for(link, tmp_path, mon
     (tmp_path / "run").mkdir()
     flower = superlink.FlowerRun(tmp_path / "run", tmp_path, {})
     assert flower.status(1) == superlink.UNKNOWN
+    hangs.write_text("""#!/bin/sh\n[ $3 = --format ] && echo '{"runs": [{"status": "ours"}]}'\n""")
+    assert flower.status() == "ours"  # the only run
+    hangs.write_text("#!/bin/sh\nsleep 600\n")
     refused(r"did not take the run: no answer within 0.3 s", flower.submit, error=FedcalError)

@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from flwr.cli.supernode.register import try_load_public_key
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+from refusals import refused
 
 from fedcal.core.checks import FedcalError, InputError
 from fedcal.run.engines.superlink import complaint
@@ -24,6 +27,7 @@ from fedcal.run.engines.tls import (
     check_fleet,
     make_certificates,
     make_site_key,
+    public_key,
     trusted,
 )
 
@@ -135,3 +139,11 @@ def test_flower_reads_the_keys_and_of_people_only_the_owner(made):
         assert public.read_text().endswith(f" {site}\n")
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in ours.rglob("*.key")}
     assert modes == dict.fromkeys(["ca.key", "server.key", "executor.key", "a.key", "b.key"], 0o600)
+
+
+def test_a_key_that_flower_does_not_take_is_refused(tmp_path):
+    other = Ed25519PrivateKey.generate().private_bytes(
+        Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()
+    )
+    (tmp_path / "a.key").write_bytes(other)
+    refused(r"a\.key is no public ECDSA key", public_key, tmp_path / "a.key")

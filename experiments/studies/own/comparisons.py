@@ -1,0 +1,50 @@
+"""Comparisons that README and docs quote: `options` of a section are those of `fedcal compare`.
+
+A row is a line of the comparison: its facts, and mean and standard deviation over seeds (`METRIC`,
+`METRIC std`) of some metrics and of the seconds of a run. They have no claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from experiments import demo as demonstration
+from experiments.studies.spec import Record, Rows, Study
+from fedcal.results.comparison import Line
+from fedcal.results.files import in_json
+from fedcal.run.comparison import compare
+from fedcal.strategies.server.outcome import Progress
+
+METRICS = ("accuracy", "ece", "classwise_ece")
+FACTS = (
+    *("data", "method", "label", "settings", "clients", "partition", "epsilon", "delta", "unit"),
+    *("trust", "sampling_rate", "rounds", "seeds", "noise_std", "mechanism", "bytes_up"),
+    *("bytes_down", "baseline", "failures"),
+)
+
+
+def row_of(line: Line) -> Record:
+    """Convert a line of a comparison to a row."""
+    row = {k: line[k] for k in FACTS} | {"epsilon": in_json(line["epsilon"])}
+    for name, of in {**{m: line["after"][m] for m in METRICS}, "seconds": line["seconds"]}.items():
+        row |= {name: of["mean"], f"{name} std": of["std"]}
+    return row
+
+
+def line_of(row: Record) -> Line:
+    """Return the line of a comparison that a row was made of, with what rows keep."""
+    spread = {k: {"mean": row[k], "std": row[f"{k} std"]} for k in (*METRICS, "seconds")}
+    line: Line = {k: row[k] for k in FACTS} | {"epsilon": float(row["epsilon"])}
+    return line | {"seconds": spread.pop("seconds"), "after": spread}
+
+
+def rows(
+    *, options: Mapping[str, Any], jobs: int | None = None, progress: Progress | None = None
+) -> Rows:
+    """Run the comparison."""
+    return [row_of(line) for line in compare(jobs=jobs, progress=progress, **options).cells]
+
+
+comparison = Study(rows, lambda rows: ())
+demo = Study(lambda: [row_of(line) for line in demonstration.calibrate().cells], lambda rows: ())
