@@ -19,13 +19,13 @@ from experiments.studies.claims import (
     STD,
     Verdict,
     completed,
+    grid_claims,
     judge,
     printed_rows,
     row_of,
     spread,
     verdict_of,
 )
-from experiments.studies.maddock.claims import CLAIMS
 from experiments.studies.spec import Experiment, Field, Part, Record, Rows, experiment
 from fedcal import datasets
 from fedcal.core.checks import InputError, TooLittle, integer
@@ -96,8 +96,8 @@ class Reproduction:
         """The verdicts on the claims."""
         of = self.experiment
         if of.parts:
-            beside = printed_rows(of.paper) if of.paper else []
-            return [judge(key, CLAIMS[key], self.cells, beside) for key in of.expected]
+            beside, known = printed_rows(of.paper) if of.paper else [], grid_claims()
+            return [judge(key, known[key], self.cells, beside) for key in of.expected]
         return [verdict_of(*claim) for claim in of.study.claims(self.rows)] if self.rows else []
 
     @cached_property
