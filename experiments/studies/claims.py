@@ -86,17 +86,17 @@ def completed(experiment: Experiment, rows: Rows) -> Rows:
         found.append(row | place | {"accuracy_before": before})
         if row["classwise_ece"]:
             accuracy, mean = fmean(row["accuracy"]), fmean(row["classwise_ece"])
-            loses = before - accuracy > LOSS
             found[-1] |= {
                 MEAN: mean,
                 STD: spread(row["classwise_ece"]),
-                "ece_mean": fmean(row.get("ece", (math.nan,))),
                 "accuracy_mean": accuracy,
                 "accuracy_change": accuracy - before,
-                "loses_accuracy": loses,
-                "error": math.inf if loses else mean,
-                "over_pooled": mean / pooled.get(row["network"], math.nan),
+                "loses_accuracy": before - accuracy > LOSS,
             }
+            if "ece" in row:
+                found[-1]["ece_mean"] = fmean(row["ece"])
+            if row["network"] in pooled:
+                found[-1]["over_pooled"] = mean / pooled[row["network"]]
     return found
 
 
@@ -124,7 +124,7 @@ def printed_rows(table: Printed) -> Rows:
         {
             **{"network": name, "part": "printed", "row": "", "title": title, "rounds": None},
             "epsilon": math.inf if title == BASE else table.epsilon,
-            **dict.fromkeys((MEAN, "error"), value[0] / 100),
+            MEAN: value[0] / 100,
             **dict.fromkeys(("accuracy_before", "accuracy_mean", "accuracy_change"), math.nan),
             "loses_accuracy": False,
         }
@@ -320,7 +320,8 @@ def number(rows: Rows, cell: Cell, of: str) -> float:
     if end and mine:
         last = end(r["rounds"] for r in mine if r["rounds"] is not None)
         mine = [r for r in mine if r["rounds"] == last]
-    values = [r[key] for r in mine]
+    kept = ({"error": math.inf if r["loses_accuracy"] else r[MEAN]} | r for r in mine)
+    values = [r.get(key, math.nan) for r in kept]
     known = values and not any(map(math.isnan, values))
     return float(times * _REDUCE[of](values)) if known else math.nan
 
@@ -337,10 +338,11 @@ def compared(pairs: Iterable[tuple[Cell, Cell]]) -> Callable[[Rows], Found]:
     return holds
 
 
-def grid_claims() -> Mapping[str, Claim]:
-    """Return the claims of `maddock.toml` by the key that a study names; `lower` has the pairs."""
-    found = study_file("maddock")["shared"]["claims"]
-    return {key: Claim(holds=compared(claim.pop("lower")), **claim) for key, claim in found.items()}
+CLAIMS: Mapping[str, Claim] = {
+    key: Claim(holds=compared(claim.pop("lower")), **claim)
+    for key, claim in study_file("maddock")["shared"]["claims"].items()
+}
+"""Claims of `maddock.toml` by the key that a study names; `lower` has the pairs."""
 
 
 def judge(key: str, claim: Claim, rows: Rows, printed: Rows) -> Verdict:

@@ -15,11 +15,11 @@ from statistics import fmean
 from typing import Any
 
 from experiments.studies.claims import (
+    CLAIMS,
     MEAN,
     STD,
     Verdict,
     completed,
-    grid_claims,
     judge,
     printed_rows,
     row_of,
@@ -96,8 +96,8 @@ class Reproduction:
         """The verdicts on the claims."""
         of = self.experiment
         if of.parts:
-            beside, known = printed_rows(of.paper) if of.paper else [], grid_claims()
-            return [judge(key, known[key], self.cells, beside) for key in of.expected]
+            beside = printed_rows(of.paper) if of.paper else []
+            return [judge(key, CLAIMS[key], self.cells, beside) for key in of.expected]
         return [verdict_of(*claim) for claim in of.study.claims(self.rows)] if self.rows else []
 
     @cached_property
