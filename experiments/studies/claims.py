@@ -327,13 +327,13 @@ def number(rows: Rows, cell: Cell, of: str) -> float:
 
 
 def compared(pairs: Iterable[tuple[Cell, Cell]]) -> Callable[[Rows], Found]:
-    """Test that the first of each pair of cells is at most the second; None if one is nan."""
+    """Test that the first of each pair of cells is below the second; None if one is nan."""
 
     def holds(rows: Rows) -> Found:
         found = [(number(rows, a, "max"), number(rows, b, "min")) for a, b in pairs]
         if any(math.isnan(value) for pair in found for value in pair):
             return None
-        return all(a <= b for a, b in found)
+        return all(a < b for a, b in found)
 
     return holds
 

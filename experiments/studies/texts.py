@@ -28,7 +28,7 @@ from experiments.studies.items import PAPERS, ROOT, all_items, items_table, resu
 from experiments.studies.own.comparisons import line_of
 from experiments.studies.rows import one, where
 from experiments.studies.run import pivot, reproduce
-from experiments.studies.spec import EXPERIMENTS, Record, experiment
+from experiments.studies.spec import EXPERIMENTS, SEEDS, WORDS, Record, experiment
 from fedcal.core.checks import one_of
 from fedcal.core.pages import Table
 from fedcal.results.comparison import as_table
@@ -136,6 +136,20 @@ def claims(page: str) -> str:
     return "\n".join(lines)
 
 
+def on_cifar10() -> str:
+    """Return the verdicts on claims about grids where the network is the paper's kind, and else."""
+    lines = []
+    for name in PAGES["maddock"]:
+        for verdict in results(name).verdicts:
+            places, words = {**verdict.places}, results(name).experiment.expected[verdict.key]
+            if (here := places.pop("cifar10-cnn", None)) is not None:
+                others = f"{sum(map(bool, places.values()))} of {len(places)}" if places else ""
+                word = WORDS[here] + f"; {SEEDS}" * (words.get("cifar10-cnn") == SEEDS)
+                lines.append((verdict.text, word, others, f"`{name}`"))
+    heads = ("claim", "on CIFAR-10", "on other networks", "study")
+    return markdown(Table("", heads, lines, left=(0, 1, 2, 3)))
+
+
 _SHORT = ("method", "epsilon", "accuracy %", "ECE %")
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "demo-headline": demo_headline,
@@ -147,6 +161,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
             *("FedOPVector", "FedBBQ (weighting=all)"),
         ),
     ),
+    "maddock-cifar10": on_cifar10,
     "demo-table": partial(demo_lines, _SHORT),
     **{f"{page}-claims": partial(claims, page) for page in PAGES},
     **{f"{paper}-items": partial(items_table, paper) for paper in PAPERS},

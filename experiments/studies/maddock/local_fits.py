@@ -27,12 +27,7 @@ from fedcal.calibrators import (
 from fedcal.core.numerics import Floats, Integers
 from fedcal.strategies.server.outcome import Progress
 
-NETWORKS = {
-    "cifar10-cnn": "0.1",
-    "cifar10-cnn-0.5": "0.5",
-    "cifar10-cnn-1": "1",
-    "cifar10-cnn-iid": "iid",
-}
+NETWORKS = {"cifar10-cnn": "0.1", "cifar10-cnn-0.5": "0.5"}
 """Data -> beta of the partition that its network was trained with, most skewed first."""
 
 FORMS: Mapping[str, type[Calibrator]] = {
