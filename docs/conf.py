@@ -69,6 +69,7 @@ nitpick_ignore_regex = [
     (r"py:class", r"fedcal\.core\.numerics\.(Item|Result)"),
     (r"py:class", r"fedcal\.(core\.options|run\.config)\.(Call|Table)"),
     (r"py:class", r"fedcal\.metrics\.bootstrap\.Name"),
+    (r"py:class", r"fedcal\.evaluation\.sites\.site_tests\.Sites"),
     (r"py:class", r"fedcal\.evaluation\.intervals\.(Metric|Span)"),
     (r"py:class", r"fedcal\.clients\.site\.party\.Party"),
     (r"py:class", r"fedcal\.run\.engines\.ray\.NamedData"),

@@ -7,8 +7,8 @@ accuracy).
 Of a grid there is a row for each method, network and setting, over its seeds. A row is what ships
 of it and what `--check` compares; metrics are fractions:
 
-* `network` (short name of the data), `part`, `title`: see `Part`; `baseline`: the method reads the
-  rows themselves, and nothing but the data changes its result;
+* `network` (short name of the data), `part`, `title`: see `spec.Part`; `baseline`: the method reads
+  the rows themselves, and nothing but the data changes its result;
 * `epsilon` (inf = without privacy, and for baselines), `rounds`, `sampling_rate`, `clients`,
   `partition` of its runs; None for baselines;
 * `classwise_ece`, `accuracy` and `ece` on the test rows, one value for each seed (results of some
@@ -26,19 +26,8 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any, Literal, TypeAlias
 
-from experiments.studies.spec import (
-    EVERYWHERE,
-    NO_DIFFERENCE,
-    UNDECIDED,
-    Experiment,
-    Outcome,
-    Part,
-    Printed,
-    Record,
-    Rows,
-    RowsClaim,
-    study_file,
-)
+from experiments.studies import spec
+from experiments.studies.spec import Outcome, Record, Rows, RowsClaim
 from fedcal.results.comparison import Line
 
 BASE = "Base"
@@ -58,7 +47,7 @@ POOLED = "pooled temperature"
 """Title of the temperature that all rows in one place give."""
 
 
-def row_of(line: Line, part: Part, network: str) -> Record:
+def row_of(line: Line, part: spec.Part, network: str) -> Record:
     """Convert a line of a comparison to a row."""
     baseline, after = line["baseline"], line["after"] if line["seeds"] else {}
     return {
@@ -72,7 +61,7 @@ def row_of(line: Line, part: Part, network: str) -> Record:
     }
 
 
-def completed(experiment: Experiment, rows: Rows) -> Rows:
+def completed(experiment: spec.Experiment, rows: Rows) -> Rows:
     """Add each row's place in the tables, means, spread, and what it does to accuracy."""
     parts = {part.name: part for part in experiment.parts}
     base, pooled = (
@@ -115,7 +104,7 @@ def without_failures(rows: Rows) -> Rows:
     return [row for row in rows if row["classwise_ece"] and not row["failures"]]
 
 
-def printed_rows(table: Printed) -> Rows:
+def printed_rows(table: spec.Printed) -> Rows:
     """Convert a table of the paper to rows, to test its own numbers against its claims.
 
     Means only, and no accuracy: the paper prints marks instead.
@@ -176,7 +165,7 @@ class Verdict:
     partly
         it does not hold, but does on some network
     places
-        line of the table -> whether it holds there (None: no difference); `EVERYWHERE` for a
+        line of the table -> whether it holds there (None: no difference); `spec.EVERYWHERE` for a
         verdict on all lines
     """
 
@@ -193,7 +182,7 @@ class Verdict:
     def word(self) -> str:
         """The outcome, in a word or two."""
         if self.holds is None:
-            return NO_DIFFERENCE if self.places else UNDECIDED
+            return spec.NO_DIFFERENCE if self.places else spec.UNDECIDED
         return "holds" if self.holds else ("holds in part" if self.partly else "does not hold")
 
     def __str__(self) -> str:
@@ -205,13 +194,13 @@ class Verdict:
 def verdict_of(text: str, outcome: Outcome, evidence: str, printed: str = "") -> Verdict:
     """Return the verdict of a function on its own claim: see `spec.RowsClaim`."""
     holds = outcome if isinstance(outcome, bool) else None
-    places = {} if outcome is None else {EVERYWHERE: holds}
+    places = {} if outcome is None else {spec.EVERYWHERE: holds}
     return Verdict(text, text, "", holds, evidence, printed, places=places)
 
 
 def larger(a: float, b: float, margin: float) -> Outcome:
     """Test a > b; no difference if they are within a margin, as noise or too small to matter."""
-    return NO_DIFFERENCE if abs(a - b) <= margin else a > b
+    return spec.NO_DIFFERENCE if abs(a - b) <= margin else a > b
 
 
 def all_of(found: Iterable[Outcome]) -> Outcome:
@@ -220,7 +209,7 @@ def all_of(found: Iterable[Outcome]) -> Outcome:
     No verdicts at all give None.
     """
     every = list(found)
-    for outcome in (False, None, NO_DIFFERENCE):
+    for outcome in (False, None, spec.NO_DIFFERENCE):
         if any(one is outcome for one in every):
             return outcome
     return True if every else None
@@ -340,7 +329,7 @@ def compared(pairs: Iterable[tuple[Cell, Cell]]) -> Callable[[Rows], Found]:
 
 CLAIMS: Mapping[str, Claim] = {
     key: Claim(holds=compared(claim.pop("lower")), **claim)
-    for key, claim in study_file("maddock")["shared"]["claims"].items()
+    for key, claim in spec.study_file("maddock")["shared"]["claims"].items()
 }
 """Claims of `maddock.toml` by the key that a study names; `lower` has the pairs."""
 
@@ -354,7 +343,7 @@ def judge(key: str, claim: Claim, rows: Rows, printed: Rows) -> Verdict:
     holds, evidence = None, "no cells to tell it by"
     if here:
         holds = any(here.values()) if claim.over == "some" else all(here.values())
-        evidence = "on average over all networks" if claim.over == "all" else where(here)
+        evidence = "over all networks" if claim.over == "all" else where(here)
     beside, partly = where(own) if own else "", any(here.values())
     return Verdict(key, claim.text, claim.where, holds, evidence, beside, partly, here)
 
@@ -363,7 +352,8 @@ def _found(claim: Claim, rows: Rows) -> dict[str, bool]:
     """Line of the table -> whether the claim holds there, where it can be judged."""
     by_place: dict[str, Rows] = {}
     for row in rows:
-        by_place.setdefault(EVERYWHERE if claim.over == "all" else place_of(row), []).append(row)
+        place = spec.EVERYWHERE if claim.over == "all" else place_of(row)
+        by_place.setdefault(place, []).append(row)
     found = {place: claim.holds(mine) for place, mine in by_place.items()}
     return {place: holds for place, holds in found.items() if holds is not None}
 

@@ -21,19 +21,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
+from experiments.studies import spec
 from experiments.studies.claims import METRICS, SETTINGS, spread, without_failures
 from experiments.studies.run import Reproduction
-from experiments.studies.spec import (
-    EVERYWHERE,
-    NO_DIFFERENCE,
-    SEEDS,
-    UNDECIDED,
-    WORDS,
-    Experiment,
-    Record,
-    Rows,
-    experiment,
-)
+from experiments.studies.spec import Experiment, Record, Rows, experiment
 from fedcal.core.checks import InputError
 from fedcal.results.files import in_json
 from fedcal.storage.atomic import atomic_file
@@ -184,10 +175,10 @@ def wrong_verdicts(result: Reproduction) -> list[str]:
         if verdict.places and not words:
             lines.append(f"{key}: no verdict is expected; its study file should say one")
         for place in dict.fromkeys((*verdict.places, *words) if words else ()):
-            holds, word = verdict.places.get(place), words.get(place, words.get(EVERYWHERE))
-            known = place != EVERYWHERE or place in verdict.places or not of.parts
-            none = NO_DIFFERENCE if place in verdict.places else UNDECIDED
-            allowed = (none if holds is None else WORDS[holds], SEEDS)
+            holds, word = verdict.places.get(place), words.get(place, words.get(spec.EVERYWHERE))
+            known = place != spec.EVERYWHERE or place in verdict.places or not of.parts
+            none = spec.NO_DIFFERENCE if place in verdict.places else spec.UNDECIDED
+            allowed = (none if holds is None else spec.WORDS[holds], spec.SEEDS)
             if known and word not in allowed:
                 lines.append(f"{place}: {allowed[0]}, expected: {word}. {verdict.text}")
     return lines

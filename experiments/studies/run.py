@@ -14,18 +14,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from experiments.studies.claims import (
-    CLAIMS,
-    MEAN,
-    STD,
-    Verdict,
-    completed,
-    judge,
-    printed_rows,
-    row_of,
-    spread,
-    verdict_of,
-)
+from experiments.studies import claims
+from experiments.studies.claims import CLAIMS, MEAN, STD, Verdict
 from experiments.studies.spec import Experiment, Field, Part, Record, Rows, experiment
 from fedcal import datasets
 from fedcal.core.checks import InputError, TooLittle, integer
@@ -89,16 +79,17 @@ class Reproduction:
     @cached_property
     def cells(self) -> Rows:
         """The rows with what follows from them."""
-        return completed(self.experiment, self.rows) if self.experiment.parts else self.rows
+        return claims.completed(self.experiment, self.rows) if self.experiment.parts else self.rows
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
         """The verdicts on the claims."""
         of = self.experiment
         if of.parts:
-            beside = printed_rows(of.paper) if of.paper else []
-            return [judge(key, CLAIMS[key], self.cells, beside) for key in of.expected]
-        return [verdict_of(*claim) for claim in of.study.claims(self.rows)] if self.rows else []
+            beside = claims.printed_rows(of.paper) if of.paper else []
+            return [claims.judge(key, CLAIMS[key], self.cells, beside) for key in of.expected]
+        found = of.study.claims(self.rows) if self.rows else ()
+        return [claims.verdict_of(*claim) for claim in found]
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -227,7 +218,7 @@ def _entry(metric: str, cell: Record) -> str:
         return "failed" if cell["failures"] else ""
     text = f"{100 * fmean(cell[metric]):.3f}"
     if len(cell[metric]) > 1:
-        text += f" ({100 * spread(cell[metric]):.3f})"
+        text += f" ({100 * claims.spread(cell[metric]):.3f})"
     return text + (MARK if cell["loses_accuracy"] else "")
 
 
@@ -278,19 +269,19 @@ def reproduce(
         integer("seeds", seeds, 1)
     if out is not None:
         claim(path_of(out), kind_of(name), overwrite=overwrite)
-    if found.parts:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TooLittle)  # what noise drowns is what is shown
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TooLittle)  # what noise drowns is what is shown
+        if found.parts:
             result = _grid(found, seeds or found.seeds, jobs, progress)
-    else:
-        takes = inspect.signature(found.study.rows).parameters
-        if seeds is not None and "seeds" not in takes:
-            raise InputError(f"{name} has no choice of seeds; leave out --seeds")
-        asked = {"seeds": seeds, "jobs": jobs, "progress": progress, "options": found.options}
-        given: Any = {k: v for k, v in asked.items() if v is not None and k in takes}
-        logging.getLogger("flwr").setLevel(logging.ERROR)  # Flower logs each message
-        result = Reproduction(found, found.study.rows(**given))
-    result = replace(result, minutes=round((_seconds() - begun) / 60, 1))
+        else:
+            takes = inspect.signature(found.study.rows).parameters
+            if seeds is not None and "seeds" not in takes:
+                raise InputError(f"{name} has no choice of seeds; leave out --seeds")
+            asked = {"seeds": seeds, "jobs": jobs, "progress": progress, "options": found.options}
+            given: Any = {k: v for k, v in asked.items() if v is not None and k in takes}
+            logging.getLogger("flwr").setLevel(logging.ERROR)  # Flower logs each message
+            result = Reproduction(found, found.study.rows(**given))
+    result = replace(result, minutes=max(0.1, round((_seconds() - begun) / 60, 1)))
     if out is not None:
         result.save(out)
     return result
@@ -318,9 +309,8 @@ def _grid(
                 progress(before + finished, sum(counts))
 
         table = compare(progress=moved, uncalibrated=False, jobs=jobs, **options)
-        rows += [
-            row_of(line, part, short[line["data"]].removesuffix(".npz")) for line in table.cells
-        ]
+        names = ((line, short[line["data"]].removesuffix(".npz")) for line in table.cells)
+        rows += [claims.row_of(line, part, network) for line, network in names]
         statement |= dict.fromkeys(table.statement)
     return Reproduction(found, rows, list(statement))
 

@@ -1,7 +1,7 @@
 """Experiments, read from the study files, one a paper and one for our own.
 
 A section of a file is an experiment; `[printed.NAME]` are tables as the paper prints them,
-`[items]` what becomes of each of the paper's items (see `items`), and `[shared]` says once what
+`[items]` what becomes of each of the paper's items (`texts.Item`), and `[shared]` says once what
 sections repeat: `methods` (title -> method), `columns` (key -> what `Field` holds), `tables` and
 `texts` (name -> what stands for it in lists of tables, notes, and blocks). A section has
 

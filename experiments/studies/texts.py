@@ -15,25 +15,34 @@ package, and fills all blocks; look at the difference before you keep it.
 from __future__ import annotations
 
 import argparse
+import pkgutil
 import re
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from experiments.studies.expected import content, minutes, write
-from experiments.studies.items import PAPERS, ROOT, all_items, items_table, results
+from experiments.studies.expected import content, minutes, shipped, write
 from experiments.studies.own.comparisons import line_of
 from experiments.studies.rows import one, where
-from experiments.studies.run import pivot, reproduce
-from experiments.studies.spec import EXPERIMENTS, SEEDS, WORDS, Record, experiment
+from experiments.studies.run import Reproduction, pivot, reproduce
+from experiments.studies.spec import EXPERIMENTS, SEEDS, WORDS, Record, experiment, study_file
 from fedcal.core.checks import one_of
 from fedcal.core.pages import Table
 from fedcal.results.comparison import as_table
 from fedcal.results.terminal import markdown, plain
 from fedcal.storage.atomic import atomic_file
+from fedcal.strategies import STRATEGIES
+
+ROOT = Path(__file__).resolve().parents[2]
+PAPERS = ("maddock", "luo", "zhang", "angelopoulos", "evaluation")
+
+results: Callable[[str], Reproduction] = cache(shipped)
+"""The shipped results of an experiment, read once."""
 
 # -- comparisons that README and docs quote ------------------------------------------------------
 
@@ -43,7 +52,7 @@ COMPARISONS = [name for name in EXPERIMENTS if name.startswith(("choosing", "tru
 
 def command(name: str) -> str:
     """Return the command line that runs a comparison, as a block of the page."""
-    options = (word for k, v in experiment(name).options.items() for word in (f"--{k}", v))
+    options = (word for k, v in experiment(name).options.items() for word in (f"--{k}", str(v)))
     line = f"$ fedcal compare {shlex.join(options)} --out {name}"
     return f"<!-- not run: hundreds of runs -->\n```console\n{line}\n```"
 
@@ -93,8 +102,9 @@ def demo_headline() -> str:
     pooled = one(results("demo").rows, method="pooled-temperature")
     return (
         "**One line of shell, `fedcal simulate --epsilon 1 --out run`, makes this picture: 100 "
-        "label-skewed clients calibrate a real network at user-level epsilon = 1.** It is seed 0; "
-        f"over five seeds ECE is {percent(newton)} % and classwise ECE "
+        "label-skewed clients calibrate a real network at user-level epsilon = 1.** Its ECE is "
+        f"{100 * newton['ece first']:.2f} % (seed 0); over five seeds it is "
+        f"{percent(newton)} % and classwise ECE "
         f"{percent(newton, 'classwise_ece')}, with all rows in one place {percent(pooled)} and "
         f"{percent(pooled, 'classwise_ece')}. `make demo` compares all methods."
     )
@@ -130,8 +140,7 @@ def claims(page: str) -> str:
     for name in PAGES[page]:
         verdicts = results(name).verdicts
         held = sum(v.word == "holds" for v in verdicts)
-        took = f" ({minutes(name)} processor minutes)" if minutes(name) else ""
-        lines.append(f"* `{name}`{took}: {held} of {len(verdicts)} claims hold everywhere.")
+        lines.append(f"* `{name}`: {held} of {len(verdicts)} claims hold everywhere.")
         lines += [f"  * Not: {v.text}" for v in verdicts if v.word == "does not hold"]
     return "\n".join(lines)
 
@@ -141,14 +150,126 @@ def on_cifar10() -> str:
     lines = []
     for name in PAGES["maddock"]:
         for verdict in results(name).verdicts:
-            places, words = {**verdict.places}, results(name).experiment.expected[verdict.key]
+            places = {**verdict.places}
             if (here := places.pop("cifar10-cnn", None)) is not None:
+                words = results(name).experiment.expected[verdict.key]
                 others = f"{sum(map(bool, places.values()))} of {len(places)}" if places else ""
                 word = WORDS[here] + f"; {SEEDS}" * (words.get("cifar10-cnn") == SEEDS)
                 lines.append((verdict.text, word, others, f"`{name}`"))
     heads = ("claim", "on CIFAR-10", "on other networks", "study")
     return markdown(Table("", heads, lines, left=(0, 1, 2, 3)))
 
+
+# -- items ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table, figure, method, theorem or claim of a paper: a line of `[items]` of its study file.
+
+    Attributes
+    ----------
+    what, data
+        it is, and is measured on here
+    where
+        names of studies and methods, tests (`tests/FILE.py::NAME`), files, and names of Python,
+        with commas between; may be empty where the verdict says why
+    verdict
+        "" = how many claims of its studies hold
+    claims
+        pattern of the keys of those that count
+    """
+
+    name: str
+    what: str
+    where: str
+    data: str
+    verdict: str
+    claims: str = "*"
+
+    @property
+    def places(self) -> list[str]:
+        """Names in `where`."""
+        return [place.strip() for place in self.where.split(",") if place.strip()]
+
+    @property
+    def words(self) -> str:
+        """Return the verdict, or how many claims of the item's studies hold."""
+        if self.verdict:
+            return self.verdict
+        studies = [name for name in self.places if name in EXPERIMENTS]
+        verdicts = [v for name in studies for v in results(name).verdicts]
+        words = [v.word for v in verdicts if fnmatchcase(v.key, self.claims)]
+        if len(words) < 2:
+            return "".join(words)
+        return f"{words.count('holds')} of {len(words)} claims hold"
+
+    @property
+    def faults(self) -> list[str]:
+        """Say which fields are empty that must not be, and which places do not exist."""
+        lost = [place for place in self.places if not _exists(place)]
+        empty = {"what": self.what, "verdict": self.words, "where": self.where or self.verdict}
+        lost += [key for key, value in empty.items() if not value]
+        return [f"{self.name}: no {what}" for what in lost]
+
+
+def _exists(place: str) -> bool:
+    path, _, test = place.partition("::")
+    if path.partition("[")[0] in {*EXPERIMENTS, *STRATEGIES}:
+        return True
+    if "/" in path or path.endswith(".md"):
+        file = ROOT / path.partition("#")[0]
+        return file.is_file() and f"def {test}(" * bool(test) in file.read_text("utf-8")
+    try:
+        pkgutil.resolve_name(place)
+    except (ImportError, AttributeError, ValueError):
+        return False
+    return True
+
+
+def items(paper: str) -> list[Item]:
+    """Return the items of a paper, in its order."""
+    lines = study_file(paper).get("items", {}).items()
+    return [Item(name, **line) for name, line in lines]
+
+
+def items_table(paper: str) -> str:
+    """Return a paper's items as Markdown."""
+    lines = [
+        (i.name, i.what, ", ".join(f"`{place}`" for place in i.places) or "-", i.data, i.words)
+        for i in items(paper)
+    ]
+    return markdown(
+        Table("", ("item", "what", "where", "data", "verdict"), lines, left=(0, 1, 2, 3, 4))
+    )
+
+
+def all_items() -> str:
+    """Return how many items each paper has, and what became of them."""
+    counts = []
+    for paper in PAPERS:
+        found = items(paper)
+        here = [i for i in found if i.where]
+        claimed = [i for i in here if not i.verdict]
+        counts.append((len(found), len(claimed), len(here) - len(claimed), len(found) - len(here)))
+    lines = [*zip(PAPERS, counts, strict=True), ("all", map(sum, zip(*counts, strict=True)))]
+    heads = ("paper", "items", "claims of studies", "otherwise here", "not here")
+    return markdown(Table("", heads, [(name, *map(str, n)) for name, n in lines], left=(0,)))
+
+
+def all_studies() -> str:
+    """Return what each study is about, what it takes, and how many of its claims hold."""
+    lines = []
+    for name in EXPERIMENTS:
+        words = [verdict.word for verdict in results(name).verdicts]
+        held = f"{words.count('holds')} of {len(words)}" if words else ""
+        took = f"{minutes(name):.1f}" if minutes(name) else ""
+        lines.append((f"`{name}`", experiment(name).about, took, held))
+    heads = ("study", "about", "processor minutes", "claims that hold")
+    return markdown(Table("", heads, lines, left=(0, 1)))
+
+
+# -- pages ---------------------------------------------------------------------------------------
 
 _SHORT = ("method", "epsilon", "accuracy %", "ECE %")
 BLOCKS: Mapping[str, Callable[[], str]] = {
@@ -157,7 +278,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         demo_lines,
         (*_SHORT, "cwECE %", "bytes up / down"),
         (
-            *("uncalibrated", "pooled temperature", "FedNewton", "FedOneShot", "FedTemp"),
+            *("uncalibrated", "pooled temperature", "FedNewton", "FedOneShot"),
+            *("FedTemp (average=inverse)", "FedTemp (average=temperature)"),
             *("FedOPVector", "FedBBQ (weighting=all)"),
         ),
     ),
@@ -166,6 +288,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     **{f"{page}-claims": partial(claims, page) for page in PAGES},
     **{f"{paper}-items": partial(items_table, paper) for paper in PAPERS},
     "items": all_items,
+    "studies": all_studies,
+    "too-little": partial(tables, "too-little"),
     "zhang-main": partial(tables, "zhang-table2", slice(1)),
     "luo-main": partial(tables, "luo-table1", slice(1)),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),

@@ -13,14 +13,14 @@ from itertools import product
 
 from experiments.audit import Finding, audit
 from experiments.studies.rows import counted, span
-from experiments.studies.spec import Record, Rows, RowsClaim, Study
-from fedcal.mechanisms import MECHANISMS, PRIVATE, Exponential, Gaussian, Laplace, Mechanism, Unary
+from experiments.studies.spec import Record, Rows, RowsClaim, Study, study_file
+from fedcal.mechanisms import MECHANISMS, PRIVATE, Laplace, Mechanism
 from fedcal.privacy.making import make_plan
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.privacy import Federation
 from fedcal.strategies.server.outcome import Progress
-from fedcal.trust import NOISY, Central, Distributed, Local
-from fedcal.units import UNITS, Bound, Example, Rule, User
+from fedcal.trust import NOISY
+from fedcal.units import UNITS, Bound, Rule
 
 EPSILON, DELTA = 1.0, 1e-5
 ERROR = 1e-3
@@ -95,30 +95,14 @@ _NUMBERS = {"sum": 1, "index": CANDIDATES, "onehot": 4}
 
 
 def attacks() -> list[Attacked]:
-    """All that go together, then some with more rounds, sampling and other neighbours."""
+    """All that go together, and then those that the study file lists."""
     found = [
         Attacked(kind.name, trust.name, unit.name, numbers=_NUMBERS[kind.answers])
         for kind, trust, unit in product(PRIVATE.values(), NOISY.values(), UNITS.values())
         if trust.accepts(kind) and kind.part in (None, unit.per)
     ]
-    central, shared, local = Central.name, Distributed.name, Local.name
-    user, row = User.name, Example.name
-    return [
-        *found,
-        Attacked(Laplace.name, central, user, sampling_rate=0.3),
-        Attacked(Gaussian.name, central, user, sampling_rate=0.3),
-        Attacked(Laplace.name, shared, user, sampling_rate=0.3),
-        Attacked(Exponential.name, central, user, sampling_rate=0.3, numbers=CANDIDATES),
-        Attacked(Laplace.name, central, user, rounds=4, numbers=2),
-        Attacked(Gaussian.name, central, user, rounds=4, numbers=2),
-        Attacked(Laplace.name, central, row, row_sums=False),
-        Attacked(Laplace.name, local, row, row_sums=False),
-        Attacked(Exponential.name, central, row, row_sums=False, numbers=CANDIDATES),
-        Attacked(Laplace.name, central, user, noise_source="system"),
-        Attacked(Gaussian.name, central, user, noise_source="system"),
-        Attacked(Laplace.name, shared, user, noise_source="system"),
-        Attacked(Unary.name, local, user, numbers=4, noise_source="system"),
-    ]
+    beside = study_file("own")["audit"]["options"]["beside"]
+    return found + [Attacked(**one) for one in beside]
 
 
 def attacked(attack: Attacked, trials: int, error: float, seed: int = 0) -> Finding:
@@ -148,20 +132,11 @@ def _attacked(progress: Progress | None = None, *, trials: int = TRIALS) -> Rows
     found: Rows = []
     for attack in counted(attacks(), progress):
         finding = attacked(attack, trials, ERROR)
-        found.append(
-            {
-                "mechanism": attack.mechanism,
-                "trust": attack.trust,
-                "unit": attack.unit,
-                "neighbours": attack.plan().adjacency,
-                "note": attack.note,
-                "claimed": finding.claimed,
-                "at_least": finding.lower_bound,
-                "of_it": finding.lower_bound / finding.claimed,
-                "trials": finding.trials,
-                "refuted": finding.refuted,
-            }
-        )
+        row = {k: getattr(attack, k) for k in ("mechanism", "trust", "unit")}
+        row |= {"neighbours": attack.plan().adjacency, "note": attack.note}
+        row |= {"claimed": finding.claimed, "at_least": finding.lower_bound}
+        row |= {"of_it": finding.lower_bound / finding.claimed, "trials": finding.trials}
+        found.append(row | {"refuted": finding.refuted})
     return found
 
 

@@ -1,7 +1,8 @@
 """Comparisons that README and docs quote: `options` of a section are those of `fedcal compare`.
 
-A row is a line of the comparison: its facts, and mean and standard deviation over seeds (`METRIC`,
-`METRIC std`) of some metrics and of the seconds of a run. They have no claims.
+A row is a line of the comparison: its facts, mean and standard deviation over seeds (`METRIC`,
+`METRIC std`) of some metrics and of the seconds of a run, and of metrics the value of the first
+seed (`METRIC first`). They have no claims.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from experiments import demo as demonstration
 from experiments.studies.spec import Record, Rows, Study
 from fedcal.results.comparison import Line
 from fedcal.results.files import in_json
@@ -27,8 +27,10 @@ FACTS = (
 def row_of(line: Line) -> Record:
     """Convert a line of a comparison to a row."""
     row = {k: line[k] for k in FACTS} | {"epsilon": in_json(line["epsilon"])}
-    for name, of in {**{m: line["after"][m] for m in METRICS}, "seconds": line["seconds"]}.items():
-        row |= {name: of["mean"], f"{name} std": of["std"]}
+    row |= {"seconds": line["seconds"]["mean"], "seconds std": line["seconds"]["std"]}
+    for name in METRICS:
+        of = line["after"][name]
+        row |= {name: of["mean"], f"{name} std": of["std"], f"{name} first": of["values"][0]}
     return row
 
 
@@ -47,4 +49,3 @@ def rows(
 
 
 comparison = Study(rows, lambda rows: ())
-demo = Study(lambda: [row_of(line) for line in demonstration.calibrate().cells], lambda rows: ())

@@ -174,8 +174,8 @@ def named(counts: Floats) -> tuple[Booleans, Booleans, Booleans, Changed]:
 # -- what is found ---------------------------------------------------------------------------------
 
 
-def rows(quick: bool = False, progress: Progress | None = None, *, years: int = YEARS) -> Rows:
-    """All worlds, of so many years each (quick: 10); four releases a year of each promise and sign.
+def rows(progress: Progress | None = None, *, years: int = YEARS) -> Rows:
+    """All worlds, of so many years each; four releases a year of each promise and sign.
 
     Returns
     -------
@@ -185,7 +185,6 @@ def rows(quick: bool = False, progress: Progress | None = None, *, years: int = 
         `wrong`; `least` is the lower limit of `right`. "changes": the same of pairs of quarters.
         "seen": of releases with a gap as large as a promise, those that name it
     """
-    years = 10 if quick else years
     todo = [partial(year_rows, faults, years) for faults in (False, True)]
     todo += [partial(seen_rows, *each, 4 * years) for each in product(PROMISES, (-1.0, 1.0))]
     return [row for part in shared.counted(todo, progress) for row in part()]
