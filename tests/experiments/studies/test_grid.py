@@ -111,6 +111,23 @@ def test_cells_are_what_compare_gives_and_claims_are_evaluated(ran, small, netwo
     refused("holds small: --overwrite", reproduce, small, out=out)
 
 
+def test_a_claim_compares_cells():
+    def row(title, rounds, mean, loses=False):
+        return {"title": title, "rounds": rounds, claims.MEAN: mean, "loses_accuracy": loses}
+
+    rows = [row("a", 1, 0.4), row("a", 3, 0.1), row("b", None, 0.2), row("c", None, 0.05, True)]
+    for below, above, holds in (
+        ("a", "b", False),  # each of them
+        ({"title": "a", "of": "min"}, "b", True),
+        ({"title": "a", "rounds": "most"}, {"title": ["b", "c"]}, True),  # c loses accuracy
+        ("c", "a", False),
+        ({"title": "a", "key": claims.MEAN, "of": "ratio"}, 4.1, True),
+        ("b", {"title": "a", "rounds": 3, "times": 2.0}, False),  # equal
+        ("a", "d", None),
+    ):
+        assert claims.compared([(below, above)])(rows) is holds
+
+
 # -- the check -----------------------------------------------------------------------------------
 
 
