@@ -272,7 +272,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "items": all_items,
     "studies": all_studies,
     "zhang-main": partial(tables, "zhang-table2", slice(1)),
-    "luo-main": partial(tables, "luo-table1", slice(1)),
+    "luo-main": partial(tables, "luo-cifar10-table1", slice(1)),
+    "luo-noiseless": partial(tables, "luo-cifar10-table4"),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
     "five-hospitals-main": partial(tables, "five-hospitals", slice(1)),
     **{
