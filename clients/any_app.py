@@ -24,19 +24,10 @@ from flwr.clientapp import ClientApp
 from fedcal.clients.client_app import request_in
 from fedcal.clients.replies import answer_with, drawn
 from fedcal.core import flower_internals
+from fedcal.core import scores as rules
 from fedcal.core.checks import NO_ROWS, FormError, InputError, read
 from fedcal.core.imports import need
 from fedcal.core.numerics import Kind
-from fedcal.core.scores import (
-    LARGEST_LOGIT,
-    MISSING,
-    RANGE_TOLERANCE,
-    SUM_TOLERANCE,
-    as_array,
-    loose_ids,
-    numbers,
-)
-from fedcal.core.scores import in_class_order as ordered
 from fedcal.core.shards import Shards
 from fedcal.datasets import IDS, from_arrays, model_scores
 from fedcal.partition import deal
@@ -53,25 +44,24 @@ Scores = Callable[[ArrayRecord, Context], Any]
 Key: TypeAlias = str | int
 """What a batch has a tensor under: a name, or its place in a sequence."""
 
+Answer: TypeAlias = Callable[[Message, Context], Message]
+
 log = logging.getLogger("fedcal")
 
 
 class AnsweringApp(ClientApp):
     """Somebody's ClientApp, whose own functions and mods see none of fedcal's messages."""
 
-    def __init__(
-        self, app: ClientApp, answers: Mapping[str, Callable[[Message, Context], Message]]
-    ) -> None:
+    def __init__(self, app: ClientApp, answers: Mapping[str, Answer]) -> None:
         self.__dict__ = vars(app)  # what is registered later with one of them, both have
         self.answers = answers
 
     def __call__(self, message: Message, context: Context) -> Message:
         """Answer a message of fedcal's; the app handles any other."""
-        answer = self.answers.get(message.metadata.message_type)
-        if answer is None:
+        if (kind := message.metadata.message_type) not in self.answers:
             return super().__call__(message, context)
         with flower_internals.lifespan_of(self, context):
-            return answer(message, context)
+            return self.answers[kind](message, context)
 
 
 def with_answers(
@@ -112,17 +102,13 @@ def with_answers(
         raise InputError("with_answers takes what makes the model, such as its class, not a module")
     if (scores is None) == (model is None) or (model is None) != (rows is None):
         raise InputError("with_answers(app, ...) takes model and rows, or scores")
-    of_context = model is not None and any(
-        p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-        for p in signature(model).parameters.values()
-    )
-    if of_context and isinstance(model, type):
-        name = model.__name__
-        raise InputError(f"{name} needs arguments: pass a function, lambda context: {name}(...)")
+    named = {} if isinstance(model, type) or model is None else signature(model).parameters
+    required = (p for p in named.values() if p.kind is p.POSITIONAL_OR_KEYWORD)
+    of_context = any(p.default is p.empty for p in required)
 
     def by_torch(arrays: ArrayRecord, context: Context) -> Any:
         made: Any = model and (model(context) if of_context else model())
-        state, names = arrays.to_torch_state_dict(), made.state_dict()
+        state, names = dict(arrays.to_torch_state_dict()), made.state_dict()
         if list(state) == [str(k) for k in range(len(names))]:  # a list, as NumPyClient has it
             state = dict(zip(names, state.values(), strict=True))
         made.load_state_dict(state)
@@ -130,8 +116,8 @@ def with_answers(
 
     def who(message: Message, context: Context) -> Message:
         record = ConfigRecord()
-        if (partition := context.node_config.get("partition-id")) is not None:
-            record["partition"] = int(partition)  # a name: the server numbers its nodes itself
+        if isinstance(partition := context.node_config.get("partition-id"), int):
+            record["partition"] = partition  # a name: the server numbers its nodes itself
         try:
             shards = _score(scores or by_torch, message, context)
             record["classes"], record["input"] = shards.classes, shards.input
@@ -203,9 +189,9 @@ def score_batches(
 
     def scored(like: Any) -> Iterator[tuple[int, model_scores.Batch]]:
         for batch in batches:
-            columns, truth = _parts(batch, wanted, target, model, torch.is_tensor)
+            columns, truth = _parts(batch, wanted, target, model, torch)
             moved = {key: model_scores.moved_to(like, value) for key, value in columns.items()}
-            labels.append(as_array("labels", truth))
+            labels.append(rules.as_array("labels", truth))
             yield len(truth), list(moved.values()) if 0 in moved else moved
 
     kind, scores = model_scores.outputs_of(model, scored)
@@ -215,34 +201,26 @@ def score_batches(
 
 
 def _parts(
-    batch: Any,
-    inputs: Sequence[Key],
-    target: Key | None,
-    model: Any,
-    is_tensor: Callable[[Any], bool],
+    batch: Any, inputs: Sequence[Key], target: Key | None, model: Any, torch: Any
 ) -> tuple[dict[Any, Any], Any]:
     """Return the inputs of a batch by the model's names, or by place from 0, and its labels."""
     parts = dict(batch) if isinstance(batch, Mapping) else dict(enumerate(batch))
+    if isinstance(parts.get(0), Mapping):
+        parts = {**parts.pop(0), **parts}
     if target is None:
-        known: Sequence[Key] = _LABELS if isinstance(batch, Mapping) else (1,) * (len(parts) == 2)
-        target = next((key for key in known if key in parts), None)
-    has = f"a batch has {', '.join(map(str, parts))}: name"
-    if target not in parts or not parts.keys() >= set(inputs):
-        raise FormError(f"{has} the labels by target=, and by inputs= what the model takes")
-    truth = parts.pop(target)
-    chosen = {key: parts[key] for key in inputs} if inputs else parts
-    if len(chosen) == 1 and isinstance(only := next(iter(chosen.values())), Mapping):
-        chosen = dict(only)
-    columns = {key: value for key, value in chosen.items() if is_tensor(value)}
+        pair = 1 in parts and 2 not in parts
+        target = 1 if pair else next((key for key in _LABELS if key in parts), None)
+    found = {key: parts[key] for key in inputs or parts if torch.is_tensor(parts.get(key))}
+    found.pop(target, None)
     names = signature(model.forward).parameters
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in names.values()) and len(columns) > 1
-    if len(columns) > 1 and not inputs and not takes_any:  # others are no inputs
-        columns = {key: value for key, value in columns.items() if key in names}
-    if not columns:
-        raise FormError(f"{has} by inputs= which of these tensors the model takes")
-    if all(key in names or (takes_any and isinstance(key, str)) for key in columns):
-        return columns, truth
-    return dict(enumerate(columns.values())), truth
+    free = len(found) > 1 and any(p.kind is p.VAR_KEYWORD for p in names.values())
+    named = {key: x for key, x in found.items() if key in names or (free and isinstance(key, str))}
+    if len(named) < len(found) and (inputs or len(found) == 1):
+        named = dict(enumerate(found.values()))
+    if target not in parts or not named:
+        has = f"a batch has {', '.join(map(str, parts))}"
+        raise FormError(f"{has}: name the labels by target=, what the model takes by inputs=")
+    return named, parts[target]
 
 
 def _score(scores: Scores, message: Message, context: Context) -> Shards:
@@ -279,22 +257,24 @@ def _usable(scored: Mapping[str, Any]) -> dict[str, Any]:
     kind: Kind = "logits" if "logits" in scored else "probs"
     if scored.get("class_names") is not None:
         raise FormError("class_names: labels must be the numbers of the columns of scores")
-    x = numbers(kind, ordered(kind, scored[kind], ())).astype(np.float64)
-    y = numbers("labels", scored["labels"])
-    ids = {key: loose_ids(key, scored[key]) for key in IDS[1:] if scored.get(key) is not None}
+    x = rules.numbers(kind, rules.in_class_order(kind, scored[kind], ())).astype(np.float64)
+    y = rules.numbers("labels", scored["labels"])
+    ids = {key: rules.loose_ids(key, scored[key]) for key in IDS[1:] if scored.get(key) is not None}
     if x.size == len(x):  # of class 1
         x = np.stack([1 - x.ravel() if kind == "probs" else 0 * x.ravel(), x.ravel()], axis=1)
-    middle, reach = (0.0, LARGEST_LOGIT) if kind == "logits" else (0.5, 0.5 + RANGE_TOLERANCE)
+    middle = 0.0 if kind == "logits" else 0.5
+    reach = rules.LARGEST_LOGIT if kind == "logits" else 0.5 + rules.RANGE_TOLERANCE
     with np.errstate(invalid="ignore"):
         good = (np.abs(x - middle) <= reach).all(axis=1)
         good &= np.isin(y.reshape(len(x)), np.arange(x.shape[1]))
-        if kind == "probs":
-            good &= np.abs(x.sum(axis=1) - 1) <= SUM_TOLERANCE
+        sums_to_1 = np.abs(x.sum(axis=1) - 1) <= rules.SUM_TOLERANCE
+    if kind == "probs":
+        good &= sums_to_1
     for names in ids.values():
-        good &= ~np.isin(names, MISSING)
+        good &= ~np.isin(names, rules.MISSING)
     if not good.any():
         raise FormError(f"no row of any use: {_LACKING}" if len(x) else NO_ROWS)
-    if kind == "logits" and x.min() >= 0 and (abs(x[good].sum(axis=1) - 1) <= SUM_TOLERANCE).all():
+    if kind == "logits" and (sums_to_1 & (x >= 0).all(axis=1))[good].all():
         raise FormError("these logits are probabilities: return them under the key probs")
     if not good.all():
         log.warning("%d of %d rows are left out: %s", (~good).sum(), len(x), _LACKING)

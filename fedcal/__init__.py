@@ -6,6 +6,8 @@ beside this one; `setup.py` maps them); `fedcal.results` shows, `fedcal.run` sim
 `fedcal.sites` is about real sites, `fedcal.cli` is the command.
 """
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -96,8 +96,8 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
         about = {key: str(fields.get(key, "")) for key in ("data", "partition", "engine")}
         outcome = replace(outcome, job={**outcome.job, **about})
         if job.tolerant:
-            called = [driven[0].names.get(k, name) for k, name in enumerate(names)]
-            sites = driven[0].took_part.to_result(called, secret=job.plan.secret_sample)
+            names = tuple(driven[0].names.get(k, name) for k, name in enumerate(names))
+            sites = driven[0].took_part.to_result(names, secret=job.plan.secret_sample)
             outcome = replace(outcome, sites=sites, artifact=outcome.artifact.of_sites(sites))
         if out is not None:  # else Flower's log has what was learned
             outcome.save(out)
@@ -194,14 +194,12 @@ def check_clients(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord) -> 
         prompt = cast(Grid, participation.PromptGrid(grid))
         infos = participation.ask_node_info(prompt, nodes, *about)
         silent = sorted(set(nodes) - {info.node for info in infos})
-        infos += [participation.NodeInfo(n, name=f"node {n}", error="no answer") for n in silent]
-        found, forms = (
-            reports_of(infos),
-            {(info.classes, info.input) for info in infos if not info.error},
-        )
-        if len(forms) != 1 or any(info.error not in ("", NO_ROWS) for info in infos):
-            raise RoundFailed(f"the clients cannot all answer: {found}; see their own logs")
-        log.info("fedcal: %d clients can answer: %s", len(nodes), found)
+        infos += [participation.NodeInfo(node, error="no answer") for node in silent]
+        forms = {(at.error, at.classes, at.input) for at in infos if at.error != NO_ROWS}
+        if len(forms) != 1 or any(error for error, *_ in forms):
+            why = f"the clients cannot all answer: {reports_of(infos)}"
+            raise RoundFailed(f"{why}; see their own logs")
+        log.info("fedcal: %d clients can answer: %s", len(nodes), reports_of(infos))
 
 
 def reports_of(infos: Iterable[participation.NodeInfo]) -> str:

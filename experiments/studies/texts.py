@@ -52,7 +52,7 @@ COMPARISONS = [name for name in EXPERIMENTS if name.startswith(("choosing", "tru
 
 def command(name: str) -> str:
     """Return the command line that runs a comparison, as a block of the page."""
-    options = (word for k, v in experiment(name).options.items() for word in (f"--{k}", v))
+    options = (word for k, v in experiment(name).options.items() for word in (f"--{k}", str(v)))
     line = f"$ fedcal compare {shlex.join(options)} --out {name}"
     return f"<!-- not run: hundreds of runs -->\n```console\n{line}\n```"
 
@@ -102,8 +102,9 @@ def demo_headline() -> str:
     pooled = one(results("demo").rows, method="pooled-temperature")
     return (
         "**One line of shell, `fedcal simulate --epsilon 1 --out run`, makes this picture: 100 "
-        "label-skewed clients calibrate a real network at user-level epsilon = 1.** It is seed 0; "
-        f"over five seeds ECE is {percent(newton)} % and classwise ECE "
+        "label-skewed clients calibrate a real network at user-level epsilon = 1.** Its ECE is "
+        f"{100 * newton['ece first']:.2f} % (seed 0); over five seeds it is "
+        f"{percent(newton)} % and classwise ECE "
         f"{percent(newton, 'classwise_ece')}, with all rows in one place {percent(pooled)} and "
         f"{percent(pooled, 'classwise_ece')}. `make demo` compares all methods."
     )
@@ -262,7 +263,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         demo_lines,
         (*_SHORT, "cwECE %", "bytes up / down"),
         (
-            *("uncalibrated", "pooled temperature", "FedNewton", "FedOneShot", "FedTemp"),
+            *("uncalibrated", "pooled temperature", "FedNewton", "FedOneShot"),
+            *("FedTemp (average=inverse)", "FedTemp (average=temperature)"),
             *("FedOPVector", "FedBBQ (weighting=all)"),
         ),
     ),
@@ -271,7 +273,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     **{f"{paper}-items": partial(items_table, paper) for paper in PAPERS},
     "items": all_items,
     "studies": all_studies,
-    "zhang-main": partial(tables, "zhang-table2", slice(1)),
+    "too-little": partial(tables, "too-little"),
+    "zhang-main": partial(tables, "zhang-table1-cifar10", slice(1)),
     "luo-main": partial(tables, "luo-cifar10-table1", slice(1)),
     "luo-noiseless": partial(tables, "luo-cifar10-table4"),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
@@ -282,6 +285,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         )
         for data in ("resnet110-cifar10", "imdb-binary")
     },
+    "by-budget": partial(pivoted, "choosing-budgets", ("data", "epsilon"), "label"),
     "by-search": partial(pivoted, "choosing-searches", ("data", "clients", "epsilon"), "method"),
     "by-trust": partial(pivoted, "choosing-trust", ("data", "unit", "trust"), "method"),
     "trust-costs": partial(pivoted, "trust-models", ("unit", "trust"), "method"),
@@ -329,11 +333,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is named and write its results; then fill the blocks of all pages."""
     parser = argparse.ArgumentParser(description="Write results that ship, and pages about them.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="of experiments")
+    parser.add_argument("--features", help="file of features, for experiments that need one")
     parser.add_argument("--jobs", type=int, help="processes (the usable cores)")
     given = parser.parse_args(arguments)
     commit = _commit()
     for name in given.names:
-        result = reproduce(name, jobs=given.jobs)
+        features = given.features if experiment(name).features else None
+        result = reproduce(name, jobs=given.jobs, features=features)
         write(name, content(result), commit, result.minutes)
         print(f"written: {name}", flush=True)
     for page in pages():

@@ -8,7 +8,6 @@ imported before it is used.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any
 
@@ -39,10 +38,9 @@ def __getattr__(name: str) -> Any:
     return getattr(source, attribute) if attribute else source
 
 
-def lifespan_of(app: Any, context: Any) -> AbstractContextManager[None]:
-    """Enter what a ClientApp has registered with `@app.lifespan()`."""
-    entered: AbstractContextManager[None] = app._lifespan(context)
-    return entered
+def lifespan_of(app: Any, context: Any) -> Any:
+    """Return the context manager that a ClientApp has registered with `@app.lifespan()`."""
+    return app._lifespan(context)
 
 
 def set_message_id(message: Any, value: str) -> None:

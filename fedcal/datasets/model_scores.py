@@ -143,23 +143,19 @@ def _outputs(model: Any, batch: Batch, size: int) -> Any:
 
 
 def _are_probs(model: Any, batch: Batch) -> bool:
-    """Return whether a model has a softmax or sigmoid head: no constant row gets other scores."""
+    """Return whether a model has a softmax or sigmoid head: a huge constant row shows it."""
     import torch
 
-    columns = list(batch.values() if isinstance(batch, dict) else batch)
-    for value in (0, 1000, -1000):
-        rows = [torch.full_like(x[:1], value if x.is_floating_point() else 0) for x in columns]
-        try:
-            alike = dict(zip(batch, rows, strict=True)) if isinstance(batch, dict) else rows
-            row = _outputs(model, alike, 1)[0]
-        except Exception:  # noqa: BLE001  a model may refuse such rows; what it says of others counts
-            return False
-        one = len(row) == 1  # of words, all zero, a logit may lie there by chance
-        if one and not any(x.is_floating_point() for x in columns):
-            return False
-        if not ((row >= 0) & (row <= 1)).all() or not (one or abs(row.sum() - 1) < 1e-3):
-            return False
-    return True
+    columns: dict[Any, Any] = batch if isinstance(batch, dict) else dict(enumerate(batch))
+    kinds = {key: x.is_floating_point() for key, x in columns.items()}
+    rows = {key: torch.full_like(x[:1], 1000 * kinds[key]) for key, x in columns.items()}
+    try:
+        row = _outputs(model, rows if isinstance(batch, dict) else [*rows.values()], 1)[0]
+    except Exception:  # noqa: BLE001  a model may refuse such a row
+        return False
+    # of whole numbers alone, which are 0 then, one logit may lie in [0, 1] by chance
+    whole = abs(row.sum() - 1) < 1e-3 if len(row) > 1 else any(kinds.values())
+    return bool(whole and ((row >= 0) & (row <= 1)).all())
 
 
 def _batches(rows: Any, like: Any) -> Iterator[tuple[int, Any]]:

@@ -34,9 +34,11 @@ HOME = (
 HOW_TO_READ = (
     "Made from these public facts alone: no row of anybody was looked at",
     "'noise' is the noise std of each released sum, in percent of the most that all clients can "
-    "add to it; above 'bearable' chance decided on shipped data, whether too sure or not sure "
-    f"enough; 'yes' is at most 1/{warnings.SURE:g} of it, and enough rows",
+    "add to it; runs above 'bearable' are warned of; 'yes' is at most "
+    f"1/{warnings.SURE:g} of it, and enough rows",
     "'fewest clients' and 'smallest epsilon' lead to 'yes', all else as it is",
+    "with unit user a client with many more rows than --rows-per-client is clipped and counts as "
+    "one with fewer: the result is nearer to what small clients need than that of all rows",
 )
 
 

@@ -20,7 +20,7 @@ from fedcal.core.options import Positive, among
 from fedcal.mechanisms import Exponential, Gaussian, Mechanism
 from fedcal.metrics import score_table
 from fedcal.privacy import AUTO, Plan, Question, Range, Release
-from fedcal.strategies.base import Names, Number, Settings, Share, integer
+from fedcal.strategies.base import Names, Number, Preset, Settings, Share, integer
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
@@ -43,6 +43,12 @@ class ConformalSettings(Settings):
     groups: Names = ()
     rows_per_client: Positive | None = None
     rows_known: bool = False
+    preset: Preset = None
+
+    @override
+    def paper(self) -> dict[str, Any]:
+        private, known = self.federation.private, not self.hides_clients
+        return {"quantile": "exponential", "rows_known": known} if private else {}
 
     @cached_property
     def conformity(self) -> Conformity:

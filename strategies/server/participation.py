@@ -100,9 +100,9 @@ class NodeInfo(NamedTuple):
     classes, digest, input
         of a real site: how many classes its rows have, the digest of their names, and whether
         its model gives logits or probabilities; None of a simulated one
-    partition, name, error
-        of a client of a Flower app: its partition id; its SuperNode's name, or which partition or
-        node it is; and the kind of error where it cannot score its rows
+    partition, supernode, error
+        of a client of a Flower app: its partition id, its SuperNode's name if it has one, and the
+        kind of error where it cannot score its rows
     """
 
     node: int
@@ -113,8 +113,14 @@ class NodeInfo(NamedTuple):
     digest: str | None = None
     input: str | None = None
     partition: int | None = None
-    name: str = ""
+    supernode: str = ""
     error: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of a Flower app's client."""
+        place = f"node {self.node}" if self.partition is None else f"partition {self.partition}"
+        return self.supernode or place
 
 
 def ask_node_info(
@@ -137,28 +143,21 @@ def ask_node_info(
         names = {node.node_id: node.name for node in grid.get_nodes()}
     asking = [message(content, node, SITE_INFO, 0, timeout) for node in nodes]
     for reply in grid.send_and_receive(asking, timeout=timeout):
+        node = reply.metadata.src_node_id
         try:
             if not reply.has_error():
-                info = _node_info(reply)
-            elif reply.error.code in ABSENT:
-                continue
-            elif model is not None:
-                why = f"{reason(reply)} (does its app come from fedcal.with_answers?)"
-                info = NodeInfo(reply.metadata.src_node_id, error=why)
-            else:
+                statements.append(_node_info(reply)._replace(supernode=names.get(node, "")))
+            elif reply.error.code not in ABSENT:
                 raise RoundFailed(f"a node cannot say which site it is: {reason(reply)}")
-        except RoundFailed:
-            if not tolerant:
+        except RoundFailed as e:
+            if model is not None:
+                why = f"{e} (does its app come from fedcal.with_answers?)"
+                statements.append(NodeInfo(node, supernode=names.get(node, ""), error=why))
+            elif not tolerant:
                 raise
-            log.warning("fedcal: a site cannot identify itself; see its own log")
-            continue
-        if model is not None:
-            place = ("node", info.node) if info.partition is None else ("partition", info.partition)
-            info = info._replace(name=names.get(info.node) or " ".join(map(str, place)))
-        statements.append(info)
-    return sorted(
-        statements, key=lambda info: (info.partition or 0, info.classes is None, info.node)
-    )
+            else:
+                log.warning("fedcal: a site cannot identify itself; see its own log")
+    return sorted(statements, key=lambda at: (at.partition or 0, at.classes is None, at.node))
 
 
 def reason(reply: Message) -> str:
@@ -172,12 +171,12 @@ def _node_info(reply: Message) -> NodeInfo:
     try:
         record: Mapping[str, Any] = reply.content.config_records["who"]
         known = ("site", "place", "clients", "classes", "partition")
-        counts = {k: int(record[k]) for k in known if k in record}
-        words = {k: printable(str(record[k]))[:300] for k in ("input", "error") if k in record}
+        counts: dict[str, Any] = {k: int(record[k]) for k in known if k in record}
+        counts |= {k: printable(str(record[k]))[:300] for k in ("input", "error") if k in record}
         if not 2 <= counts.get("classes", 2) <= options.MOST_CLASSES:
             raise RoundFailed("a node reports an impossible number of classes")
         digest = str(record["names"]) if "names" in record else None
-        return NodeInfo(reply.metadata.src_node_id, **counts, digest=digest, **words)
+        return NodeInfo(reply.metadata.src_node_id, **counts, digest=digest)
     except RoundFailed:
         raise
     except UNREADABLE:

@@ -79,12 +79,11 @@ class FlowerTransport(Method, Strategy):
     def __init__(self, plan: Plan, **options: Any) -> None:
         super().__init__(plan, **options)
         self.tolerant = self.without_unready = False
-        self.terms = ""
-        self.class_digest = self._error = ""  # the error of a client: only an exact run hears it
+        self.terms = self.class_digest = ""
         self.scores: tuple[int, str | None] = (0, None)
         self.model: ArrayRecord | None = None
         self.roster, self._sites = dict[int, int](), dict[int, int]()
-        self.names, self._rowless = dict[int, str](), set[int]()
+        self.names, self._unscored = dict[int, str](), set[int]()
         self._passed: set[int] = set()  # nodes that cannot take part
         self._guarded: set[int] = set()  # nodes that take all but the question from their terms
         self._unsure: set[int] = set()  # nodes of real sites that may be unable to
@@ -163,7 +162,7 @@ class FlowerTransport(Method, Strategy):
         gone = set(self.unavailable(asked.round).tolist())
         there = (k for k in asked.clients.tolist() if k in self._sites and k not in gone)
         if not self.plan.secret_sample:
-            some = len(set(asked.clients.tolist()) - self._rowless), self.plan.clients
+            some = len(self._sampled(asked)), self.plan.clients
             log.info("configure_train: Sampled %s nodes (out of %s)", *some)
         return [
             message(guarded if node in self._guarded else content, node, ANSWER, *waits)
@@ -250,15 +249,13 @@ class FlowerTransport(Method, Strategy):
                 if not self.tolerant:
                     raise
         self._tell_answered(asked, sent)
-        if self._error and not sent:
-            raise RoundFailed(f"round {asked.round}: no client answered; {self._error}")
         return sent
 
     def _tell_answered(self, asked: OpenRound, answered: Collection[int]) -> None:
         """Record and log which clients answered, where that is not secret."""
         if self.plan.secret_sample:
             return
-        sampled = sorted(set(asked.clients.tolist()) - self._rowless)
+        sampled = self._sampled(asked)
         self.took_part.note(asked.round, sampled, answered)
         some = len(answered), len(sampled) - len(answered)
         log.info("aggregate_train: Received %s results and %s failures", *some)
@@ -268,6 +265,9 @@ class FlowerTransport(Method, Strategy):
                 *(asked.round, len(answered), len(sampled)),
                 f", not {naming.listed([*map(self._called, missing)])}" if self.tolerant else "",
             )
+
+    def _sampled(self, asked: OpenRound) -> list[int]:
+        return [k for k in asked.clients.tolist() if k not in self._unscored]
 
     def configure_evaluate(self, *args: Any, **options: Any) -> Iterable[Message]:
         """Nothing: metrics over clients are releases of their own."""
@@ -340,13 +340,13 @@ class FlowerTransport(Method, Strategy):
                 log.warning("fedcal: a site that came late is passed over: %s", e)
                 self._passed.add(info.node)
                 continue
-            if info.name and info.name not in self.names.values():
+            if info.site is None and info.digest is None:
                 self.names[site] = info.name
             self.roster[info.node] = site
             if info.error and not self.plan.private:
                 log.warning("fedcal: %s is not asked: %s", self._called(site), info.error)
                 self._passed.add(info.node)
-                self._rowless.add(site)
+                self._unscored.add(site)
                 continue
             self._sites[site] = info.node
             if info.digest is not None:
@@ -406,7 +406,6 @@ class FlowerTransport(Method, Strategy):
                 if not self.tolerant:
                     raise RoundFailed(why)
                 if not self.plan.private:
-                    self._error = why
                     log.warning("fedcal: %s", why)
 
 

@@ -44,6 +44,7 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     "network": ("softmax", "mlp"),
     "nll_clip": (1.0, 10.0),
     "penalty": (0.1, 0.5),
+    "preset": (None, "paper"),
     "quantile": ("gaps", "prefix"),
     "reach": (1.2, 2.0),
     "rows_per_subject": (1, 3),

@@ -51,8 +51,10 @@ def _strategy(method: str, size: int, epsilon: float) -> FedEvaluate:
     if method == OURS:
         return FedEvaluate(federation, bins=size)
     leaves = 4 * size
-    noisy = {"encoding": TREE, "height": leaves.bit_length() - 1} if trust != SecAgg.name else {}
-    return FedEvaluate(federation, bins=leaves, edges="equal-width", **noisy)
+    encoding, height = (TREE, leaves.bit_length() - 1) if math.isfinite(epsilon) else ("auto", 0)
+    return FedEvaluate(
+        federation, bins=leaves, edges="equal-width", encoding=encoding, height=height
+    )
 
 
 def quantile(levels: list[Floats], share: float) -> float:

@@ -25,26 +25,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from experiments.studies.claims import between
-from experiments.studies.evaluation.worlds import (
-    EDGES,
-    SCORES,
-    WORLDS,
-    World,
-    bucket_counts,
-    federation,
-    near,
-    released,
-    rows_of_rounds,
-    value_of,
-    world,
-)
+from experiments.studies.evaluation import worlds
 from experiments.studies.rows import counted, grouped, rng_of, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study, study_file
 from fedcal.core.numerics import Floats, Integers
@@ -58,7 +46,6 @@ from fedcal.units import Example, User
 SIZES = (1_000, 10_000, 100_000, 200_000, 500_000, 1_000_000)
 """Clients; slopes are of the last four."""
 LARGE = 100_000
-PREDICTIONS = ("accuracy", "precision", "recall")
 SLACK = 0.1
 """By how much a slope may exceed the exponent of the bound and still be said to agree. Its upper
 95 % limit has to be below; a slope whose error is too large for that is not told."""
@@ -81,31 +68,17 @@ class Setting:
 # -- errors of one release -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """A release, and the rows that it is of."""
-
-    population: World
-    counts: Integers
-    histogram: Histogram
+def _metrics(names: Sequence[str], _: worlds.World, counts: Integers, seen: Histogram) -> float:
+    """Return the mean error of metrics, at 0.5."""
+    return fmean(_off(METRICS[name]().value(seen), worlds.value_of(counts, name)) for name in names)
 
 
-def _given(seen: Seen) -> float:
-    """Mean over accuracy, precision and recall at 0.5."""
-    return fmean(
-        _off(METRICS[name]().value(seen.histogram), value_of(seen.counts, name))
-        for name in PREDICTIONS
-    )
-
-
-def _varying(seen: Seen) -> float:
+def _varying(population: worlds.World, counts: Integers, seen: Histogram) -> float:
     """Return the mean error over thresholds from the 5 % to the 95 % quantile of scores."""
-    thresholds = _thresholds(seen.population.name)
-    cells = np.searchsorted(EDGES, thresholds)
-    at = near(thresholds, seen.histogram.edges)
-    buckets = np.searchsorted(seen.histogram.edges, at - 1e-12)
-    exact = _curves(seen.counts, cells)
-    return float(np.abs(np.clip(_curves(seen.histogram.counts, buckets), 0, 1) - exact).mean())
+    thresholds = _thresholds(population.name)
+    buckets = np.searchsorted(seen.edges, worlds.near(thresholds, seen.edges) - 1e-12)
+    exact = _curves(counts, np.searchsorted(worlds.EDGES, thresholds))
+    return float(np.abs(np.clip(_curves(seen.counts, buckets), 0, 1) - exact).mean())
 
 
 def _curves(counts: Floats | Integers, at: Integers) -> Floats:
@@ -120,23 +93,18 @@ def _curves(counts: Floats | Integers, at: Integers) -> Floats:
 @cache
 def _thresholds(name: str) -> Floats:
     """41 of them, quantiles of the population's scores, at edges of cells."""
-    below = np.cumsum(world(name).shares.sum(axis=0))
-    return EDGES[np.searchsorted(below, np.linspace(0.05, 0.95, 41))]
+    below = np.cumsum(worlds.world(name).shares.sum(axis=0))
+    return worlds.EDGES[np.searchsorted(below, np.linspace(0.05, 0.95, 41))]
 
 
-def _auc(seen: Seen) -> float:
-    return _off(METRICS["roc_auc"]().value(seen.histogram), value_of(seen.counts, "roc_auc"))
-
-
-def _calibration(seen: Seen) -> float:
+def _calibration(population: worlds.World, _: Integers, seen: Histogram) -> float:
     """Mean over the population of |calibrated score - rate at the score|."""
-    n, p = seen.histogram.counts
-    middle = seen.histogram.middles
+    n, p = seen.counts
     with np.errstate(divide="ignore", invalid="ignore"):
-        binned = np.where(n + p > 0, np.clip(p / (n + p), 0.0, 1.0), middle)
-    shares = seen.population.shares.sum(axis=0)
-    place = np.searchsorted(seen.histogram.edges, SCORES, side="right") - 1
-    gap = np.abs(binned[place] - seen.population.rates)
+        binned = np.where(n + p > 0, np.clip(p / (n + p), 0.0, 1.0), seen.middles)
+    shares = population.shares.sum(axis=0)
+    place = np.searchsorted(seen.edges, worlds.SCORES, side="right") - 1
+    gap = np.abs(binned[place] - population.rates)
     return float(shares[shares > 0] @ gap[shares > 0])
 
 
@@ -145,10 +113,10 @@ def _off(found: float, truth: float) -> float:
     return abs((float(np.clip(found, 0.0, 1.0)) if math.isfinite(found) else 0.5) - truth)
 
 
-QUANTITIES: dict[str, Callable[[Seen], float]] = {
-    "P/R/A given": _given,
+QUANTITIES: dict[str, Callable[[worlds.World, Integers, Histogram], float]] = {
+    "P/R/A given": partial(_metrics, ("accuracy", "precision", "recall")),
     "P/R/A varying": _varying,
-    "ROC AUC": _auc,
+    "ROC AUC": partial(_metrics, ("roc_auc",)),
     "calibration": _calibration,
 }
 
@@ -215,7 +183,7 @@ def rows(
         what = "slope": `axis`, `label`, `quantity`, `trust`, `slope`, `theory` (None: the table
         has none), and `slope_std`; what = "scores": see `_behaved`
     """
-    found: Rows = [_behaved(name) for name in (*WORLDS, "adult-income")]
+    found: Rows = [_behaved(name) for name in (*worlds.WORLDS, "adult-income")]
     for one in counted(study_file("evaluation")["shared"]["series"], progress):
         known = {k: one[k] for k in ("axis", "label", "quantity", "trust")}
         used: list[tuple[float, float, float]] = []
@@ -251,10 +219,10 @@ def _behaved(name: str) -> Record:
         largest change of an outcome's density between neighbours without a spike, over their
         distance
     """
-    share = bucket_counts(world(name).shares, equal_width(100))
+    share = worlds.bucket_counts(worlds.world(name).shares, equal_width(100))
     share /= share.sum(axis=1, keepdims=True)
-    spikes = (share > SPIKE).any(axis=0)
-    steps = 100**2 * np.abs(np.diff(share, axis=1))[:, ~(spikes[1:] | spikes[:-1])]
+    spikes = np.asarray((share > SPIKE).any(axis=0))
+    steps = 100**2 * np.abs(np.diff(share, axis=1))[:, ~np.logical_or(spikes[1:], spikes[:-1])]
     facts = {"spikes": int(spikes.sum()), "steepest": float(steps.max())}
     return {"what": "scores", "world": name} | facts
 
@@ -277,7 +245,7 @@ def _strategy(of: Setting) -> FedEvaluate:
     unit = User.name if local else Example.name
     flat = local and of.encoding == FLAT  # unary encoding takes a tree: of one level
     return FedEvaluate(
-        federation(of.trust, of.clients, unit, epsilon=of.epsilon),
+        worlds.federation(of.trust, of.clients, unit, epsilon=of.epsilon),
         bins=of.bins,
         edges=of.edges,
         height=1 if flat else of.height,
@@ -286,14 +254,14 @@ def _strategy(of: Setting) -> FedEvaluate:
 
 
 def _errors(setting: Setting, quantity: str, trials: int) -> Floats:
-    strategy, population = _strategy(setting), world(setting.world)
-    sizes, error = rows_of_rounds(strategy), QUANTITIES[quantity]
+    strategy, population = _strategy(setting), worlds.world(setting.world)
+    sizes, error = worlds.rows_of_rounds(strategy), QUANTITIES[quantity]
     found = []
     for trial in range(trials):
         rng = rng_of("evaluation errors", trial, setting.trust, setting.clients, setting.bins)
         drawn = [population.draw(size, rng) for size in sizes]
-        histogram = released(strategy, drawn, rng).histograms["model", "", ""]
-        found.append(error(Seen(population, np.asarray(sum(drawn)), histogram)))
+        histogram = worlds.released(strategy, drawn, rng).histograms["model", "", ""]
+        found.append(error(population, np.asarray(sum(drawn)), histogram))
     return np.array(found)
 
 

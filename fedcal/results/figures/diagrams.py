@@ -3,6 +3,8 @@
 Parts of a page that are data, drawn: curves and forest plots.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
