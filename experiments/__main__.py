@@ -3,6 +3,7 @@
 import json as jsons
 import sys
 from pathlib import Path
+from typing import Any
 
 from experiments.studies.expected import check, minutes, restored, shipped
 from experiments.studies.run import Reproduction, reproduce
@@ -21,6 +22,7 @@ def command(
     name: str | None = None,
     seeds: int | None = None,
     jobs: int | None = None,
+    features: Path | None = None,
     out: Path | None = None,
     overwrite: Overwrite = False,
     checked: bool = False,
@@ -40,6 +42,8 @@ def command(
         Number of seeds, from 0 on (default: the paper's).
     jobs
         Number of processes (default: the usable cores).
+    features
+        File of features (.npz), for studies of data that do not ship.
 
     Files and output
     ----------------
@@ -61,20 +65,28 @@ def command(
         for known in EXPERIMENTS:
             to.print(f"{known:{max(map(len, EXPERIMENTS))}}  {experiment(known).about}")
         return
+
+    def measured(study: str, **how: Any) -> Reproduction:
+        with progress(study, quiet=quiet) as steps:
+            return reproduce(study, jobs=jobs, out=out, progress=steps, **how)
+
     if name == ALL:
         if out is None or json or seeds:
             raise InputError("all studies need --out DIR, and take neither --json nor --seeds")
-        done = [k for k in EXPERIMENTS if not overwrite and (out / f"{k}.json").is_file()]
-        left = [k for k in EXPERIMENTS if k not in done]
+        wanted = [k for k in EXPERIMENTS if features or not experiment(k).features]
+        done = [k for k in wanted if not overwrite and (out / f"{k}.json").is_file()]
+        left = [k for k in wanted if k not in done]
         took = sum(map(minutes, left))
         to.print(f"{len(left)} studies, {took:.0f} processor minutes; {len(done)} are in {out}")
-        for each in EXPERIMENTS:
+        for other in [k for k in EXPERIMENTS if k not in wanted]:
+            to.print(f"{other}: left out, needs --features FILE")
+        for each in wanted:
             if each in done:
                 rows = jsons.loads((out / f"{each}.json").read_text("utf-8"))
                 result = restored(each, rows["cells"] or rows["rows"])
             else:
-                with progress(each, quiet=quiet) as steps:
-                    result = reproduce(each, jobs=jobs, out=out, overwrite=True, progress=steps)
+                own = features if experiment(each).features else None
+                result = measured(each, features=own, overwrite=True)
             wrong += faults(result, checked=checked)
             if not quiet:
                 held = sum(verdict.word == "holds" for verdict in result.verdicts)
@@ -82,10 +94,7 @@ def command(
     else:
         if checked:
             shipped(name)  # refuses what has none before it runs
-        with progress(name, quiet=quiet) as steps:
-            result = reproduce(
-                name, seeds=seeds, jobs=jobs, out=out, overwrite=overwrite, progress=steps
-            )
+        result = measured(name, seeds=seeds, features=features, overwrite=overwrite)
         if json:
             print(to_json(result.to_json()), end="")
         elif not quiet:

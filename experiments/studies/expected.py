@@ -112,7 +112,7 @@ def check(result: Reproduction, expected: Reproduction) -> list[str]:
     """List the deviations of a result, and of verdicts if it has the seeds for them."""
     found, of = deviations(result, expected), result.experiment
     seeds = (len(row["classwise_ece"]) for row in result.rows if of.parts)
-    return found + (wrong_verdicts(result) if max(seeds, default=0) >= of.seeds else [])
+    return found + (wrong_verdicts(result) if max(seeds, default=of.seeds) >= of.seeds else [])
 
 
 def deviations(result: Reproduction, expected: Reproduction) -> list[str]:

@@ -229,6 +229,7 @@ def reproduce(
     *,
     seeds: int | None = None,
     jobs: int | None = None,
+    features: str | Path | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -243,6 +244,8 @@ def reproduce(
         how many, from 0; None = the experiment's own, 5 as in the paper
     jobs
         processes; None = the cores that may be used
+    features
+        file of features, for an experiment that takes one
     out
         folder for the results, see `Reproduction.save`; None = write nothing
     overwrite
@@ -263,6 +266,8 @@ def reproduce(
     found, begun = experiment(name), _seconds()
     if seeds is not None:
         integer("seeds", seeds, 1)
+    if found.features and features is None:
+        raise InputError(f"{name} needs --features FILE: {found.features}, as zhang.md says")
     if out is not None:
         claim(path_of(out), kind_of(name), overwrite=overwrite)
     with warnings.catch_warnings():
@@ -271,9 +276,11 @@ def reproduce(
             result = _grid(found, seeds or found.seeds, jobs, progress)
         else:
             takes = inspect.signature(found.study.rows).parameters
-            if seeds is not None and "seeds" not in takes:
-                raise InputError(f"{name} has no choice of seeds; leave out --seeds")
-            asked = {"seeds": seeds, "jobs": jobs, "progress": progress, "options": found.options}
+            for option, chosen in {"seeds": seeds, "features": features}.items():
+                if chosen is not None and option not in takes:
+                    raise InputError(f"{name} has no choice of {option}; leave out --{option}")
+            asked: Any = {"seeds": seeds or found.seeds or None, "features": features}
+            asked |= {"jobs": jobs, "progress": progress, "options": found.options}
             given: Any = {k: v for k, v in asked.items() if v is not None and k in takes}
             logging.getLogger("flwr").setLevel(logging.ERROR)  # Flower logs each message
             result = Reproduction(found, found.study.rows(**given))

@@ -10,8 +10,9 @@ sections repeat: `methods` (title -> method), `columns` (key -> what `Field` hol
   a claim, or the text, where `*` stands for anything; "" = nothing is expected;
 * of a grid, `networks`, `seeds` and `parts`. `methods` of a part are titles, or title -> method;
   those of the section come before those of the file;
-* of a function, `rows` (MODULE:NAME of its `Study`), `options` and `tables`. Columns are keys, or
-  a key with what differs; a table without has those of the section.
+* of a function, `rows` (MODULE:NAME of its `Study`), `options` and `tables`; `features`, where it
+  needs a file of them; `seeds`, where they are not the function's own. Columns are keys, or a key
+  with what differs; a table without has those of the section.
 """
 
 from __future__ import annotations
@@ -161,9 +162,12 @@ class Experiment:
     paper
         the paper's table beside it
     parts, networks, seeds
-        of a grid: what to run, on which shipped data, how many seeds from 0
+        of a grid: what to run, on which shipped data, how many seeds from 0; a function may have
+        seeds in place of its own
     module
         MODULE:NAME of a `Study` in this package
+    features
+        what a file of features must hold that it is run with, as those do not ship; "" = none
     options
         of a function that takes `options`
     tables
@@ -180,6 +184,7 @@ class Experiment:
     networks: Sequence[str] = ()
     seeds: int = 0
     module: str = ""
+    features: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     tables: tuple[RowsTable, ...] = ()
 

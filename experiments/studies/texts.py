@@ -274,7 +274,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "items": all_items,
     "studies": all_studies,
     "too-little": partial(tables, "too-little"),
-    "zhang-main": partial(tables, "zhang-table2", slice(1)),
+    "zhang-main": partial(tables, "zhang-table1-cifar10", slice(1)),
     "luo-main": partial(tables, "luo-table1", slice(1)),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
     "five-hospitals-main": partial(tables, "five-hospitals", slice(1)),
@@ -332,11 +332,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is named and write its results; then fill the blocks of all pages."""
     parser = argparse.ArgumentParser(description="Write results that ship, and pages about them.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="of experiments")
+    parser.add_argument("--features", help="file of features, for experiments that need one")
     parser.add_argument("--jobs", type=int, help="processes (the usable cores)")
     given = parser.parse_args(arguments)
     commit = _commit()
     for name in given.names:
-        result = reproduce(name, jobs=given.jobs)
+        features = given.features if experiment(name).features else None
+        result = reproduce(name, jobs=given.jobs, features=features)
         write(name, content(result), commit, result.minutes)
         print(f"written: {name}", flush=True)
     for page in pages():

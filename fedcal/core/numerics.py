@@ -174,6 +174,8 @@ def key_of(*parts: Any) -> str:
 
 
 def _plain(part: Any) -> Any:
+    if isinstance(part, float) and not part.is_integer():  # first: most are weights of networks
+        return f"{part:.8e}"
     if isinstance(part, (np.generic, np.ndarray)):
         part = part.tolist()
     if part is None or isinstance(part, bool):
@@ -184,6 +186,4 @@ def _plain(part: Any) -> Any:
         return {str(name): _plain(value) for name, value in part.items()}
     if isinstance(part, (list, tuple)):
         return [_plain(value) for value in part]
-    if isinstance(part, float) and not part.is_integer():
-        return f"{part:.8e}"
     return str(int(part))

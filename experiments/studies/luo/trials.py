@@ -321,8 +321,9 @@ class Trials:
 # -- methods -------------------------------------------------------------------------------------
 
 NLL_CLIP = 10.0
-NOISES = (Local.name, Central.name, EXACT := "exact")
-"""Trust models, and no noise at all: what remains is the objective and the search."""
+NOISES = (Local.name, Central.name)
+EXACT = "exact"
+"""In the place of a trust model: no noise, so that the objective and the search remain."""
 
 
 @dataclass(frozen=True)

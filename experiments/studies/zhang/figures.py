@@ -1,6 +1,6 @@
-"""Figures 4 to 7: clip norms, noise, accuracy, training rows, label noise.
+"""Figures 1 and 4 to 7: two Gaussians, clip norms, noise, accuracy, label noise.
 
-Each is a row for each training, with what `tables.over_seeds` measures of it, and its claims.
+Each is a row for each training, as `tables.study` measures it, and its claims.
 """
 
 from __future__ import annotations
@@ -15,25 +15,21 @@ import numpy as np
 from experiments.studies.claims import all_of, larger, listed, ordered
 from experiments.studies.rows import of_each, one, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study
-from experiments.studies.zhang.models import CLIP, EPSILON, LR, PLAIN, Task, Training, multiplier
-from experiments.studies.zhang.tables import DP, MATTERS, NON_PRIVATE, above, study
+from experiments.studies.zhang import models
+from experiments.studies.zhang.models import EPSILON, MIXED, PLAIN, Task, Training
+from experiments.studies.zhang.tables import DP, DROPS, MATTERS, NON_PRIVATE, above, named, study
 from fedcal.core.numerics import Floats
 
 # -- Figure 4 (a): the clip norm at a fixed epsilon ----------------------------------------------
 
-CLIPS, LITTLE = (0.1, 0.3, 1.0), 0.02
-"""On features; lr times the clip norm stays the same. And a change of accuracy that is marginal."""
+CLIPS = {
+    f"{c:g}": Training(EPSILON, clip=c, lr=models.CLIP * models.LR / c) for c in (0.1, 0.3, 1.0)
+}
+"""On features: lr times the clip norm stays the same."""
+LITTLE = 0.02
+"""A change of accuracy that is marginal."""
 
 
-def _clips(of: Task) -> Iterator[tuple[Record, Training]]:
-    """Yield what = "clip" with `clip`; "none" is without clipping and noise."""
-    for clip in CLIPS:
-        how = Training(EPSILON, clip=clip, lr=CLIP * LR / clip)
-        yield {"what": "clip", "clip": f"{clip:g}"}, how
-    yield {"what": "clip", "clip": "none"}, PLAIN
-
-
-@of_each
 def _clip_claims(found: Rows) -> Iterator[RowsClaim]:
     """Yield the claims of section 4.3 on Figure 4 (a)."""
     *lines, plain = found
@@ -47,7 +43,38 @@ def _clip_claims(found: Rows) -> Iterator[RowsClaim]:
     yield text, max(accuracies) - min(accuracies) < LITTLE, listed(lines, "accuracy", "clip")
 
 
-figure4a = Study(study(_clips, 5), _clip_claims)
+figure4a = Study(study(named("clip", "clip", {**CLIPS, "none": PLAIN}), 5), of_each(_clip_claims))
+
+# -- Figure 1, and 4 (a) on its data: a private model is sure of most rows -----------------------
+
+SURE, POINT = 0.95, 0.01
+"""Confidences from here on are called near 1; what accuracies may differ by."""
+ON_MIXTURE = {
+    "0.1": MIXED,
+    "1": replace(MIXED, clip=1.0, lr=1.0),
+    "10": replace(MIXED, clip=10.0, lr=0.2),  # with .1 the optimum is not reached in these steps
+    "none": replace(MIXED, epsilon=math.inf, rule="none", lr=1.0),
+}
+
+
+def _sure(of: Task, facts: Record, probs_by_seed: Sequence[Floats]) -> Record:
+    """`sure`, the share of test rows whose confidence is `SURE` or more."""
+    return {"sure": float(np.mean([probs.max(axis=1) >= SURE for probs in probs_by_seed]))}
+
+
+@of_each
+def _gaussians_claims(found: Rows) -> Iterator[RowsClaim]:
+    """Yield the claims of the introduction, and of Figure 4 (a)."""
+    private, plain = found[0], found[-1]
+    near = abs(plain["accuracy"] - private["accuracy"]) <= POINT
+    yield "accuracy without privacy is within one point", near, listed(found, "accuracy", "clip")
+    text = f"at least twice as many confidences of the private model are {SURE:g} or more"
+    yield ordered(text, [private], [plain], "sure", "clip", factor=2)
+    yield from _clip_claims(found)
+
+
+_on_mixture = study(named("clip", "clip", ON_MIXTURE), 2, _sure, (models.MIXTURE,))
+figure1 = Study(_on_mixture, _gaussians_claims)
 
 # -- Figure 4 (c): noise without clipping, and clipping without noise ----------------------------
 # Neither protects anybody: the noise is that of a clip norm which nothing was clipped to. So the
@@ -63,7 +90,7 @@ def _parts(of: Task) -> Iterator[tuple[Record, Training]]:
     both, plain = Training(EPSILON), PLAIN
     yield {"what": "part", "gradients": BOTH}, both
     yield {"what": "part", "gradients": CLIPPED}, replace(both, epsilon=math.inf)
-    added = multiplier(of, both) * both.clip
+    added = models.multiplier(of, both) * both.clip
     yield {"what": "part", "gradients": NOISED}, replace(plain, added=added)
     yield {"what": "part", "gradients": NEITHER}, plain
 
@@ -161,14 +188,11 @@ def _rows_claims(found: Rows) -> Iterator[RowsClaim]:
     )
 
 
-def _on_rows(of: Task) -> Iterator[tuple[Record, Training]]:
-    yield from (({"what": "method", "method": t}, how) for t, how in ON_ROWS.items())
-
-
-figure6 = Study(study(_on_rows, 5), _rows_claims)
+figure6 = Study(study(named("method", "method", ON_ROWS), 5), _rows_claims)
 
 # -- Figure 7: what the Bayes classifier may be sure of, and what a private model is -------------
 
+DROPPED = "Non-private, dropout"
 SHARES, MORE = (0.0, 0.3, 0.6), 0.05
 """Share of the training labels that are drawn anew; by how much a confidence exceeds the
 best classifier's before it is called too high."""
@@ -176,7 +200,7 @@ best classifier's before it is called too high."""
 
 def _noisy(of: Task) -> Iterator[tuple[Record, Training]]:
     """Yield what = "model" with `method`, `noise`; scores are of the test rows' own labels."""
-    for title, how in {DP: Training(8.0), NON_PRIVATE: PLAIN}.items():
+    for title, how in {DP: Training(8.0), DROPPED: replace(PLAIN, dropout=DROPS[0])}.items():
         for share in SHARES:
             facts = {"what": "model", "method": title, "noise": share}
             yield facts, replace(how, label_noise=share)
@@ -199,7 +223,7 @@ def _noisy_claims(found: Rows) -> Iterator[RowsClaim]:
     """Yield the claims of appendix B.4."""
     private, plain = (
         [r for r in where(found, what="model", method=title) if r["noise"]]
-        for title in (DP, NON_PRIVATE)
+        for title in (DP, DROPPED)
     )
     shown = f"{listed(private, 'over', 'noise')}; without privacy {listed(plain, 'over', 'noise')}"
     yield (

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from fedcal.calibrators import Calibrator, TemperatureScaling
 from fedcal.clients.answers import contribute
+from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers, Purpose, Words, stream
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
@@ -29,6 +31,7 @@ from fedcal.privacy.curator import OpenRound
 from fedcal.privacy.privacy import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.run.training_data import SHIFTED, labelled_rows
+from fedcal.storage.npz import read_npz
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.training.networks import Rule, TrainedModel
@@ -36,6 +39,9 @@ from fedcal.units import Example
 
 IMAGES, TABLE = "mnist-features", "adult-features"
 SHIPPED = (IMAGES, TABLE)
+
+MIXTURE, DISTANCE = "two Gaussians", 1.5
+"""Of the centres along each axis; the paper's constant is not legible in its text."""
 
 NORM = 1.0
 """To which longer rows of features are scaled: clip norms mean the same on all data then."""
@@ -74,20 +80,35 @@ class Task:
 
 
 @cache
-def task(name: str) -> Task:
-    """Return the task of shipped features."""
-    arrays = read_feature_set(name)
+def task(source: str) -> Task:
+    """Return the task of shipped features, of a file of features, or of `MIXTURE`."""
+    if source == MIXTURE:
+        return _mixture()
+    arrays = read_feature_set(source) if source in SHIPPED else read_npz(Path(source))
     rows = labelled_rows(arrays, NORM)
     test: Any = rows.test
-    after = {
+    if test is None:
+        raise InputError(f"{source!r}: has no test rows")
+    facts = {"scale": arrays["scale"]} if "scale" in arrays else {}
+    shifted = {
         (key[len("test_") : -2], int(key[-1])): labelled_rows(
-            arrays | {"test_features": x}, NORM
-        ).test
+            {**facts, "features": x, "labels": test.y[: len(x)]}, NORM
+        ).x
         for key, x in arrays.items()
         if SHIFTED.fullmatch(key)
     }
-    shifted = {what: one.x for what, one in after.items() if one is not None}
-    return Task(name, rows.x, rows.y, test.x, test.y, rows.classes, shifted)
+    return Task(Path(source).stem, rows.x, rows.y, test.x, test.y, rows.classes, shifted)
+
+
+def _mixture() -> Task:
+    """Two Gaussians of unit variance in the plane (appendix B.1): 5,000 rows of each."""
+    rng, parts = stream(0, Purpose.PARTITION, 0, "zhang mixture"), list[Any]()
+    for rows in (10_000, 20_000):
+        y = np.arange(rows, dtype=np.int64) % 2
+        centres = np.array([[0.0, DISTANCE], [DISTANCE, 0.0]])
+        parts += [(rng.standard_normal((rows, 2)) + centres[y]).astype(np.float32), y]
+    x, y, test_x, test_y = parts
+    return Task(MIXTURE, x, y, test_x, test_y, 2)
 
 
 def relabelled(y: Integers, classes: int, share: float, seed: int) -> Integers:
@@ -131,6 +152,8 @@ class Training:
         of the rows that are not trained on, by a keyed hash
     label_noise
         share of the training labels that are drawn anew
+    dropout
+        share of a row's features that are 0, drawn anew in each epoch
     added
         std of Gaussian noise on each sum, without any guarantee
     reach
@@ -146,6 +169,7 @@ class Training:
     weight_decay: float = 0.0
     share: float = 0.0
     label_noise: float = 0.0
+    dropout: float = 0.0
     added: float = 0.0
     reach: float | None = None
 
@@ -154,6 +178,9 @@ PLAIN = Training(rule="none", lr=PLAIN_LR)
 """Without privacy."""
 
 EPSILON = 8.0
+
+MIXED = Training(EPSILON, lr=1 / CLIP, epochs=60.0, batch=4_000.0)
+"""On the two Gaussians; neither batch nor epochs are legible in the paper's text."""
 
 # -- training ------------------------------------------------------------------------------------
 
@@ -210,19 +237,29 @@ def trained(task: Task, how: Training, seed: int) -> TrainedModel:
         x, y = x[mine], y[mine]
     rows = one_client(np.zeros((len(y), task.classes)), y, x)
     chosen = method(task, how, seed)
-    sums = None if not how.added else _noisy(rows, chosen, how.added, seed)
+    sums = _changed_sums(rows, chosen, how, seed) if how.added or how.dropout else None
     return cast("TrainedModel", run_inline(chosen, rows, sum_of=sums))
 
 
-def _noisy(
-    rows: Shards, chosen: FedSGD, std: float, seed: int
+def _changed_sums(
+    rows: Shards, chosen: FedSGD, how: Training, seed: int
 ) -> Callable[[OpenRound, Integers], Words]:
-    """Return sums with Gaussian noise outside the plan: for studies only, it protects no rows."""
+    """Return sums with dropout, and Gaussian noise outside the plan, which protects no rows."""
+
+    @lru_cache(maxsize=1)
+    def dropped(epoch: int) -> Shards:
+        if not how.dropout:
+            return rows
+        x = cast("NDArray[Any]", rows.inputs)
+        rng = stream(seed, Purpose.SPLIT, epoch, f"dropout {how.dropout:g}")
+        kept = rng.random(x.shape, np.float32) >= how.dropout
+        return replace(rows, inputs=x * kept / np.float32(1 - how.dropout))
 
     def sum_of(asked: OpenRound, alive: Integers) -> Words:
-        total = contribute(rows, asked.request, alive).sum(axis=0, dtype=np.uint64)
+        seen = dropped(int(asked.round * how.batch / rows.size))
+        total = contribute(seen, asked.request, alive).sum(axis=0, dtype=np.uint64)
         rng = stream(seed, Purpose.NOISE, asked.round, "zhang")
-        noise = np.rint(rng.normal(0.0, std / chosen.plan.grid, len(total)))
+        noise = np.rint(rng.normal(0.0, how.added / chosen.plan.grid, len(total)))
         return np.asarray(total + noise.astype(np.int64).view(np.uint64))
 
     return sum_of

@@ -18,32 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.studies import claims
+from experiments.studies import claims, spec
 from experiments.studies.claims import all_of, larger, listed, ordered
 from experiments.studies.claims import where as on_how_many
+from experiments.studies.expected import read
 from experiments.studies.rows import counted, grouped, of_each, standard_error, where
-from experiments.studies.spec import (
-    NO_DIFFERENCE,
-    Outcome,
-    Record,
-    Rows,
-    RowsClaim,
-    Study,
-    study_file,
-)
+from experiments.studies.spec import Outcome, Record, Rows, RowsClaim, Study
 from experiments.studies.zhang import models
-from experiments.studies.zhang.models import (
-    BEYOND,
-    EPSILON,
-    IMAGES,
-    PLAIN,
-    REACH,
-    SHIPPED,
-    TABLE,
-    Task,
-    Training,
-    task,
-)
+from experiments.studies.zhang.models import EPSILON, PLAIN, SHIPPED, Task, Training, task
 from fedcal.calibrators import Calibrator
 from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.evaluation import Histogram
@@ -89,8 +71,8 @@ def _split(fit: models.Recalibration | None) -> Callable[[Task, float, int], Mad
 METHODS: Mapping[str, Callable[[Task, float, int], Made]] = {
     DP: lambda task, epsilon, seed: _alone(task, Training(epsilon=epsilon), seed),
     SGLD: lambda task, epsilon, seed: _alone(task, Training(epsilon=epsilon, lr=None), seed),
-    GLOBAL: _global(REACH),
-    ALL_ROWS: _global(BEYOND),
+    GLOBAL: _global(models.REACH),
+    ALL_ROWS: _global(models.BEYOND),
     PS: _split(models.private("dp-platt")),
     TS: _split(models.private("dp-ts")),
     EXACT_TS: _split(models.exact_temperature),
@@ -145,17 +127,6 @@ def spread(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return found
 
 
-def over_seeds(task: Task, how: Training, seeds: int) -> dict[str, float]:
-    """Scores on the test rows, and of the training rows `train ...`; see `spread`."""
-    runs = []
-    for seed in range(seeds):
-        model = _alone(task, how, seed)
-        on_rows = scores_of(model, task.x, task.y)
-        run = scores_of(model, task.test_x, task.test_y)
-        runs.append(run | {f"train {key}": value for key, value in on_rows.items()})
-    return spread(runs)
-
-
 Trainings = Callable[[Task], Iterable[tuple[Record, Training]]]
 """Data -> the facts of a row, and the training that it is of."""
 
@@ -163,10 +134,18 @@ Seen = Callable[[Task, Record, Sequence[Floats]], Record]
 """Data, facts and the test rows' probabilities by seed -> more facts."""
 
 
+def named(what: str, key: str, hows: Mapping[str, Training]) -> Trainings:
+    """Return the same trainings on all data, each with its name under a key."""
+    return lambda of: (({"what": what, key: name}, how) for name, how in hows.items())
+
+
 def study(
-    trainings: Trainings, seeds: int, seen: Seen = lambda of, facts, probs_by_seed: {}
+    trainings: Trainings,
+    seeds: int,
+    seen: Seen = lambda of, facts, probs_by_seed: {},
+    data: Sequence[str] = SHIPPED,
 ) -> Callable[..., Rows]:
-    """Return the function `rows` of an experiment: a row for each training, with `over_seeds`.
+    """Return the function `rows` of an experiment: a row for each training, with its scores.
 
     Parameters
     ----------
@@ -176,18 +155,27 @@ def study(
         unless others are chosen
     seen
         what is told of the probabilities besides
+    data
+        shipped ones, unless `rows` gets a file of `features` to use in their place
     """
 
-    def rows(seeds: int = seeds, progress: Progress | None = None) -> Rows:
-        """All trainings on all data: the facts of each, see `over_seeds`."""
+    def rows(
+        seeds: int = seeds, features: str | None = None, progress: Progress | None = None
+    ) -> Rows:
+        """All trainings on all data: facts, and scores on test and (`train ...`) training rows."""
         found: Rows = []
-        todo = [(of, facts, how) for of in map(task, SHIPPED) for facts, how in trainings(of)]
+        tasks = map(task, [str(features)] if features else data)
+        todo = [(of, facts, how) for of in tasks for facts, how in trainings(of)]
         for of, facts, how in counted(todo, progress):
-            probs_by_seed = [
-                probabilities(_alone(of, how, seed), of.test_x) for seed in range(seeds)
-            ]
+            heads = [_alone(of, how, seed) for seed in range(seeds)]
+            probs_by_seed = [probabilities(head, of.test_x) for head in heads]
+            runs = []
+            for head, probs in zip(heads, probs_by_seed, strict=True):
+                on_rows = scores_of(head, of.x, of.y)
+                train = {f"train {key}": value for key, value in on_rows.items()}
+                runs.append(scores(probs, of.test_y) | train)
             more = seen(of, facts, probs_by_seed)
-            found.append({"data": of.name, **facts, **more} | over_seeds(of, how, seeds))
+            found.append({"data": of.name, **facts, **more, **spread(runs)})
         return found
 
     return rows
@@ -216,9 +204,6 @@ ORDER = (PS, TS, GLOBAL, DP, SGLD)
 _NEIGHBOURS = tuple(pairwise(ORDER))
 PAIRS = (*_NEIGHBOURS, (NON_PRIVATE, DP), (TS, EXACT_TS), (TS, ALL_ROWS))
 
-REDUCTION, WORTH = 0.58, 0.03
-"""The paper's mean relative reduction of the ECE; and the least ECE that it is taken of."""
-
 POINT = 0.01
 AS_GOOD = 0.002
 """By how much a (debiased) ECE may be larger and still be called as good."""
@@ -230,7 +215,7 @@ Lines = Mapping[str, Sequence[float]]
 @cache
 def printed(table: str) -> Mapping[str, Lines]:
     """Return a table of `zhang.toml`, by the paper's data."""
-    found: Mapping[str, Lines] = study_file("zhang")["printed"][table]
+    found: Mapping[str, Lines] = spec.study_file("zhang")["printed"][table]
     return found
 
 
@@ -257,7 +242,9 @@ def in_paper(table: str, holds: Callable[[Lines], bool]) -> str:
 def table(epsilon: float, shipped: str, beside: str) -> Study:
     """Table 1, 2 or 7: its data, and the paper's table, whose data stand beside."""
 
-    def rows(seeds: int = 10, progress: Progress | None = None) -> Rows:
+    def rows(
+        seeds: int = 10, features: str | None = None, progress: Progress | None = None
+    ) -> Rows:
         """All methods: what = "method"; differences over seeds: what = "pair".
 
         Returns
@@ -267,10 +254,10 @@ def table(epsilon: float, shipped: str, beside: str) -> Study:
             `paired`: of the ECE; or see `printed_rows`
         """
         found: Rows = []
-        of, runs = task(shipped), dict[str, list[dict[str, float]]]()
+        of, runs = task(str(features or shipped)), dict[str, list[dict[str, float]]]()
         for title in counted(METHODS, progress):
-            models = [made(of, title, epsilon, seed) for seed in range(seeds)]
-            runs[title] = [scores_of(model, of.test_x, of.test_y) for model in models]
+            heads = [made(of, title, epsilon, seed) for seed in range(seeds)]
+            runs[title] = [scores_of(model, of.test_x, of.test_y) for model in heads]
             what = {"data": of.name, "what": "method", "epsilon": epsilon, "seeds": seeds}
             found.append({**what, "method": title, **spread(runs[title])})
         for better, worse in PAIRS:
@@ -279,11 +266,7 @@ def table(epsilon: float, shipped: str, beside: str) -> Study:
             found.append({**known, **paired(*values)})
         return found + printed_rows(beside)
 
-    def claims(found: Rows) -> Iterator[RowsClaim]:
-        yield from of_each(lambda mine: _claims(mine, beside))(found)
-        yield _reduction(where(found, what="method"), beside)
-
-    return Study(rows, claims)
+    return Study(rows, of_each(lambda mine: _claims(mine, beside)))
 
 
 def _claims(found: Rows, beside: str) -> Iterator[RowsClaim]:
@@ -293,7 +276,7 @@ def _claims(found: Rows, beside: str) -> Iterator[RowsClaim]:
     text = f"ECE in the paper's order, {' < '.join(ORDER)}, where 2 standard errors tell neighbours"
     yield (
         f"{text} apart",
-        False if False in probs_by_seed else True if True in probs_by_seed else NO_DIFFERENCE,
+        False if False in probs_by_seed else True if True in probs_by_seed else spec.NO_DIFFERENCE,
         listed([of[t] for t in ORDER], "ece", "method"),
         in_paper(beside, lambda p: all(p[a][1] <= p[b][1] for a, b in _NEIGHBOURS)),
     )
@@ -338,34 +321,105 @@ def _lower(pair: Record) -> Outcome:
     return larger(0.0, pair["difference"], max(MATTERS, 2 * (pair["error"] or 0.0)))
 
 
-def _reduction(found: Rows, beside: str) -> RowsClaim:
-    def reduced(ece: Mapping[str, float]) -> float:
-        return 1 - fmean(ece[title] for title in (TS, PS)) / ece[DP]
+table1 = table(EPSILON, models.IMAGES, "table1")
+table2 = table(EPSILON, models.TABLE, "table2")
+table7 = table(3.0, models.IMAGES, "table7")
 
-    ece = {n: {r["method"]: r["ece"] for r in of} for (n,), of in grouped(found, "data").items()}
-    each = {name: reduced(of) for name, of in ece.items() if of[DP] >= WORTH}
-    paper = [reduced({t: v[1] for t, v in lines.items()}) for lines in printed(beside).values()]
-    shown = [f"{name} {value:.2f}" for name, value in each.items()]
-    shown += [f"{name}'s is {of[DP]:.4f}" for name, of in ece.items() if name not in each]
-    return (
-        f"Recalibration takes {REDUCTION:g} of the ECE away, in the mean over DP-TS, DP-PS and "
-        f"all data where the DP model's is at least {WORTH:g}",
-        fmean(each.values()) >= REDUCTION if each else None,
-        ", ".join(shown),
-        f"{fmean(paper):.2f}",
+# -- Figure 2 and the mean reduction of the ECE: all data ----------------------------------------
+
+FOLD, WORTH = 3.06, 0.03
+"""What recalibration divides the ECE by, in the mean; and the least ECE that it is taken of."""
+LOSS, TIMES = 0.07, 4.0
+"""Accuracy that privacy costs at most, and how many times larger an ECE may be."""
+
+
+def _overall() -> Rows:
+    """Read DP-SGD, training without privacy, and recalibration from the tables that ship."""
+    names = ("zhang-table1", "zhang-table1-cifar10", "zhang-table2")
+    found = [r for name in names for r in where(read(name)["results"], what="method")]
+    return [r for r in found if r["method"] in (DP, NON_PRIVATE, TS, PS)]
+
+
+def _overall_claims(found: Rows) -> Iterator[RowsClaim]:
+    """Yield the claims of the abstract and section 4.1 on all data."""
+    here: dict[str, Lines] = {
+        name: {r["method"]: (r["accuracy"], r["ece"]) for r in mine}
+        for (name,), mine in grouped(found, "data").items()
+    }
+    both = here, {**printed("table1"), **printed("table2")}
+
+    def places(holds: Callable[[Lines], bool]) -> tuple[dict[str, bool], ...]:
+        return tuple({name: holds(lines) for name, lines in data.items()} for data in both)
+
+    ours, paper = places(lambda p: p[NON_PRIVATE][0] - p[DP][0] < LOSS)
+    text = f"on all data DP-SGD costs less than {100 * LOSS:g} points of accuracy"
+    yield text, all(ours.values()), on_how_many(ours), on_how_many(paper)
+    ours, paper = places(lambda p: p[DP][1] > p[NON_PRIVATE][1])
+    text = "on all data DP-SGD makes the ECE larger"
+    yield text, all(ours.values()), on_how_many(ours), on_how_many(paper)
+    ours, paper = places(lambda p: p[DP][1] > TIMES * p[NON_PRIVATE][1])
+    text = f"on some data it makes the ECE more than {TIMES:g} times as large"
+    yield text, any(ours.values()), on_how_many(ours), on_how_many(paper)
+    folds = [
+        {name: fmean(p[DP][1] / p[t][1] for t in (TS, PS)) for name, p in data.items()}
+        for data in ({n: p for n, p in here.items() if p[DP][1] >= WORTH}, both[1])
+    ]
+    shown = [", ".join(f"{name} {value:.1f}" for name, value in each.items()) for each in folds]
+    yield (
+        f"recalibration divides the ECE by {FOLD:g} in the mean over DP-TS, DP-PS and all data "
+        f"where the DP model's is at least {WORTH:g}",
+        fmean(folds[0].values()) >= FOLD if folds[0] else None,
+        shown[0],
+        shown[1],
     )
 
 
-table1 = table(EPSILON, IMAGES, "table1")
-table2 = table(EPSILON, TABLE, "table2")
-table7 = table(3.0, IMAGES, "table7")
+figure2 = Study(_overall, _overall_claims)
+
+# -- Figure 3: accuracy and share of the rows by confidence, before and after recalibration ------
+
+FEW, AGREE = 0.01, 0.05
+"""Share of the rows below which a bin does not count; and difference of accuracy and confidence
+up to which they nearly agree."""
+
+
+def _bins(seeds: int = 3, features: str | None = None, progress: Progress | None = None) -> Rows:
+    """Reliability diagrams of DP and DP-TS: what = "bin", of the rows of all seeds together."""
+    of, found = task(str(features or models.TABLE)), Rows()
+    for title in counted((DP, TS), progress):
+        heads = [made(of, title, EPSILON, seed) for seed in range(seeds)]
+        probs = np.concatenate([probabilities(model, of.test_x) for model in heads])
+        top, right = probs.max(axis=1), probs.argmax(axis=1) == np.tile(of.test_y, seeds)
+        for k in range(BINS):
+            mine = np.minimum((BINS * top).astype(int), BINS - 1) == k
+            if mine.any():
+                facts = {"data": of.name, "what": "bin", "method": title, "bin": f"{k / BINS:.2f}"}
+                means = {"share": mine, "confidence": top[mine], "accuracy": right[mine]}
+                found.append(facts | {key: float(v.mean()) for key, v in means.items()})
+    return found
+
+
+@of_each
+def _bins_claims(found: Rows) -> Iterator[RowsClaim]:
+    """Yield the claims of section 4.1, "Qualitative analysis"."""
+    private, scaled = (where(found, method=title) for title in (DP, TS))
+    last = private[-1:], scaled[-1:]
+    text = "most confidences of the private model are in the last bin"
+    yield text, last[0][0]["share"] > 0.5, listed(last[0], "share", "method")
+    yield ordered("after DP-TS fewer are", *last, "share", "method", least=MATTERS)
+    off = [abs(r["accuracy"] - r["confidence"]) for r in scaled if r["share"] >= FEW]
+    text = f"after DP-TS, accuracy and mean confidence agree within {AGREE:g} in every bin with "
+    yield f"{text}{100 * FEW:g} % of the rows", max(off) <= AGREE, f"at most {max(off):.3f}"
+
+
+figure3 = Study(_bins, _bins_claims)
 
 # -- Table 3: test rows from elsewhere -----------------------------------------------------------
 
 HOME, ALL = "none", "all corruptions"
 
 
-def _shifted(seeds: int = 3, progress: Progress | None = None) -> Rows:
+def _shifted(seeds: int = 3, features: str | None = None, progress: Progress | None = None) -> Rows:
     """All methods on the test rows and on each corruption of them.
 
     Returns
@@ -374,13 +428,13 @@ def _shifted(seeds: int = 3, progress: Progress | None = None) -> Rows:
         what = "method": `data`, `method`, `shift` (`HOME`, `ALL`: the mean over them, or the
         corruption and its severity), `number` of shifts, see `spread`
     """
-    found, of = Rows(), task(IMAGES)
+    found, of = Rows(), task(str(features or models.IMAGES))
     shifts = {HOME: of.test_x}
     shifts |= {f"{name}, {severity}": x for (name, severity), x in of.shifted.items()}
     for title in counted(METHODS, progress):
-        models = [made(of, title, EPSILON, seed) for seed in range(seeds)]
+        heads = [made(of, title, EPSILON, seed) for seed in range(seeds)]
         runs = {
-            shift: [scores_of(model, x, of.test_y[: len(x)]) for model in models]
+            shift: [scores_of(model, x, of.test_y[: len(x)]) for model in heads]
             for shift, x in shifts.items()
         }
         away = [runs[shift] for shift in shifts if shift != HOME]
@@ -416,20 +470,21 @@ def _shifted_claims(found: Rows) -> Iterator[RowsClaim]:
     lowers = above(home[DP], home[TS], "ece") is True
     yield (
         "out of domain recalibration takes a smaller part of the ECE away than in-domain",
-        taken[0] < taken[1] if lowers else NO_DIFFERENCE,
+        taken[0] < taken[1] if lowers else spec.NO_DIFFERENCE,
         f"DP-TS {taken[0]:.2f} against {taken[1]:.2f}",
     )
 
 
 table3 = Study(_shifted, _shifted_claims)
 
-# -- Table 5: weight decay and early stopping ----------------------------------------------------
+# -- Table 5: weight decay, dropout and early stopping -------------------------------------------
 
-DECAYS, STOPS = (1e-4, 1e-3, 1e-2, 1e-1), (2.0, 4.0, 6.0, 8.0)
+DECAYS, DROPS, STOPS = (1e-4, 1e-3, 1e-2, 1e-1), (0.1, 0.2, 0.3), (2.0, 4.0, 6.0, 8.0)
 """The paper's values."""
 
 REGULAR = {
     **{f"weight decay {decay:g}": replace(PLAIN, weight_decay=decay) for decay in DECAYS},
+    **{f"dropout {share:g}": replace(PLAIN, dropout=share) for share in DROPS},
     **{f"early stopping ({stop:g} epochs)": replace(PLAIN, epochs=stop) for stop in STOPS},
 }
 TRAININGS = {DP: Training(EPSILON), NON_PRIVATE: PLAIN, **REGULAR}
@@ -452,7 +507,4 @@ def _regular_claims(found: Rows) -> Iterator[RowsClaim]:
     )
 
 
-table5 = Study(
-    study(lambda of: (({"what": "method", "method": t}, how) for t, how in TRAININGS.items()), 3),
-    _regular_claims,
-)
+table5 = Study(study(named("method", "method", TRAININGS), 3), _regular_claims)

@@ -11,11 +11,13 @@ from experiments.studies.angelopoulos.splits import exact_thresholds, scored, sp
 from experiments.studies.expected import shipped
 from experiments.studies.maddock import costs
 from experiments.studies.rows import rng_of
+from experiments.studies.run import reproduce
 from experiments.studies.zhang import models, tables
 from experiments.studies.zhang.models import Training
 from experiments.studies.zhang.tables import METHODS, made, table1
 from fedcal import datasets, simulate
 from fedcal.conformal import Conformity, PredictionSets
+from fedcal.core.checks import InputError
 from fedcal.strategies import STRATEGIES
 
 
@@ -89,6 +91,19 @@ def test_a_table_of_a_task(of, monkeypatch):
     assert any("in the paper's order" in text for text, *_ in output)
 
 
+def test_features_from_a_file(of, tmp_path):
+    path = tmp_path / "mine.npz"
+    test = {"test_features": of.test_x, "test_labels": of.test_y, "test_fog_3": of.test_x[:50] / 2}
+    np.savez(path, features=of.x, labels=of.y, **test)
+    found = models.task(str(path))
+    assert (found.name, [*found.shifted], found.rows) == ("mine", [("fog", 3)], 600)
+    assert np.array_equal(found.shifted["fog", 3], found.test_x[:50] / 2)
+    with pytest.raises(InputError, match="needs --features FILE"):
+        reproduce("zhang-table1-cifar10")
+    with pytest.raises(InputError, match="no choice of features"):
+        reproduce("maddock-table6", features=path)
+
+
 def test_split_and_recalibration_share_the_model_and_no_row(of):
     held = models.kept_from(of, 0)
     assert 0 < held.sum() < of.rows / 5
@@ -106,6 +121,10 @@ def test_added_noise_has_the_std_that_it_is_reported_to_have(of):
     steps = np.subtract(noisy, plain) * one.batch
     assert steps.std() == pytest.approx(400.0, rel=0.15)
     assert abs(steps.mean()) < 4 * 400 / math.sqrt(steps.size)
+    dropped = [models.trained(of, replace(one, dropout=0.5), seed).w for seed in range(40)]
+    error = np.std(dropped, axis=0) / math.sqrt(40)
+    assert (error > 1.4 * np.std(plain, axis=0) / math.sqrt(40)).mean() > 0.5
+    assert (abs(np.mean(dropped, axis=0) - np.mean(plain, axis=0)) < 6 * error).all()
 
 
 def test_privately_trained_heads_stand_beside_others_in_figure_3(of, monkeypatch):
