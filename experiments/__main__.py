@@ -3,6 +3,7 @@
 import json as jsons
 import sys
 from pathlib import Path
+from typing import Any
 
 from experiments.studies.expected import check, minutes, restored, shipped
 from experiments.studies.run import Reproduction, reproduce
@@ -58,6 +59,7 @@ def command(
     python -m experiments all --out results --check
     """
     to, wrong = console(), list[str]()
+    how: Any = {"jobs": jobs, "features": features, "out": out}
     if name is None:
         if checked or out or seeds:
             raise InputError("give the NAME of a study; python -m experiments lists them")
@@ -77,11 +79,9 @@ def command(
                 rows = jsons.loads((out / f"{each}.json").read_text("utf-8"))
                 result = restored(each, rows["cells"] or rows["rows"])
             else:
-                own = features if experiment(each).features else None
+                own = how if experiment(each).features else how | {"features": None}
                 with progress(each, quiet=quiet) as steps:
-                    result = reproduce(
-                        each, jobs=jobs, features=own, out=out, overwrite=True, progress=steps
-                    )
+                    result = reproduce(each, overwrite=True, progress=steps, **own)
             wrong += faults(result, checked=checked)
             if not quiet:
                 held = sum(verdict.word == "holds" for verdict in result.verdicts)
@@ -90,15 +90,7 @@ def command(
         if checked:
             shipped(name)  # refuses what has none before it runs
         with progress(name, quiet=quiet) as steps:
-            result = reproduce(
-                name,
-                seeds=seeds,
-                jobs=jobs,
-                features=features,
-                out=out,
-                overwrite=overwrite,
-                progress=steps,
-            )
+            result = reproduce(name, seeds=seeds, overwrite=overwrite, progress=steps, **how)
         if json:
             print(to_json(result.to_json()), end="")
         elif not quiet:

@@ -18,20 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.studies import claims
+from experiments.studies import claims, spec
 from experiments.studies.claims import all_of, larger, listed, ordered
 from experiments.studies.claims import where as on_how_many
 from experiments.studies.expected import read
 from experiments.studies.rows import counted, grouped, of_each, standard_error, where
-from experiments.studies.spec import (
-    NO_DIFFERENCE,
-    Outcome,
-    Record,
-    Rows,
-    RowsClaim,
-    Study,
-    study_file,
-)
+from experiments.studies.spec import Outcome, Record, Rows, RowsClaim, Study
 from experiments.studies.zhang import models
 from experiments.studies.zhang.models import EPSILON, PLAIN, SHIPPED, Task, Training, task
 from fedcal.calibrators import Calibrator
@@ -53,6 +45,9 @@ DP, SGLD = "DP", "DP-SGLD"
 GLOBAL, ALL_ROWS = "Global clipping", "Global clipping, no row left out"
 PS, TS, EXACT_TS = "DP-PS", "DP-TS", "DP + non-private TS"
 NON_PRIVATE, SPLIT = "Non-private", "DP on 90 %"
+
+File = str | None
+"""A file of features in place of the shipped ones."""
 
 Made = tuple[TrainedModel, Calibrator | None]
 
@@ -167,9 +162,7 @@ def study(
         shipped ones, unless `rows` gets a file of `features` to use in their place
     """
 
-    def rows(
-        seeds: int = seeds, features: str | None = None, progress: Progress | None = None
-    ) -> Rows:
+    def rows(seeds: int = seeds, features: File = None, progress: Progress | None = None) -> Rows:
         """All trainings on all data: facts, and scores on test and (`train ...`) training rows."""
         found: Rows = []
         tasks = map(task, [str(features)] if features else data)
@@ -223,7 +216,7 @@ Lines = Mapping[str, Sequence[float]]
 @cache
 def printed(table: str) -> Mapping[str, Lines]:
     """Return a table of `zhang.toml`, by the paper's data."""
-    found: Mapping[str, Lines] = study_file("zhang")["printed"][table]
+    found: Mapping[str, Lines] = spec.study_file("zhang")["printed"][table]
     return found
 
 
@@ -250,9 +243,7 @@ def in_paper(table: str, holds: Callable[[Lines], bool]) -> str:
 def table(epsilon: float, shipped: str, beside: str) -> Study:
     """Table 1, 2 or 7: its data, and the paper's table, whose data stand beside."""
 
-    def rows(
-        seeds: int = 10, features: str | None = None, progress: Progress | None = None
-    ) -> Rows:
+    def rows(seeds: int = 10, features: File = None, progress: Progress | None = None) -> Rows:
         """All methods: what = "method"; differences over seeds: what = "pair".
 
         Returns
@@ -284,7 +275,7 @@ def _claims(found: Rows, beside: str) -> Iterator[RowsClaim]:
     text = f"ECE in the paper's order, {' < '.join(ORDER)}, where 2 standard errors tell neighbours"
     yield (
         f"{text} apart",
-        False if False in probs_by_seed else True if True in probs_by_seed else NO_DIFFERENCE,
+        False if False in probs_by_seed else True if True in probs_by_seed else spec.NO_DIFFERENCE,
         listed([of[t] for t in ORDER], "ece", "method"),
         in_paper(beside, lambda p: all(p[a][1] <= p[b][1] for a, b in _NEIGHBOURS)),
     )
@@ -391,7 +382,7 @@ FEW, AGREE = 0.01, 0.05
 up to which they nearly agree."""
 
 
-def _bins(seeds: int = 3, features: str | None = None, progress: Progress | None = None) -> Rows:
+def _bins(seeds: int = 3, features: File = None, progress: Progress | None = None) -> Rows:
     """Reliability diagrams of DP and DP-TS: what = "bin", of the rows of all seeds together."""
     of, found = task(str(features or models.TABLE)), Rows()
     for title in counted((DP, TS), progress):
@@ -427,7 +418,7 @@ figure3 = Study(_bins, _bins_claims)
 HOME, ALL = "none", "all corruptions"
 
 
-def _shifted(seeds: int = 3, features: str | None = None, progress: Progress | None = None) -> Rows:
+def _shifted(seeds: int = 3, features: File = None, progress: Progress | None = None) -> Rows:
     """All methods on the test rows and on each corruption of them.
 
     Returns
@@ -478,7 +469,7 @@ def _shifted_claims(found: Rows) -> Iterator[RowsClaim]:
     lowers = above(home[DP], home[TS], "ece") is True
     yield (
         "out of domain recalibration takes a smaller part of the ECE away than in-domain",
-        taken[0] < taken[1] if lowers else NO_DIFFERENCE,
+        taken[0] < taken[1] if lowers else spec.NO_DIFFERENCE,
         f"DP-TS {taken[0]:.2f} against {taken[1]:.2f}",
     )
 
