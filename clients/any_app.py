@@ -4,7 +4,7 @@ The server sends the model once, with the question who a client is. The client's
 model's scores of the client's own rows; they stay in the client's context, and every later question
 is answered from them. Coins and noise come from the operating system. Of a private run a row
 whose score or label is none is left out by itself, and where the code fails, the answer is as
-without rows; an exact run reports both.
+without rows; an exact run goes on without such a client. Of an error the server gets the kind.
 
 Nothing of a real site is here: no guard that checks a question against a plan, no policy, no
 ledger. A server can ask what it likes, as often as it likes: the guarantee is its promise.
@@ -12,8 +12,10 @@ ledger. A server can ask what it likes, as often as it likes: the guarantee is i
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import Parameter, signature
+from typing import Any, TypeAlias
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
@@ -21,19 +23,11 @@ from flwr.clientapp import ClientApp
 
 from fedcal.clients.client_app import request_in
 from fedcal.clients.replies import answer_with, drawn
-from fedcal.core.checks import InputError, read
+from fedcal.core import flower_internals
+from fedcal.core import scores as rules
+from fedcal.core.checks import NO_ROWS, FormError, InputError, read
 from fedcal.core.imports import need
 from fedcal.core.numerics import Kind
-from fedcal.core.scores import (
-    LARGEST_LOGIT,
-    MISSING,
-    RANGE_TOLERANCE,
-    SUM_TOLERANCE,
-    as_array,
-    loose_ids,
-    numbers,
-)
-from fedcal.core.scores import in_class_order as ordered
 from fedcal.core.shards import Shards
 from fedcal.datasets import IDS, from_arrays, model_scores
 from fedcal.partition import deal
@@ -47,32 +41,54 @@ _LACKING = "not all have finite scores, the number of a column as label (from 0)
 Scores = Callable[[ArrayRecord, Context], Any]
 """(the model's arrays, the node's context) -> (logits, labels), or the keys of a data file."""
 
+Key: TypeAlias = str | int
+"""What a batch has a tensor under: a name, or its place in a sequence."""
+
+Answer: TypeAlias = Callable[[Message, Context], Message]
+
 log = logging.getLogger("fedcal")
 
 
-def add_answers(
+class AnsweringApp(ClientApp):
+    """Somebody's ClientApp, whose own functions and mods see none of fedcal's messages."""
+
+    def __init__(self, app: ClientApp, answers: Mapping[str, Answer]) -> None:
+        self.__dict__ = vars(app)  # what is registered later with one of them, both have
+        self.answers = answers
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        """Answer a message of fedcal's; the app handles any other."""
+        if (kind := message.metadata.message_type) not in self.answers:
+            return super().__call__(message, context)
+        with flower_internals.lifespan_of(self, context):
+            return self.answers[kind](message, context)
+
+
+def with_answers(
     app: ClientApp,
-    model: Callable[[], Any] | None = None,
+    model: Callable[..., Any] | None = None,
     rows: Callable[[Context], Iterable[Any]] | None = None,
     *,
+    inputs: Key | Sequence[Key] | None = None,
+    target: Key | None = None,
     scores: Scores | None = None,
-) -> None:
-    """Let a Flower ClientApp answer fedcal's questions, beside what it does already.
+) -> AnsweringApp:
+    """Return a Flower ClientApp that answers fedcal's questions and leaves all else to `app`.
 
     Parameters
     ----------
     app
-        gets the query actions `who` and `answer`
+        of functions (`@app.train()`) or of a `client_fn`
     model
-        makes the `torch.nn.Module` that was trained, such as its class; the arrays that the server
-        sends are loaded into it
+        makes the `torch.nn.Module` that was trained: its class, or a function of the context. The
+        arrays that the server sends are loaded into it, by name or, of a list, in order
     rows
         of a node's context the batches of its own labelled rows, such as a DataLoader. They should
-        be rows that the model was not trained on. A batch is (inputs, labels), or a mapping with
-        `labels` (or `label`): its one other tensor is given to the model as it is, several by their
-        names, as to a transformer. An output with `logits` stands for these
+        be rows that the model was not trained on
+    inputs, target
+        where a batch has the model's inputs and the labels, see `score_batches`
     scores
-        instead of both, for any other model: (arrays, context) -> (logits (n, c), labels (n,)), or
+        instead, for any other model: (arrays, context) -> (logits (n, c), labels (n,)), or
         a mapping with the keys of a data file: `logits` or `probs`, `labels`, `subject`, `group`
 
     Raises
@@ -80,31 +96,41 @@ def add_answers(
     InputError
         If neither or both are given, or a module instead of what makes it.
     """
+    if not isinstance(app, ClientApp):
+        raise InputError(f"with_answers takes a ClientApp, not a {type(app).__name__}")
     if hasattr(model, "state_dict") and not isinstance(model, type):
-        raise InputError("add_answers takes what makes the model, such as its class, not a module")
+        raise InputError("with_answers takes what makes the model, such as its class, not a module")
     if (scores is None) == (model is None) or (model is None) != (rows is None):
-        raise InputError("add_answers(app, ...) takes model and rows, or scores")
+        raise InputError("with_answers(app, ...) takes model and rows, or scores")
+    named = {} if isinstance(model, type) or model is None else signature(model).parameters
+    of_context = any(parameter.default is Parameter.empty for parameter in named.values())
 
     def by_torch(arrays: ArrayRecord, context: Context) -> Any:
-        made: Any = model and model()
-        made.load_state_dict(arrays.to_torch_state_dict())
-        return logits_of(made, rows(context) if rows else ())
+        made: Any = model and (model(context) if of_context else model())
+        state, names = dict(arrays.to_torch_state_dict()), made.state_dict()
+        if list(state) == [str(k) for k in range(len(names))]:  # a list, as NumPyClient has it
+            state = dict(zip(names, state.values(), strict=True))
+        made.load_state_dict(state)
+        return score_batches(made, rows(context) if rows else (), inputs=inputs, target=target)
 
-    @app.query("who")
     def who(message: Message, context: Context) -> Message:
         record = ConfigRecord()
-        try:  # it says no number: the server gives each node one, and need not believe any
+        if (partition := context.node_config.get("partition-id")) is not None:
+            record["partition"] = int(partition)  # a name: the server numbers its nodes itself
+        try:
             shards = _score(scores or by_torch, message, context)
             record["classes"], record["input"] = shards.classes, shards.input
-        except Exception:
-            log.exception("no row of this client can be scored")
+        except Exception as e:
+            known = isinstance(e, FormError)
+            log.warning("no row of this client can be scored: %s", e, exc_info=not known)
+            record["error"] = str(e) if known else type(e).__name__
         return Message(RecordDict({"who": record}), reply_to=message)
 
-    @app.query("answer")
     def answer(message: Message, context: Context) -> Message:
-        request = request_in(message)
-        private = read(message.content.config_records["context"], "private", bool)
-        shards = _kept(context, private)
+        request, private = request_in(message), _private(message)
+        shards = _kept(context)
+        if shards is None and not private:
+            raise InputError("no row of this client can be scored")
         try:
             words, failed = drawn(shards, request, 0, simulated=False, private=private)
         except Exception as e:  # its text may tell of rows
@@ -114,43 +140,96 @@ def add_answers(
             log.warning("the question fails on these rows, none are counted: %r", type(failed))
         return answer_with(words, message, request, 0)
 
+    return AnsweringApp(app, {"query.who": who, "query.answer": answer})
 
-def logits_of(model: Any, batches: Iterable[Any]) -> dict[str, Any]:
-    """Logits (n, c) of a `torch.nn.Module` and the labels, of batches as `add_answers` reads them.
 
-    Raises InputError if a batch has no labels, or the outputs are no logits.
+def add_answers(app: ClientApp, *arguments: Any, **options: Any) -> None:
+    """Register the answers of `with_answers`, its successor, as functions of the app."""
+    use = "add_answers goes in the next version: write app = with_answers(app, ...)"
+    warnings.warn(use, DeprecationWarning, stacklevel=2)
+    for kind, answer in with_answers(ClientApp(), *arguments, **options).answers.items():
+        app.query(kind.removeprefix("query."))(answer)
+
+
+def score_batches(
+    model: Any,
+    batches: Iterable[Any],
+    *,
+    inputs: Key | Sequence[Key] | None = None,
+    target: Key | None = None,
+) -> dict[str, Any]:
+    """Return the scores of a `torch.nn.Module`, and the labels, of batches of labelled rows.
+
+    Parameters
+    ----------
+    model
+        its outputs, or their `logits`, are logits (n, c), or of a softmax head probabilities; one
+        output for each row is that of class 1 of two
+    batches
+        (inputs, labels), or mappings with `labels` (or `label`, `target`, `y`). Of one tensor
+        besides, it is the model's input; of several those are that its `forward` names
+    inputs
+        names, or places, of the model's inputs in a batch, where that is not so
+    target
+        name, or place, of the labels
+
+    Returns
+    -------
+    dict
+        `logits` or `probs`, (n, c), and `labels`, (n,)
+
+    Raises
+    ------
+    FormError
+        If a batch has no labels or no inputs, or the outputs are no scores.
     """
     torch, labels = need("torch", "export", "answering by a PyTorch model"), list[Any]()
+    wanted = (inputs,) if isinstance(inputs, Key) else tuple(inputs or ())
 
-    def scored(like: Any) -> Iterator[tuple[int, Any]]:
+    def scored(like: Any) -> Iterator[tuple[int, model_scores.Batch]]:
         for batch in batches:
-            inputs, truth = _parts(batch, torch.is_tensor)
-            moved = {key: model_scores.moved_to(like, value) for key, value in inputs.items()}
-            labels.append(as_array("labels", truth))
-            yield len(truth), moved if len(moved) > 1 else next(iter(moved.values()))
+            columns, truth = _parts(batch, wanted, target, model, torch)
+            moved = {key: model_scores.moved_to(like, value) for key, value in columns.items()}
+            labels.append(rules.as_array("labels", truth))
+            yield len(truth), list(moved.values()) if 0 in moved else moved
 
-    logits = model_scores.outputs_of(model, scored)
+    kind, scores = model_scores.outputs_of(model, scored)
     if not labels:
-        raise InputError("no batches of labelled rows were passed")
-    return {"logits": logits, "labels": np.concatenate(labels)}
+        raise FormError(NO_ROWS)
+    return {kind: scores, "labels": np.concatenate(labels)}
 
 
-def _parts(batch: Any, is_tensor: Callable[[Any], bool]) -> tuple[dict[str, Any], Any]:
-    """Return the inputs of a batch by name, and its labels."""
-    if not isinstance(batch, Mapping):
-        inputs, truth = batch
-        return {"inputs": inputs}, truth
-    named = next((key for key in _LABELS if key in batch), None)
-    if named is None:
-        raise InputError(f"a batch has no labels: its keys are {', '.join(map(str, batch))}")
-    return {k: v for k, v in batch.items() if k != named and is_tensor(v)}, batch[named]
+def _parts(
+    batch: Any, inputs: Sequence[Key], target: Key | None, model: Any, torch: Any
+) -> tuple[dict[Any, Any], Any]:
+    """Return the inputs of a batch by the model's names, or by place from 0, and its labels."""
+    parts = dict(batch) if isinstance(batch, Mapping) else dict(enumerate(batch))
+    if isinstance(parts.get(0), Mapping):
+        parts = {**parts.pop(0), **parts}
+    if target is None:
+        pair = 1 in parts and 2 not in parts
+        target = 1 if pair else next((key for key in _LABELS if key in parts), None)
+    found = {key: parts[key] for key in inputs or parts if torch.is_tensor(parts.get(key))}
+    found.pop(target, None)
+    names = signature(model.forward).parameters
+    free = len(found) > 1 and any(p.kind is p.VAR_KEYWORD for p in names.values())
+    named = {key: x for key, x in found.items() if key in names or (free and isinstance(key, str))}
+    if len(named) < len(found) and (inputs or len(found) == 1):
+        named = dict(enumerate(found.values()))
+    if target not in parts or not named:
+        has = f"a batch has {', '.join(map(str, parts))}"
+        raise FormError(f"{has}: name the labels by target=, what the model takes by inputs=")
+    return named, parts[target]
 
 
 def _score(scores: Scores, message: Message, context: Context) -> Shards:
-    """Score the node's own rows by the model of the message, and keep that in its context."""
+    """Score the node's own rows by the model of the message, and keep that in its context.
+
+    Raises FormError in an exact run, and in no private one, if some rows are left out.
+    """
     context.state.pop(_ROWS, None)  # of an earlier model
     if _MODEL not in message.content.array_records:
-        raise InputError("the server sent no model: give start(...) the arrays of the trained one")
+        raise FormError("the server sent no model: give start(...) the arrays of the trained one")
     scored = scores(message.content.array_records[_MODEL], context)
     if not isinstance(scored, Mapping):
         scored = dict(zip(("logits", "labels"), scored, strict=True))
@@ -160,13 +239,14 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
         scored = {**scored, "labels": labels}
     if labels.dtype.kind not in "iufb":
         so = "so that all clients mean the same; AfterTraining(class_names=...) names them"
-        raise InputError(f"labels must be the numbers of the columns of scores, {so}")
+        raise FormError(f"labels must be the numbers of the columns of scores, {so}")
     shards = deal(from_arrays(**_usable(scored)), "iid", 1, 0)
+    if shards.size < np.size(scored["labels"]) and not _private(message):
+        raise FormError(_LACKING)
     arrays = {name: getattr(shards, name) for name in ("logits", "labels", "subjects", "groups")}
     arrays_kept = {name: Array(value) for name, value in arrays.items() if value is not None}
     context.state[_ROWS] = ArrayRecord(arrays_kept)
-    lost = np.size(scored["labels"]) - shards.size
-    about: dict[str, Any] = {"input": shards.input, "names": list(shards.group_names), "lost": lost}
+    about: dict[str, Any] = {"input": shards.input, "names": list(shards.group_names)}
     context.state[_INPUT] = ConfigRecord(about)
     return shards
 
@@ -175,39 +255,41 @@ def _usable(scored: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out the rows that `from_arrays` would refuse; no row decides over another."""
     kind: Kind = "logits" if "logits" in scored else "probs"
     if scored.get("class_names") is not None:
-        raise InputError("class_names: labels must be the numbers of the columns of scores")
-    x = numbers(kind, ordered(kind, scored[kind], ())).astype(np.float64)
-    y = numbers("labels", scored["labels"])
-    ids = {key: loose_ids(key, scored[key]) for key in IDS[1:] if scored.get(key) is not None}
-    if kind == "probs" and x.size == len(x):  # of class 1
-        x = np.stack([1 - x.ravel(), x.ravel()], axis=1)
-    middle, reach = (0.0, LARGEST_LOGIT) if kind == "logits" else (0.5, 0.5 + RANGE_TOLERANCE)
+        raise FormError("class_names: labels must be the numbers of the columns of scores")
+    x = rules.numbers(kind, rules.in_class_order(kind, scored[kind], ())).astype(np.float64)
+    y = rules.numbers("labels", scored["labels"])
+    ids = {key: rules.loose_ids(key, scored[key]) for key in IDS[1:] if scored.get(key) is not None}
+    if x.size == len(x):  # of class 1
+        x = np.stack([1 - x.ravel() if kind == "probs" else 0 * x.ravel(), x.ravel()], axis=1)
+    middle = 0.0 if kind == "logits" else 0.5
+    reach = rules.LARGEST_LOGIT if kind == "logits" else 0.5 + rules.RANGE_TOLERANCE
     with np.errstate(invalid="ignore"):
         good = (np.abs(x - middle) <= reach).all(axis=1)
         good &= np.isin(y.reshape(len(x)), np.arange(x.shape[1]))
-        if kind == "probs":
-            good &= np.abs(x.sum(axis=1) - 1) <= SUM_TOLERANCE
+        sums_to_1 = np.abs(x.sum(axis=1) - 1) <= rules.SUM_TOLERANCE
+    if kind == "probs":
+        good &= sums_to_1
     for names in ids.values():
-        good &= ~np.isin(names, MISSING)
+        good &= ~np.isin(names, rules.MISSING)
+    if not good.any():
+        raise FormError(f"no row of any use: {_LACKING}" if len(x) else NO_ROWS)
+    if kind == "logits" and (sums_to_1 & (x >= 0).all(axis=1))[good].all():
+        raise FormError("these logits are probabilities: return them under the key probs")
     if not good.all():
         log.warning("%d of %d rows are left out: %s", (~good).sum(), len(x), _LACKING)
     rows = {key: column[good] for key, column in {**ids, "labels": y}.items()}
     return {key: value for key, value in scored.items() if key not in IDS} | rows | {kind: x[good]}
 
 
-def _kept(context: Context, private: bool) -> Shards | None:
-    """Return the rows that `_score` kept; None if it failed.
-
-    Raises InputError, in an exact run alone, if it failed or left rows out: of a private run the
-    server must not learn that.
-    """
+def _kept(context: Context) -> Shards | None:
+    """Return the rows that `_score` kept; None if it failed."""
     if _ROWS not in context.state.array_records:
-        if private:
-            return None
-        raise InputError("no row of this client can be scored")
+        return None
     arrays: dict[str, Any] = {k: v.numpy() for k, v in context.state.array_records[_ROWS].items()}
     known: dict[str, Any] = dict(context.state.config_records[_INPUT])
-    if known["lost"] and not private:
-        raise InputError(f"{_LACKING}; see the client's own log")
     ends = np.array([0, len(arrays["labels"])])
     return Shards(**arrays, offsets=ends, input=known["input"], group_names=tuple(known["names"]))
+
+
+def _private(message: Message) -> bool:
+    return read(message.content.config_records["context"], "private", bool)

@@ -1,9 +1,11 @@
-"""The fifteen corruptions of ImageNet-C, for images of digits: the shifts of shipped data.
+"""The fifteen corruptions of ImageNet-C, for digits and photographs: the shifts of shipped data.
 
-After Hendrycks and Dietterich (2019), with numpy and scipy alone and rewritten: same ideas, not the
-same bits, and constants of our own, because white digits on black bear more than photographs do.
-Images are grey, 28 x 28. What differs is said at each function; `frost` differs most: the original
-lays photographs over the image, and here a fractal is drawn.
+After Hendrycks and Dietterich (2019), rewritten with numpy, scipy and Pillow. Photographs, 32 x 32
+in three colours, are corrupted at the strength of CIFAR-10-C, with its constants and by its
+definitions. Digits, grey and 28 x 28, have constants of our own,
+because white on black bears more, and some definitions of our own. What differs is said at each
+function; `frost` differs most: the original lays photographs over the image, and here a fractal is
+drawn.
 
 An image's draws, and its bits, do not depend on the other images.
 """
@@ -13,22 +15,26 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft, ndimage
+from PIL import Image
+from scipy import ndimage
 
 from fedcal.core.checks import InputError, integer, one_of
-from fedcal.core.numerics import Floats, check_seed
+from fedcal.core.numerics import check_seed
 
 Images: TypeAlias = NDArray[np.float32]
-"""(n, 28, 28) in [0, 1]."""
+"""(n, side, side, channels) in [0, 1]."""
 
-SIDE = 28
+SHAPES = {(28, 28): "digits", (32, 32, 3): "photographs"}
+"""Shape of an image -> its table of constants."""
+
 CONSTANTS = tomllib.loads(Path(__file__).with_name("corruptions.toml").read_text("utf-8"))
-"""Corruption -> arguments of its function by severity, chosen by the accuracy of a network."""
+"""Table -> corruption -> arguments of its function by severity; of digits, chosen by accuracy."""
 SUBPIXELS = 9
 """Points along each side of a pixel at which a disk is sampled."""
 
@@ -73,11 +79,11 @@ def corrupt(images: NDArray[np.uint8], name: str, severity: int, seed: int) -> N
     Parameters
     ----------
     images
-        (n, 28, 28), grey, 0..255
+        (n, 28, 28), grey, or (n, 32, 32, 3), 0..255
     name
         one of `CORRUPTIONS`
     severity
-        1 (weakest) to 5
+        1 (weakest) to 5; 0 leaves all as it is
     seed
         of all draws
 
@@ -86,15 +92,20 @@ def corrupt(images: NDArray[np.uint8], name: str, severity: int, seed: int) -> N
     InputError
         An unknown name or severity, other shapes or types.
     """
+    if severity == 0:
+        return images
     function = CORRUPTIONS[one_of("corruption", name, CORRUPTIONS)]
-    level = CONSTANTS[name][integer("severity", severity, 1, 5) - 1]
-    if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE):
+    table = SHAPES.get(images.shape[1:])
+    if images.dtype != np.uint8 or table is None:
         raise InputError(
-            f"images must be (n, {SIDE}, {SIDE}) uint8, got {images.shape} {images.dtype}"
+            f"images must be (n, 28, 28) or (n, 32, 32, 3) uint8, got {images.shape} {images.dtype}"
         )
-    x = images.astype(np.float32) / np.float32(255)
-    changed = function(x, Draws(seed, name, len(x)), *level)
-    return np.rint(255 * np.clip(changed, 0, 1)).astype(np.uint8)
+    level = CONSTANTS[table][name][integer("severity", severity, 1, 5) - 1]
+    x = images.reshape(*images.shape[:3], -1).astype(np.float32) / np.float32(255)
+    changed = 255 * np.clip(function(x, Draws(seed, name, len(x)), *level), 0, 1)
+    # as in the benchmark a fraction of photographs is cut off; no last bit decides
+    whole = np.rint(changed) if images.ndim == 3 else np.floor(changed + np.float32(0.001))
+    return whole.astype(np.uint8).reshape(images.shape)
 
 
 # -- what several share --------------------------------------------------------------------------
@@ -102,7 +113,7 @@ def corrupt(images: NDArray[np.uint8], name: str, severity: int, seed: int) -> N
 
 def blurred(x: Images, sigma: float) -> Images:
     """Blur by a normal kernel, cut at three sigma; a tenth of a pixel would not reach the next."""
-    return x if sigma < 0.1 else ndimage.gaussian_filter(x, (0, sigma, sigma), truncate=3.0)
+    return x if sigma < 0.1 else ndimage.gaussian_filter(x, sigma, truncate=3.0, axes=(1, 2))
 
 
 def trailed(x: Images, radius: float, sigma: float, angles: Images) -> Images:
@@ -114,29 +125,46 @@ def trailed(x: Images, radius: float, sigma: float, angles: Images) -> Images:
     """
     taps = np.arange(2 * int(np.ceil(radius)) + 1)
     weights = np.exp(-0.5 * (taps / sigma) ** 2)
-    image, places = np.arange(len(x))[:, None, None], np.arange(SIDE)
+    image, places = np.arange(len(x))[:, None, None], np.arange(x.shape[1])
     out = np.zeros_like(x)
     for tap, weight in zip(taps, (weights / weights.sum()).astype(np.float32), strict=True):
         rows, columns = (
-            np.clip(places + np.rint(tap * part(angles)).astype(np.intp)[:, None], 0, SIDE - 1)
+            np.clip(places + np.rint(tap * part(angles)).astype(np.intp)[:, None], 0, places[-1])
             for part in (np.sin, np.cos)
         )
         out += weight * x[image, rows[:, :, None], columns[:, None, :]]
     return out
 
 
-def zoomed(x: Images, factor: float) -> Images:
-    """Enlarge about the centre, with linear interpolation."""
-    centre = (SIDE - 1) / 2 * (1 - 1 / factor)
-    steps, starts = (1, 1 / factor, 1 / factor), (0, centre, centre)
+def mapped(x: Images, line: Images) -> Images:
+    """Multiply each row and each column by one matrix."""
+    return np.moveaxis(line @ np.moveaxis(x, 3, 1) @ line.T, 1, 3)
+
+
+def zoomed(x: Images, factor: float, crops: bool) -> Images:
+    """Enlarge about the centre, with linear interpolation.
+
+    `crops`: as published, whole pixels are cut off before and after: the centre moves by a pixel at
+    most.
+    """
+    side = x.shape[1]
+    if crops:
+        size = int(np.ceil(side / factor))
+        line = ndimage.zoom(np.eye(size, dtype=np.float32), (factor, 1), order=1)
+        before, after = (side - size) // 2, (len(line) - side) // 2
+        inner = slice(before, before + size)
+        return mapped(x[:, inner, inner], line[after : after + side])
+    centre = (side - 1) / 2 * (1 - 1 / factor)
+    steps, starts = (1, 1 / factor, 1 / factor, 1), (0, centre, centre, 0)
     return np.asarray(ndimage.affine_transform(x, steps, starts, order=1, mode="nearest"))
 
 
-def plasma(draws: Draws, decay: float) -> Images:
-    """Draw plasma fractals in [0, 1], by diamonds and squares on a torus.
+def plasma(draws: Draws, side: int, decay: float) -> Images:
+    """Draw plasma fractals in [0, 1], (n, side, side, 1) with side up to 32.
 
-    Midpoints are the mean of their four neighbours and a uniform number, whose range shrinks by
-    decay**2 from one level to the next (in the original the range goes in twice, too).
+    By diamonds and squares on a torus: midpoints are the mean of their four neighbours and a
+    uniform number, whose range shrinks by decay**2 from one level to the next (in the original the
+    range goes in twice, too).
     """
     size = 32
     field = 2 * draws.uniform(size, size) - 1  # of each place first its number, then its value
@@ -156,7 +184,7 @@ def plasma(draws: Draws, decay: float) -> Images:
         step, reach = half, reach / decay**2
     field -= field.min(axis=(1, 2), keepdims=True)
     field /= field.max(axis=(1, 2), keepdims=True)
-    return field[:, :SIDE, :SIDE]
+    return field[:, :side, :side, None]
 
 
 # -- noise and blur ------------------------------------------------------------------------------
@@ -164,7 +192,7 @@ def plasma(draws: Draws, decay: float) -> Images:
 
 def gaussian_noise(x: Images, draws: Draws, deviation: float) -> Images:
     """Add normal noise of one standard deviation everywhere, as in low light."""
-    return x + np.float32(deviation) * draws.normal(SIDE, SIDE)
+    return x + np.float32(deviation) * draws.normal(*x.shape[1:])
 
 
 def shot_noise(x: Images, draws: Draws, photons: float) -> Images:
@@ -174,39 +202,43 @@ def shot_noise(x: Images, draws: Draws, photons: float) -> Images:
 
 def impulse_noise(x: Images, draws: Draws, share: float) -> Images:
     """Turn this fraction of the values black or white, with equal probability (bit errors)."""
-    chance = draws.uniform(SIDE, SIDE)
+    chance = draws.uniform(*x.shape[1:])
     return np.where(chance < share / 2, np.float32(0), np.where(chance >= 1 - share / 2, 1, x))
 
 
 def defocus_blur(x: Images, draws: Draws, radius: float, softness: float) -> Images:
     """Blur as out of focus: each point becomes a soft disk.
 
-    Unlike the original a pixel counts by the share of it that the disk covers, so that radii need
-    not be whole.
+    In photographs a pixel counts if its centre is in the disk, as in the original; in digits by the
+    share of it that the disk covers, so that radii need not be whole.
     """
+    points, taps = (1, 1) if x.shape[3] == 3 else (SUBPIXELS, None)
     reach = int(np.ceil(radius + 0.5)) + int(np.ceil(2 * softness))
     size = 2 * reach + 1
-    fine = (np.arange(size * SUBPIXELS) + 0.5) / SUBPIXELS - reach - 0.5
+    fine = (np.arange(size * points) + 0.5) / points - reach - 0.5
     inside = fine[:, None] ** 2 + fine[None, :] ** 2 <= radius**2
-    kernel = inside.reshape(size, SUBPIXELS, size, SUBPIXELS).mean(axis=(1, 3))
-    kernel = ndimage.gaussian_filter(kernel, softness, mode="constant")
-    return np.asarray(ndimage.convolve(x, kernel[None] / kernel.sum(), mode="mirror"))
+    kernel = inside.reshape(size, points, size, points).mean(axis=(1, 3))
+    kernel = ndimage.gaussian_filter(kernel, softness, mode="constant", radius=taps)
+    return np.asarray(ndimage.convolve(x, kernel[None, ..., None] / kernel.sum(), mode="mirror"))
 
 
 def glass_blur(x: Images, draws: Draws, sigma: float, near: int, rounds: int) -> Images:
     """Blur as by frosted glass: blur, swap near pixels some times over, blur again.
 
-    The reach of swaps, here and in the original, ends one pixel earlier to the right and below.
+    The reach of swaps, here and in the original, ends one pixel earlier to the right and below. In
+    photographs, as published, a pixel is not swapped but takes a near one's colour.
     """
+    side, copies = x.shape[1], x.shape[3] == 3
     x, images = blurred(x, sigma).copy(), np.arange(len(x))
-    moves = draws.offsets(near, rounds, SIDE, SIDE, 2)
-    places = range(SIDE - near - 1, near - 1, -1)
+    moves = draws.offsets(near, rounds, side, side, 2)
+    places = range(side - near - 1 + copies, near - 1 + copies, -1)
     for turn in range(rounds):
         for i in places:
             for j in places:
                 rows, columns = i + moves[:, turn, i, j, 0], j + moves[:, turn, i, j, 1]
                 there = x[images, rows, columns]
-                x[images, rows, columns] = x[:, i, j]
+                if not copies:
+                    x[images, rows, columns] = x[:, i, j]
                 x[:, i, j] = there
     return blurred(x, sigma)
 
@@ -219,14 +251,18 @@ def motion_blur(x: Images, draws: Draws, radius: float, sigma: float) -> Images:
 def zoom_blur(x: Images, draws: Draws, furthest: float, step: float) -> Images:
     """Average the image and its enlargements below `furthest`, as a camera that moves ahead does.
 
-    The original crops to whole pixels before it enlarges; here the centre stays where it is.
+    In photographs whole pixels are cropped, as in the original; in digits the centre stays.
     """
     factors = np.arange(1, furthest - step / 2, step)
-    sizes = [x, *(zoomed(x, float(factor)) for factor in factors)]
+    sizes = [x, *(zoomed(x, float(factor), x.shape[3] == 3) for factor in factors)]
     return np.asarray(np.mean(sizes, axis=0), np.float32)
 
 
 # -- weather -------------------------------------------------------------------------------------
+
+
+_GREY = np.array([[0.299], [0.587], [0.114]], np.float32)
+"""ITU-R BT.601: shares of red, green and blue."""
 
 
 def snow(
@@ -245,11 +281,13 @@ def snow(
     Flakes are normal noise (`mean`, `deviation`), enlarged by `zoom`, cut below `threshold` and
     blurred along their fall; the image has the weight `image_weight`.
     """
-    flakes = zoomed(np.float32(deviation) * draws.normal(SIDE, SIDE) + np.float32(mean), zoom)
+    flakes = np.float32(deviation) * draws.normal(*x.shape[1:3], 1) + np.float32(mean)
+    flakes = zoomed(flakes, zoom, x.shape[3] == 3)
     flakes = np.clip(np.where(flakes < threshold, np.float32(0), flakes), 0, 1)
     angles = np.float32(np.pi / 2) * (draws.uniform() - np.float32(1.5))
     flakes = trailed(flakes, radius, sigma, angles)
-    white = np.maximum(x, 1.5 * x + np.float32(0.5))
+    grey = x @ _GREY if x.shape[3] == 3 else x
+    white = np.maximum(x, 1.5 * grey + np.float32(0.5))
     x = np.float32(image_weight) * x + np.float32(1 - image_weight) * white
     return np.asarray(x + flakes + flakes[:, ::-1, ::-1])
 
@@ -259,31 +297,34 @@ def frost(x: Images, draws: Draws, image_weight: float, ice: float) -> Images:
 
     Ridges of one plasma fractal, where another one, raised towards the edges, lets them grow.
     """
-    ridge = 1 - np.abs(2 * plasma(draws, 1.6) - 1)
-    side = np.abs(np.linspace(-1, 1, SIDE, dtype=np.float32))
-    edge = np.maximum(side[:, None], side[None, :])
-    growth = np.clip(plasma(draws, 2.0) + edge - np.float32(0.5), 0, 1)
+    side = x.shape[1]
+    ridge = 1 - np.abs(2 * plasma(draws, side, 1.6) - 1)
+    line = np.abs(np.linspace(-1, 1, side, dtype=np.float32))
+    edge = np.maximum(line[:, None, None], line[:, None])
+    growth = np.clip(plasma(draws, side, 2.0) + edge - np.float32(0.5), 0, 1)
     layer = np.clip(1.5 * ridge**2 * growth, 0, 1)
     return np.asarray(np.float32(image_weight) * x + np.float32(ice) * layer)
 
 
 def fog(x: Images, draws: Draws, density: float, decay: float) -> Images:
     """Add a plasma fractal to the image, then dim it to its former largest value."""
-    brightest = x.max(axis=(1, 2), keepdims=True)
+    brightest = x.max(axis=(1, 2, 3), keepdims=True)
     dim = brightest / (brightest + np.float32(density))
-    return np.asarray((x + np.float32(density) * plasma(draws, decay)) * dim)
+    return np.asarray((x + np.float32(density) * plasma(draws, x.shape[1], decay)) * dim)
 
 
 def brightness(x: Images, draws: Draws, more: float) -> Images:
-    """Raise the value of each pixel."""
-    return x + np.float32(more)
+    """Raise the value of each pixel, its largest channel; hue and saturation stay."""
+    value = x.max(axis=3, keepdims=True)
+    share = np.divide(x, value, out=np.ones_like(x), where=value > 0)
+    return np.asarray(x + share * (np.minimum(value + np.float32(more), 1) - value))
 
 
 # -- digital -------------------------------------------------------------------------------------
 
 
 def contrast(x: Images, draws: Draws, factor: float) -> Images:
-    """Shrink differences from the image's mean to this fraction, as in haze."""
+    """Shrink differences from each channel's mean to this fraction, as in haze."""
     mean = x.mean(axis=(1, 2), keepdims=True)
     return np.asarray((x - mean) * np.float32(factor) + mean)
 
@@ -297,59 +338,47 @@ def elastic_transform(
     centre move by up to `affine` pixels; displacements are uniform noise in [-1, 1], blurred and
     multiplied by `stretch`. The image is read once where both lead to, mirrored beyond the edge.
     """
-    points = SIDE // 2 + SIDE // 3 * np.array([[1, 1], [1, -1], [-1, -1]])
+    side = x.shape[1]
+    points = side // 2 + side // 3 * np.array([[1, 1], [1, -1], [-1, -1]])
     moved = points + affine * (2.0 * draws.uniform(3, 2) - 1)
     # rows [r, c, 1] of `moved` times the map give the places where to read; each image solves alone
     maps = np.linalg.solve(np.concatenate([moved, np.ones((len(x), 3, 1))], axis=2), 1.0 * points)
-    grid = np.stack([*np.mgrid[:SIDE, :SIDE], np.ones((SIDE, SIDE))], axis=-1)
-    noise = np.moveaxis(2 * draws.uniform(SIDE, SIDE, 2) - 1, 3, 0)
+    grid = np.stack([*np.mgrid[:side, :side], np.ones((side, side))], axis=-1)
+    noise = np.moveaxis(2 * draws.uniform(side, side, 2) - 1, 3, 0)
     read = [
         np.einsum("ijk,nk->nij", grid, maps[:, :, axis]) + stretch * blurred(noise[axis], sigma)
         for axis in (0, 1)
     ]
-    image = np.broadcast_to(np.arange(len(x))[:, None, None], x.shape)
-    return np.asarray(ndimage.map_coordinates(x, [image, *read], order=1, mode="mirror"))
+    image = np.broadcast_to(np.arange(len(x))[:, None, None], x.shape[:3])
+    planes = [
+        ndimage.map_coordinates(plane, [image, *read], order=1, mode="mirror")
+        for plane in np.moveaxis(x, 3, 0)
+    ]
+    return np.stack(planes, axis=3)
 
 
 def pixelate(x: Images, draws: Draws, share: float) -> Images:
-    """Enlarge pixels: `share` of them along each side, each the average of what it covers."""
-    cells, pixels = int(SIDE * share), np.arange(SIDE)
-    edges = np.linspace(0, SIDE, cells + 1)
-    cover = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
-    cover = np.maximum(cover, 0) / np.maximum(cover, 0).sum(axis=1, keepdims=True)
-    line = cover[((pixels + 0.5) * cells / SIDE).astype(np.intp)].astype(np.float32)
-    return np.asarray(line @ x @ line.T)
+    """Enlarge pixels: `share` of them along each side, each the average of what it covers.
 
-
-_LUMINANCE = np.array(
-    [
-        [16, 11, 10, 16, 24, 40, 51, 61],
-        [12, 12, 14, 19, 26, 58, 60, 55],
-        [14, 13, 16, 24, 40, 57, 69, 56],
-        [14, 17, 22, 29, 51, 87, 80, 62],
-        [18, 22, 37, 56, 68, 109, 103, 77],
-        [24, 35, 55, 64, 81, 104, 113, 92],
-        [49, 64, 78, 87, 103, 121, 120, 101],
-        [72, 92, 95, 98, 112, 100, 103, 99],
-    ]
-)
-"""ITU-T T.81 (the JPEG standard), annex K.1: quantisation table for quality 50."""
-
-
-def jpeg_compression(x: Images, draws: Draws, quality: float) -> Images:
-    """Compress by a baseline JPEG of this quality, below 50 as in libjpeg.
-
-    8 x 8 blocks by the DCT, rounded to the standard's table; incomplete blocks repeat the last row
-    or column.
+    In photographs a cell averages the pixels whose centres it covers, as Pillow's box filter does.
     """
-    table = np.clip(np.floor((_LUMINANCE * (5000 // quality) + 50) / 100), 1, 255)[:, None, :]
-    levels = np.rint(255 * x.astype(np.float64)) - 128
-    plane = np.pad(levels, ((0, 0), (0, -SIDE % 8), (0, -SIDE % 8)), mode="edge")
-    blocks = plane.reshape(len(x), plane.shape[1] // 8, 8, plane.shape[2] // 8, 8)
-    # ties are common (a DC is an eighth of a sum): a hair up, so that no last bit decides
-    steps = np.floor(fft.dctn(blocks, axes=(2, 4), norm="ortho") / table + (0.5 + 1e-7))
-    back: Floats = fft.idctn(steps * table, axes=(2, 4), norm="ortho").reshape(plane.shape)
-    return ((back[:, :SIDE, :SIDE] + 128) / 255).astype(np.float32)
+    side = x.shape[1]
+    cells, pixels = int(side * share), np.arange(side)
+    edges = np.linspace(0, side, cells + 1)
+    cover = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
+    cover = np.maximum(cover, 0) if x.shape[3] == 1 else 1.0 * (cover > 0.5)
+    cover /= cover.sum(axis=1, keepdims=True)
+    return mapped(x, cover[((pixels + 0.5) * cells / side).astype(np.intp)].astype(np.float32))
+
+
+def jpeg_compression(x: Images, draws: Draws, quality: int) -> Images:
+    """Compress by a baseline JPEG of this quality, which stores colours at half the resolution."""
+    found = np.empty_like(x)
+    for k, row in enumerate(np.rint(255 * x).astype(np.uint8)):
+        file = BytesIO()
+        Image.fromarray(row.squeeze()).save(file, "JPEG", quality=quality)
+        found[k] = np.asarray(Image.open(file)).reshape(row.shape) / np.float32(255)
+    return found
 
 
 _FUNCTIONS: tuple[Callable[..., Images], ...] = (

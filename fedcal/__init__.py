@@ -22,7 +22,7 @@ from fedcal.core.checks import (
 )
 
 if TYPE_CHECKING:
-    from fedcal.clients.any_app import add_answers
+    from fedcal.clients.any_app import add_answers, score_batches, with_answers
     from fedcal.run.after_training import AfterTraining
     from fedcal.run.comparison import Comparison, compare
     from fedcal.run.engines.flower import InProcessGrid
@@ -91,8 +91,10 @@ __all__ = [
     "plan",
     "prediction_sets",
     "run_inline",
+    "score_batches",
     "simulate",
     "train",
+    "with_answers",
 ]
 
 
@@ -104,6 +106,8 @@ _HOMES = {
     "InProcessGrid": "run.engines.flower",
     "SimulationResult": "run.result",
     "add_answers": "clients.any_app",
+    "score_batches": "clients.any_app",
+    "with_answers": "clients.any_app",
     "compare": "run.comparison",
     "evaluate": "run.simulation",
     "plan": "run.plan",
@@ -122,3 +126,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         refuse("fedcal", name)
     return getattr(import_module(f"fedcal.{_HOMES.get(name, 'strategies')}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -24,18 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import (
-    InputError,
-    blamed,
-    check_kept,
-    fraction,
-    integer,
-    needed,
-    number_in,
-    one_of,
-    positive,
-    same,
-)
+from fedcal.core import checks
+from fedcal.core.checks import InputError, integer, one_of
 from fedcal.core.imports import need
 from fedcal.core.numerics import Integers, Purpose, stream
 from fedcal.core.shards import Shards
@@ -110,7 +100,7 @@ def label_shards(
 def natural_clients(data: Dataset) -> Integers:
     """Return the clients that a data set names, (n,); InputError if it names none."""
     why = f"{data.name} names no clients; use another --partition"
-    return needed("a column client", data.client, why)
+    return checks.needed("a column client", data.client, why)
 
 
 def held_out(ids: ArrayLike, key: int | str, share: float) -> NDArray[np.bool_]:
@@ -149,7 +139,7 @@ def held_out(ids: ArrayLike, key: int | str, share: float) -> NDArray[np.bool_]:
         raise InputError(
             f"ids must be (n,) whole numbers or texts, got {array.shape} of {array.dtype}"
         )
-    fraction("share", share)
+    checks.fraction("share", share)
     unique, place = np.unique(array, return_inverse=True)
     secret = hashlib.blake2b(f"fedcal holdout {key}".encode(), digest_size=32).digest()
     digests = b"".join(
@@ -160,10 +150,13 @@ def held_out(ids: ArrayLike, key: int | str, share: float) -> NDArray[np.bool_]:
     return np.asarray(drawn[place], np.bool_)
 
 
-_UNFIT = (  # the base class, those that take a function or a number, and those that divide columns
-    *("Partitioner", "IdToSizeFncPartitioner", "ContinuousPartitioner"),
-    *("VerticalEvenPartitioner", "VerticalSizePartitioner"),
-)
+_UNFIT = {
+    "Partitioner": "is the base class of all partitioners",
+    "IdToSizeFncPartitioner": "takes a function, which cannot be written here",
+    "ContinuousPartitioner": "divides by a continuous property of rows",
+    "VerticalEvenPartitioner": "divides columns; clients here have rows",
+    "VerticalSizePartitioner": "divides columns; clients here have rows",
+}
 _FILLED = ("num_partitions", "partition_by", "partition_sizes", "seed")
 _BY = {  # where it is not the label that a partitioner divides by
     "NaturalIdPartitioner": "client",
@@ -192,6 +185,8 @@ def parse_partitioner(text: str) -> tuple[str, Options]:
                 f"{pair[:80]!r}"
             )
         options[one_of(f"parameter of {name}", key, accepted)] = toml_value(raw)
+    if name == "SizePartitioner" and "partition_sizes" not in options:
+        raise InputError(f"flwr:{name} needs sizes: flwr:{name}:partition_sizes=[30,70]")
     return name, options
 
 
@@ -200,11 +195,10 @@ def owners_by(
 ) -> tuple[Integers, int]:
     """Return the partitioner's owner of each fit row (n,), and the number of clients.
 
-    Rows are passed in an order drawn by `seed`, as `FederatedDataset` shuffles them: several
-    partitioners, IidPartitioner among them, cut the rows as they come. Missing parameters are
-    filled: `num_partitions` (or equal `partition_sizes`) from `clients`, `seed`, and
-    `partition_by` with "label", or "client" for natural ids. Labels are passed as ranks, 0 for the
-    smallest that occurs.
+    Rows are shuffled by `seed` as `FederatedDataset` does it, so that for the same seed client k
+    has the rows of its partition k. Missing parameters are filled: `num_partitions` (or equal
+    `partition_sizes`) from `clients`, `seed`, and `partition_by` with "label", or "client" for
+    natural ids. Labels are passed as ranks, 0 for the smallest that occurs.
 
     Raises InputError for values that the partitioner itself refuses; or for rows that it assigns to
     no client, or to two.
@@ -212,8 +206,7 @@ def owners_by(
     spec = f"flwr:{name}"
     accepted, arguments = _parameters(name), dict(options)
     n = len(data.labels)
-    order = stream(seed, Purpose.PARTITION).permutation(n)
-    columns: dict[str, NDArray[Any]] = {_ROW: order}
+    columns: dict[str, NDArray[Any]] = {_ROW: np.arange(n)}
     even = [n // clients + (k < n % clients) for k in range(clients)]
     filled = (clients, _BY.get(name, "label"), even, seed)
     for key, value in zip(_FILLED, filled, strict=True):
@@ -222,13 +215,14 @@ def owners_by(
     if "distribution_array" in arguments:
         arguments["distribution_array"] = np.array(arguments["distribution_array"])
     if "partition_by" in arguments:
-        columns[arguments["partition_by"]] = _column(data, arguments["partition_by"])[order]
+        columns[arguments["partition_by"]] = _column(data, arguments["partition_by"])
     with (
-        blamed(f"{spec} (its parameters: {', '.join(accepted)})"),
+        checks.blamed(f"{spec} (its parameters: {', '.join(accepted)})"),
         _quiet(),
     ):  # partitioners raise what they like
         partitioner = _partitioners()[name](**arguments)
-        partitioner.dataset = need("datasets", "datasets", spec).Dataset.from_dict(columns)
+        rows = need("datasets", "datasets", spec).Dataset.from_dict(columns)
+        partitioner.dataset = rows.shuffle(seed=seed)
         count = int(partitioner.num_partitions)
         loaded = [partitioner.load_partition(k).with_format("arrow") for k in range(count)]
         parts = [np.asarray(part[:][_ROW], np.int64) for part in loaded]
@@ -252,7 +246,9 @@ def _partitioners() -> dict[str, Callable[..., Any]]:
 
 def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
     known = _partitioners()
-    check_kept(f"flwr:{name}")
+    checks.check_kept(f"flwr:{name}")
+    if name in _UNFIT:
+        raise InputError(f"flwr:{name} {_UNFIT[name]}")
     one_of("partitioner of flwr-datasets", name, known)
     return inspect.signature(known[name]).parameters
 
@@ -277,14 +273,14 @@ ASSIGNED = "assigned"
 
 
 def _beta(name: str) -> Callable[[str], float]:
-    return lambda text: positive(f"beta of partition '{name}'", number_in(text))
+    return lambda text: checks.positive(f"beta of partition '{name}'", checks.number_in(text))
 
 
 FORMS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "iid": ("", "", str),
     "dirichlet": ("BETA", "0.1", _beta("dirichlet")),
     "quantity": ("BETA", "0.5", _beta("quantity")),
-    "shards": ("N", "2", lambda text: integer("shards per client", number_in(text, int), 1)),
+    "shards": ("N", "2", lambda text: integer("shards per client", checks.number_in(text, int), 1)),
     "natural": ("", "", str),
     "flwr": ("NAME", "PathologicalPartitioner:num_classes_per_partition=2", parse_partitioner),
 }
@@ -323,7 +319,7 @@ class Partition:
             partitioner, options = self.value
             what = f"clients, the partitions of flwr:{partitioner},"
             owner, there = owners_by(partitioner, options, data, there, seed)
-        same(what, clients or there, there)
+        checks.same(what, clients or there, there)
         return owner, there
 
 
@@ -351,8 +347,8 @@ def parse(spec: str) -> Partition:
         raise
     except ValueError:
         pass
-    needed = f"needs {name}:{form}, such as {name}:{example}" if form else "takes no parameter"
-    raise InputError(f"partition '{name}' {needed}, got {spec[:200]!r}")
+    needs = f"needs {name}:{form}, such as {name}:{example}" if form else "takes no parameter"
+    raise InputError(f"partition '{name}' {needs}, got {spec[:200]!r}")
 
 
 def client_names(data: Dataset, spec: str, clients: int) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from fedcal import units
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
@@ -38,6 +38,7 @@ Share = Annotated[float, interval("(0, 1)")]
 Text = Annotated[str, lambda _, value: str(value)]  # `--set` may give a number
 Names = Annotated[Sequence[str], _names]
 Numbers = Annotated[Sequence[float], lambda name, value: tuple(listed(name, value, "numbers"))]
+Preset = Literal["paper"] | None
 
 
 class Settings:
@@ -76,9 +77,20 @@ class Settings:
         for key in settings.keys() - self.declared.keys():
             raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {key!r}")
         self.federation = federation
+        if settings.get("preset"):
+            paper = self.paper()
+            unused("the defaults are the paper's", preset=None if paper else settings["preset"])
+            settings = paper | settings
         for name, parameter in self.declared.items():
             check, value = self.checks[name], settings.get(name, parameter.default)
             setattr(self, name, check(value) if check else value)
+
+    def paper(self) -> dict[str, Any]:
+        """Return the settings of the method's paper in this federation, where defaults differ.
+
+        preset="paper" takes those that are not given; a method that has some declares `preset`.
+        """
+        return {}
 
     def unused(self, why: str, *names: str) -> None:
         """Refuse settings that would do nothing: `names` that differ from their defaults."""

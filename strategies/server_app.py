@@ -9,7 +9,7 @@ there `classes` may be 0 and `input` "", those of the data.
 import logging
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -21,7 +21,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedcal import datasets
 from fedcal.core import checks, imports, naming
-from fedcal.core.checks import FedcalError, InputError, RoundFailed
+from fedcal.core.checks import NO_ROWS, FedcalError, InputError, RoundFailed
 from fedcal.partition import ASSIGNED, deal
 from fedcal.privacy.agreement import job_digest, key_of_job
 from fedcal.secure_aggregation.roster import Roster
@@ -96,6 +96,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
         about = {key: str(fields.get(key, "")) for key in ("data", "partition", "engine")}
         outcome = replace(outcome, job={**outcome.job, **about})
         if job.tolerant:
+            names = tuple(driven[0].names.get(k, name) for k, name in enumerate(names))
             sites = driven[0].took_part.to_result(names, secret=job.plan.secret_sample)
             outcome = replace(outcome, sites=sites, artifact=outcome.artifact.of_sites(sites))
         if out is not None:  # else Flower's log has what was learned
@@ -159,12 +160,13 @@ def wait_for_nodes(
     """
     nodes = _nodes(grid, job, clients)
     if job.tolerant and clients:
-        if not (infos := participation.ask_node_info(grid, nodes, job.timeout, True, model)):
-            app = "" if model is None else ": does the app's ClientApp call fedcal.add_answers?"
-            raise RoundFailed(f"no connected site has answered; no question was sent{app}")
+        private = job.federation.private
+        infos = participation.ask_node_info(grid, nodes, job.timeout, True, model, private)
+        if not infos:
+            raise RoundFailed("no connected site has answered; no question was sent")
         if model is not None and all(info.classes is None for info in infos):
             why = "no client can score rows with the model; no question was sent"
-            raise RoundFailed(f"{why}; see the clients' own logs")
+            raise RoundFailed(f"{why}: {reports_of(infos)}; see the clients' own logs")
         there, names = {info.place for info in infos}, participation.names_of(job.roster, clients)
         away = [name for k, name in enumerate(names) if job.roster and k not in there]
         if away:
@@ -178,6 +180,35 @@ def wait_for_nodes(
         clients = infos[0].clients
         _nodes(grid, job, clients)
     return clients, infos
+
+
+def check_clients(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord) -> None:
+    """Have the clients of a Flower app score their rows by a model, and ask them nothing else.
+
+    Raises RoundFailed if scores differ in form, no client has rows, or one fails or is silent.
+    """
+    job = Job.from_fields(fields, nodes=1, classes=_ANY)
+    with _logged():
+        nodes = _nodes(grid, job, int(fields["clients"]))
+        about = job.timeout, True, model, job.federation.private
+        prompt = cast(Grid, participation.PromptGrid(grid))
+        infos = participation.ask_node_info(prompt, nodes, *about)
+        silent = sorted(set(nodes) - {info.node for info in infos})
+        infos += [participation.NodeInfo(node, error="no answer") for node in silent]
+        forms = {(at.error, at.classes, at.input) for at in infos if at.error != NO_ROWS}
+        if len(forms) != 1 or any(error for error, *_ in forms):
+            why = f"the clients cannot all answer: {reports_of(infos)}"
+            raise RoundFailed(f"{why}; see their own logs")
+        log.info("fedcal: %d clients can answer: %s", len(nodes), reports_of(infos))
+
+
+def reports_of(infos: Iterable[participation.NodeInfo]) -> str:
+    """Return what clients say of their scores, or why they have none, each with their names."""
+    names: dict[str, list[str]] = {}
+    for info in infos:
+        form = info.error or f"{info.input} of {info.classes} classes"
+        names.setdefault(form, []).append(info.name)
+    return "; ".join(f"{naming.listed(clients)}: {form}" for form, clients in names.items())
 
 
 def _nodes(grid: Grid, job: Job, clients: int) -> list[int]:

@@ -33,6 +33,13 @@ def settings_of(method: str) -> Mapping[str, inspect.Parameter]:
     return STRATEGIES[method].declared if method in STRATEGIES else {}
 
 
+def fold_preset(made: Any) -> None:
+    """Move the option `preset` into `set`: the method knows what it stands for."""
+    if made.preset is not None:
+        object.__setattr__(made, "set", {"preset": made.preset, **made.set})
+        object.__setattr__(made, "preset", None)
+
+
 def check_settings(method: str, settings: Mapping[str, Any]) -> None:
     """Refuse keys that the method does not have, and values that are none of its settings'.
 
@@ -44,6 +51,9 @@ def check_settings(method: str, settings: Mapping[str, Any]) -> None:
         if key not in known:
             checks.check_kept(f"--set {key}")
             checks.check_kept(key)
+            if key == "preset":
+                why = "it is of no paper, or its defaults are the paper's"
+                raise InputError(f"{method} has no preset: {why}")
             allowed = checks.near(key, [*known] or ["none"], "docs/guide/methods.md")
             raise InputError(f"unknown --set key {key!r} for {method}; {allowed}")
         if check := STRATEGIES[method].checks[key]:

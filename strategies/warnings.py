@@ -1,4 +1,4 @@
-"""Judge from public facts, in a millisecond, if a run is likely to help, and warn if it is not.
+"""Tell from public facts, in a millisecond, if a run has too little data or budget, and warn.
 
 One ratio decides: the noise std of the released sum over the most that all clients together could
 add to it. `LIMITS` says how large it may be. `fedcal plan` makes its table with these functions.
@@ -26,7 +26,7 @@ SURE = 2.0  # a run is likely to help with so many times less noise than the lim
 
 @dataclass(frozen=True)
 class Limits:
-    """Public numbers beyond which chance decides if a run makes the model better.
+    """Public numbers beyond which a run is warned of, and what became of such runs.
 
     Attributes
     ----------
@@ -38,6 +38,9 @@ class Limits:
         rows of each client, and for each class, below which local fits mislead
     row_share
         what a row adds on average, in units of the bound of a row (as 0.2 nats to 4)
+    worse
+        runs that made the classwise ECE worse, of so many with more noise than this: measured by
+        `python -m experiments too-little`; () = not measured
     """
 
     most_noise: float = 0.5
@@ -45,6 +48,7 @@ class Limits:
     least_rows_each: int = 0
     least_rows_class: int = 0
     row_share: float = 0.05
+    worse: tuple[int, ...] = ()
 
 
 # Method -> its limits; of others, and of other packages, `Limits()`, and a plan is unsure of them.
@@ -95,7 +99,7 @@ def underpowered(method: str, shards: Population | None, job: Job | None = None)
         why = one_class or few_rows(method, job.federation, each) or _noisy(job, each)
     elif shards is not None:
         why = one_class or few_rows(method, shards, each)
-    return [f"unlikely to help: {why}"] if why else []
+    return [f"too little data or budget: {why}"] if why else []
 
 
 def emit(lines: Sequence[str], stacklevel: int) -> list[str]:
@@ -135,10 +139,12 @@ def limits_of(method: str) -> Limits:
 
 def noise_limit(job: Job) -> float:
     """Return the noise ratio above which chance decides if a run helps."""
-    if job.plan.mechanism.answers == "index":
-        return _DRAWN
+    return _DRAWN if job.plan.mechanism.answers == "index" else _limits(job).most_noise
+
+
+def _limits(job: Job) -> Limits:
     posterior = job.method == "acct" and job.settings.get("search", "golden") != "golden"
-    return limits_of("acct, posterior" if posterior else job.method).most_noise
+    return limits_of("acct, posterior" if posterior else job.method)
 
 
 def is_useful(job: Job, rows_per_client: float | None) -> bool | None:
@@ -209,10 +215,12 @@ def _noisy(job: Job, each: float | None) -> str:
         return ""
     clients = fewest_clients(job, each)
     needed = "" if clients is None else f"It needs at least about {clients:,} clients; "
+    worse = ": in {} of {} such runs on shipped networks the classwise ECE grew"
+    measured = worse.format(*_limits(job).worse) if _limits(job).worse else ""
     return (
         f"with {plan.clients:,} clients at epsilon {plan.epsilon:g} (unit {plan.unit}, trust "
         f"{plan.trust}) the noise on what {job.method} learns is {percent(ratio)} of the largest "
-        f"possible sum; above {percent(limit)} chance decides. {needed}fedcal plan has others"
+        f"possible sum, more than {percent(limit)}{measured}. {needed}fedcal plan has others"
     )
 
 

@@ -19,8 +19,6 @@ and that this noise meets the stated epsilon and delta. It cannot check
 The facts of a job as a site records them, and the account over jobs.
 """
 
-from __future__ import annotations
-
 import datetime
 import math
 import time

@@ -12,16 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.clients.site.guard import (
-    ARRAYS,
-    LOCK,
-    OPTIONAL,
-    SITE,
-    TERMS,
-    VERSION,
-    WITH_POLICY,
-    alone,
-)
+from fedcal.clients.site import guard
 from fedcal.clients.site.policy import Policy
 from fedcal.core import checks
 from fedcal.core.checks import InputError, system_errors
@@ -82,13 +73,13 @@ def prepare(
         do not go together, or the folder holds something else, is in use or cannot be written.
     """
     arrays: dict[str, NDArray[Any]] = {"logits": shards.logits, "labels": shards.labels}
-    for name in OPTIONAL:
+    for name in guard.OPTIONAL:
         if (column := getattr(shards, name)) is not None:
             arrays[name] = column
     named = class_names(names, shards.classes)
     given = (roster, sign_key) if simulated else (roster, sign_key, policy)
     if len({one is None for one in given}) > 1:
-        raise InputError(WITH_POLICY)
+        raise InputError(guard.WITH_POLICY)
     if roster is not None and sign_key is not None:
         key, federation = read_key(sign_key), f"the federation {roster.name}"
         what = f"a site with the public key of {sign_key}, {key.public.hex()},"
@@ -105,7 +96,7 @@ def prepare(
     # the file that says which records are those of the key
     count = None if sign_key is None or simulated else f"{sign_key.resolve()}.records"
     site = {
-        "version": VERSION,
+        "version": guard.VERSION,
         "names": named,
         "input": shards.input,
         "group_names": shards.group_names,
@@ -121,14 +112,14 @@ def prepare(
         "arrays": list(arrays),
     }
     _make_private(folder)
-    with alone(folder):
-        (folder / TERMS).unlink(missing_ok=True)
+    with guard.alone(folder):
+        (folder / guard.TERMS).unlink(missing_ok=True)
         if terms is not None:
-            write_file(folder / TERMS, json.dumps(terms.to_plain()))
+            write_file(folder / guard.TERMS, json.dumps(terms.to_plain()))
         for name, array in arrays.items():
             with atomic_file(folder / f"{name}.npy") as file:
                 np.save(file, array, allow_pickle=False)
-        write_file(folder / SITE, json.dumps(site))  # last: whoever reads it finds the arrays
+        write_file(folder / guard.SITE, json.dumps(site))  # last: whoever reads it finds the arrays
 
 
 def _check_rows(terms: Terms, shards: Shards, classes: str, simulated: bool) -> None:
@@ -147,7 +138,7 @@ def _make_private(folder: Path) -> None:
     with system_errors(f"cannot write {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         held = {path.name for path in folder.iterdir()}
-        own = {LOCK, TERMS, *(f"{name}.npy" for name in ARRAYS)}
-        if SITE not in held and held - own:
+        own = {guard.LOCK, guard.TERMS, *(f"{name}.npy" for name in guard.ARRAYS)}
+        if guard.SITE not in held and held - own:
             raise InputError(f"{folder} contains something else; a site needs a separate folder")
         folder.chmod(0o700)

@@ -71,9 +71,7 @@ def shipped(train: Path, test: Path, *, rows: int = 20_000, epochs: int = 3) -> 
     model = network(first.x[:rows], first.y[:rows], epochs=epochs)
     arrays: Arrays = {"labels": second.y[::2].astype(np.uint8)}
     for name, severity in shifted("mnist-shift"):
-        images = second.x[::2]
-        if name != "none":
-            images = corrupt(images, name, severity, 0)
+        images = corrupt(second.x[::2], name, severity, 0)
         logits = logits_of(model, torch.from_numpy(images), 1000).numpy()
         arrays[key_of((name, severity))] = packed(logits)
     return arrays

@@ -270,21 +270,21 @@ def reproduce(
         raise InputError(f"{name} needs --features FILE: {found.features}, as zhang.md says")
     if out is not None:
         claim(path_of(out), kind_of(name), overwrite=overwrite)
-    if found.parts:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TooLittle)  # what noise drowns is what is shown
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TooLittle)  # what noise drowns is what is shown
+        if found.parts:
             result = _grid(found, seeds or found.seeds, jobs, progress)
-    else:
-        takes = inspect.signature(found.study.rows).parameters
-        for option, chosen in {"seeds": seeds, "features": features}.items():
-            if chosen is not None and option not in takes:
-                raise InputError(f"{name} has no choice of {option}; leave out --{option}")
-        asked: Any = {"seeds": seeds or found.seeds or None, "features": features}
-        asked |= {"jobs": jobs, "progress": progress, "options": found.options}
-        given: Any = {k: v for k, v in asked.items() if v is not None and k in takes}
-        logging.getLogger("flwr").setLevel(logging.ERROR)  # Flower logs each message
-        result = Reproduction(found, found.study.rows(**given))
-    result = replace(result, minutes=round((_seconds() - begun) / 60, 1))
+        else:
+            takes = inspect.signature(found.study.rows).parameters
+            for option, chosen in {"seeds": seeds, "features": features}.items():
+                if chosen is not None and option not in takes:
+                    raise InputError(f"{name} has no choice of {option}; leave out --{option}")
+            asked: Any = {"seeds": seeds or found.seeds or None, "features": features}
+            asked |= {"jobs": jobs, "progress": progress, "options": found.options}
+            given: Any = {k: v for k, v in asked.items() if v is not None and k in takes}
+            logging.getLogger("flwr").setLevel(logging.ERROR)  # Flower logs each message
+            result = Reproduction(found, found.study.rows(**given))
+    result = replace(result, minutes=max(0.1, round((_seconds() - begun) / 60, 1)))
     if out is not None:
         result.save(out)
     return result

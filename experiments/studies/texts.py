@@ -52,7 +52,7 @@ COMPARISONS = [name for name in EXPERIMENTS if name.startswith(("choosing", "tru
 
 def command(name: str) -> str:
     """Return the command line that runs a comparison, as a block of the page."""
-    options = (word for k, v in experiment(name).options.items() for word in (f"--{k}", v))
+    options = (word for k, v in experiment(name).options.items() for word in (f"--{k}", str(v)))
     line = f"$ fedcal compare {shlex.join(options)} --out {name}"
     return f"<!-- not run: hundreds of runs -->\n```console\n{line}\n```"
 
@@ -102,8 +102,9 @@ def demo_headline() -> str:
     pooled = one(results("demo").rows, method="pooled-temperature")
     return (
         "**One line of shell, `fedcal simulate --epsilon 1 --out run`, makes this picture: 100 "
-        "label-skewed clients calibrate a real network at user-level epsilon = 1.** It is seed 0; "
-        f"over five seeds ECE is {percent(newton)} % and classwise ECE "
+        "label-skewed clients calibrate a real network at user-level epsilon = 1.** Its ECE is "
+        f"{100 * newton['ece first']:.2f} % (seed 0); over five seeds it is "
+        f"{percent(newton)} % and classwise ECE "
         f"{percent(newton, 'classwise_ece')}, with all rows in one place {percent(pooled)} and "
         f"{percent(pooled, 'classwise_ece')}. `make demo` compares all methods."
     )
@@ -262,7 +263,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         demo_lines,
         (*_SHORT, "cwECE %", "bytes up / down"),
         (
-            *("uncalibrated", "pooled temperature", "FedNewton", "FedOneShot", "FedTemp"),
+            *("uncalibrated", "pooled temperature", "FedNewton", "FedOneShot"),
+            *("FedTemp (average=inverse)", "FedTemp (average=temperature)"),
             *("FedOPVector", "FedBBQ (weighting=all)"),
         ),
     ),
@@ -271,6 +273,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     **{f"{paper}-items": partial(items_table, paper) for paper in PAPERS},
     "items": all_items,
     "studies": all_studies,
+    "too-little": partial(tables, "too-little"),
     "zhang-main": partial(tables, "zhang-table1-cifar10", slice(1)),
     "luo-main": partial(tables, "luo-table1", slice(1)),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal import metrics
-from fedcal.core.checks import FedcalError, InputError, integer, one_of, same
+from fedcal.core.checks import Absent, InputError, integer, one_of, same
 from fedcal.core.naming import class_names
 from fedcal.core.numerics import KINDS, Floats, Integers, Kind, logits_of
 from fedcal.core.scores import check_scores, finite, moderate, own_names, places_of
@@ -249,11 +249,9 @@ class Calibrator(Artifact):
 
 
 def calibrator_of(artifact: Artifact) -> Calibrator:
-    """Return an artifact that must be a calibrator; raise FedcalError if it is another one."""
+    """Return an artifact that must be a calibrator; raise Absent if it is another one."""
     if not isinstance(artifact, Calibrator):
-        raise FedcalError(
-            f"this run yields no calibrator: its artifact has the form {artifact.form}"
-        )
+        raise Absent(f"this run yields no calibrator: its artifact has the form {artifact.form}")
     return artifact
 
 

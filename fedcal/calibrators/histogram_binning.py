@@ -6,18 +6,9 @@ classes; a row whose entries are all 0 keeps the model's own probabilities.
 
 Sources: Zadrozny & Elkan 2002; Naeini et al. 2015; Maddock et al., Algorithm 1 and B.3 to B.5.
 
-Treatment of negative noisy counts before a calibrator reads them.
-
-Noise makes counts of few rows negative. Three ways, all post-processing of a release:
-
-* `cut`: at 0, in the fine bins. The total grows: noise is positive now, half of the time.
-* `merged`: at 0 too, but each of BBQ's coarser histograms is made of uncut fine bins and cut
-  afterwards, so that noise of both signs cancels first.
-* `norm-sub`: a common amount is subtracted from the positive counts, so that the total stays
-  that of the noisy counts (Wang et al. 2020, "Locally Differentially Private Frequency
-  Estimation with Consistency").
-
-Figures are in the docstring of `fedcal.strategies.FedBBQ`.
+Noisy counts below 0 count as 0. `shrunk` knows their noise: it merges fine bins first, so that
+noise of both signs cancels, and mixes in the model's own probabilities where little is known.
+Elsewhere `norm_sub` takes what is cut from the other counts.
 
 Histogram binning of the confidence in the predicted class (Luo et al., C.2.3).
 
@@ -78,7 +69,7 @@ def norm_sub(counts: Floats) -> Floats:
 
 
 Rows = Literal["all", "changed"]
-Estimate = Literal["posterior", "share"]
+Estimate = Literal["shrunk", "posterior", "share"]
 
 
 class _Binning(Calibrator):
@@ -127,10 +118,14 @@ class _Binning(Calibrator):
 
     def scores(self, probs: Floats) -> Floats:
         """Return the table's entry for each predicted probability, not normalised, (n, c)."""
-        columns = one_vs_rest(probs)
-        count, bins = self.table.shape
-        entry = self.table.ravel()[bin_index(columns, bins) + np.arange(count) * bins]
+        entry = self.entries(self.table, probs)
         return np.concatenate([1.0 - entry, entry], axis=1) if self.classes == 2 else entry
+
+    @staticmethod
+    def entries(table: Floats, probs: Floats) -> Floats:
+        """Return what a (tables, bins) array has for each predicted probability, (n, tables)."""
+        count, bins = table.shape
+        return table.ravel()[bin_index(one_vs_rest(probs), bins) + np.arange(count) * bins]
 
 
 class HistogramBinning(_Binning):
@@ -170,11 +165,8 @@ class BBQ(_Binning):
         from scipy.special import gammaln
 
         fine = positive.shape[1]
-        if 2 ** (fine.bit_length() - 1) != fine or fine < 2:
-            raise InputError(f"BBQ needs a power of two of bins, got {fine}")
         scores, means = [], []
-        for e in range(1, fine.bit_length()):
-            bins = 2**e
+        for bins in _binnings(fine):
             p, n = (x.reshape(len(x), bins, -1).sum(axis=2) for x in (positive, negative))
             prior, midpoint = 2.0 / bins, (np.arange(bins) + 0.5) / bins
             alpha, beta = prior * midpoint, prior * (1.0 - midpoint)
@@ -186,9 +178,7 @@ class BBQ(_Binning):
             scores.append(evidence.sum(axis=1))
             mean = _ratio(p, p + n) if estimate == "share" else (p + alpha) / (p + n + prior)
             means.append(np.repeat(mean, fine // bins, axis=1))
-        weight = np.exp(np.stack(scores) - np.max(scores, axis=0))
-        weight /= weight.sum(axis=0)
-        mixture = (weight[:, :, None] * np.stack(means)).sum(axis=0)
+        mixture = (_averaging(scores)[:, :, None] * np.stack(means)).sum(axis=0)
         return np.asarray(np.minimum(mixture, 1.0))  # weights may sum to 1 + an ulp
 
 
@@ -202,7 +192,7 @@ class WeightedBinning(Calibrator):
     base
         a fitted HistogramBinning or BBQ
     weights
-        (tables,) a_j in [0, 1]
+        (tables,) a_j in [0, 1], or (tables, bins), one for each bin
     rows
         mix in "all" rows, or only where the base calibrator has "changed" the prediction
     """
@@ -221,7 +211,8 @@ class WeightedBinning(Calibrator):
         self.classes, self.input = self.base.classes, self.base.input
         self.weights: Floats = np.ones(len(self.base.table))
         if weights is not None:
-            self.weights = array("weights of tables", weights, (len(self.base.table),), 0, 1)
+            shape = self.base.table.shape[: max(1, np.ndim(weights))]
+            self.weights = array("weights of tables", weights, shape, 0, 1)
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Fit on pooled rows: all are in the histograms, so each weight is 1."""
@@ -233,8 +224,10 @@ class WeightedBinning(Calibrator):
     def _predict(self, logits: Floats, input: Kind) -> Floats:
         """Return the table's entries mixed with the model's probabilities, normalised."""
         probs = probs_of(input, logits)
-        g = self.base.scores(probs)
-        mixed = normalised(self.weights * g + (1.0 - self.weights) * probs, probs, input)
+        g, a = self.base.scores(probs), self.weights
+        if a.ndim == 2:
+            a = self.base.entries(a, probs)
+        mixed = normalised(a * g + (1.0 - a) * probs, probs, input)
         if self.rows == "all":
             return mixed
         plain = normalised(g, probs, input)
@@ -242,7 +235,7 @@ class WeightedBinning(Calibrator):
         return np.where(same[:, None], plain, mixed)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the base's arrays, `weights` (tables,), `rows` () and `base` () as text."""
+        """Return the base's arrays, `weights`, and `rows` () and `base` () as text."""
         texts = {"rows": np.array(self.rows), "base": np.array(self.base.kind)}
         return self.base.arrays() | {"weights": self.weights} | texts
 
@@ -279,11 +272,90 @@ def noise_weight(positive_total: Floats, std: Floats, bins: int) -> Floats:
     return np.asarray(np.clip(share, 0.0, 1.0))
 
 
-MARGIN = 1e-6
-"""Relative margin of the predicted class over every other class."""
+PRIOR_ROWS = 50.0
+"""Number of rows of a bin that the model's own probabilities count as, in `shrunk`."""
 
 TINY = 1e-300
 """Instead of 0 in a divisor."""
+
+
+def shrunk(p: Floats, n: Floats, var_p: Floats, var_n: Floats) -> tuple[Floats, Floats]:
+    """Return a table, and the weight of each entry, from counts with known noise (ours).
+
+    Each binning of BBQ has for a merged bin with counts P and N, cut at 0, the share
+    v = P / (P + N) and the weight a = k / (k + 50), k the rows without noise that tell as much:
+
+        k = S^2 / (P + N + noise / (v (1 - v)))
+        S^2 = (P + N)^2 - var P - var N             the signal squared, debiased, at least 0
+        noise = (1 - v)^2 var P + v^2 var N         of (1 - v) P - v N, which is 0 on average
+        and v (1 - v) by the rule of succession, (P + 1) (N + 1) / (P + N + 2)^2
+
+    That is signal^2 / (signal^2 + noise^2), sampling included, if a bin's v is off the model's
+    probability by about sqrt(v (1 - v) / 50). The binnings, and the model itself with half of the
+    prior, are averaged by their likelihood of the fine counts, each bin at its most likely number
+    of rows, times (1 + k / 50)^(-1/2) for each merged bin.
+
+    Parameters
+    ----------
+    p, n
+        (tables, bins) noisy counts, uncut
+    var_p, var_n
+        (tables, bins) variances of their noise
+
+    Returns
+    -------
+    tuple[Floats, Floats]
+        (tables, bins) each: probabilities, and weights against the model's own
+    """
+    fine = p.shape[1]
+    binnings, low = _binnings(fine), np.arange(fine) / fine
+    rows = np.maximum(p, 0.0) + np.maximum(n, 0.0)
+    own = np.clip(_ratio(np.maximum(p, 0.0), rows), low, low + 1.0 / fine)  # the model's, in a bin
+    scores = [_log_likelihood(own, p, n, var_p, var_n) + math.log(len(binnings))]
+    shares, weights = [own], [np.zeros_like(own)]
+    for bins in binnings:
+        merged = (x.reshape(len(p), bins, -1).sum(axis=2) for x in (p, n, var_p, var_n))
+        positive, negative, noise_p, noise_n = (np.maximum(x, 0.0) for x in merged)
+        rows = positive + negative
+        v = _ratio(positive, rows)
+        noise = (1.0 - v) ** 2 * noise_p + v**2 * noise_n
+        signal = np.maximum(rows**2 - noise_p - noise_n, 0.0)
+        spread = (positive + 1.0) * (negative + 1.0) / (rows + 2.0) ** 2
+        known = signal * spread / np.maximum(rows * spread + noise, TINY)
+        occam = 0.5 * np.log1p(known / PRIOR_ROWS).sum(axis=1)
+        share, weight = (np.repeat(x, fine // bins, 1) for x in (v, known / (known + PRIOR_ROWS)))
+        scores.append(_log_likelihood(share, p, n, var_p, var_n) - occam)
+        shares.append(share)
+        weights.append(weight)
+    parts = _averaging(scores)[:, :, None] * np.stack(weights)
+    weight, table = parts.sum(axis=0), (parts * np.stack(shares)).sum(axis=0)
+    table = np.divide(table, weight, out=own, where=weight > TINY)
+    return np.minimum(table, 1.0), np.minimum(weight, 1.0)
+
+
+def _log_likelihood(v: Floats, p: Floats, n: Floats, var_p: Floats, var_n: Floats) -> Floats:
+    """Return that of noisy counts (tables, bins) if shares are v, at the best numbers of rows."""
+    noise = (1.0 - v) ** 2 * var_p + v**2 * var_n
+    both = np.maximum(noise + np.maximum(p + n, 0.0) * v * (1.0 - v), TINY)
+    misfit = ((1.0 - v) * p - v * n) ** 2 / both + np.log(both / np.maximum(noise, TINY))
+    return np.asarray(-0.5 * misfit.sum(axis=1))
+
+
+def _binnings(fine: int) -> list[int]:
+    """Return BBQ's numbers of bins, 2, 4, ..., up to a power of two."""
+    if 2 ** (fine.bit_length() - 1) != fine or fine < 2:
+        raise InputError(f"BBQ needs a power of two of bins, got {fine}")
+    return [2**e for e in range(1, fine.bit_length())]
+
+
+def _averaging(scores: list[Floats]) -> Floats:
+    """Return weights, (models, tables), from log-evidences, (tables,) of each model."""
+    weight = np.exp(np.stack(scores) - np.max(scores, axis=0))
+    return np.asarray(weight / weight.sum(axis=0))
+
+
+MARGIN = 1e-6
+"""Relative margin of the predicted class over every other class."""
 
 
 def least_value(classes: int) -> float:

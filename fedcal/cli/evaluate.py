@@ -15,7 +15,7 @@ from fedcal.run import folders, jobs, rereading
 from fedcal.run.config import Config, load_config, merge
 
 
-@parameters.with_options(Config, but=("method",))
+@parameters.with_options(Config, but=("method", "preset"))
 def command(
     *,
     calibrator: Path | None = None,

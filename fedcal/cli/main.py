@@ -176,7 +176,7 @@ def exit_code_of(arguments: list[str] | None, command: click.Command = app) -> i
     )
     warnings.simplefilter("always", UserWarning)
     try:
-        code = command(args=arguments, standalone_mode=False)
+        code = command(args=arguments, prog_name=command.name, standalone_mode=False)
     except FedcalError as e:
         word = "interrupted" if e.exit_code == INTERRUPTED else "error"
         errors.print(f"fedcal: {word}: {' '.join(str(e).split())}")

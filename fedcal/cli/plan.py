@@ -39,5 +39,5 @@ def command(
     fedcal plan --clients 20 --rows-per-client 600 --classes 2 --method fednewton,fedbbq
     """
     facts: dict[str, Any] = {"rows_per_client": rows_per_client, "classes": classes}
-    found = plan.plan(**facts, **options, methods=method.split(",") if method else None)
+    found = plan.plan(**facts, **options, method=method.split(",") if method else None)
     terminal.show([found.title, *found.parts], found.to_json, json=json, quiet=quiet)

@@ -30,7 +30,7 @@ OTHERS = "all other groups"
 """Name of the last threshold's part, where groups have their own."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PredictionSets(Artifact):
     """Rule that maps a model's scores to sets of labels.
 
@@ -80,6 +80,11 @@ class PredictionSets(Artifact):
         parts = {"none": 1, "class": self.classes, "group": len(self.names) + 1}[self.by]
         thresholds = array("thresholds", self.thresholds, (parts,), 0, 1)
         object.__setattr__(self, "thresholds", thresholds)
+
+    def __repr__(self) -> str:
+        named = ", ".join(f"{name} {t:.4g}" for name, t in [*self.named.items()][:5])
+        of = f"score {self.conformity.name}, alpha {self.alpha:g}, {self.classes} classes"
+        return f"<sets: {of};\n thresholds of {named}{', ...' * (len(self.thresholds) > 5)}>"
 
     # -- sets -----------------------------------------------------------------------------
 
@@ -196,7 +201,10 @@ class PredictionSets(Artifact):
     def warnings(self, result: SetEvaluation, fit_rows: int | None = None) -> list[str]:
         """Return warnings of test rows with too little coverage: see `shortfalls`."""
         promised, names = self.promised(result), self.class_names
-        return shortfalls(result, self.alpha, promised, self.basis, names, fit_rows)
+        size, found = result.after["set_size"], list[str]()
+        if self.classes > 2 and size > self.classes / 2:
+            found = [f"sets hold {size:.3g} of {self.classes} labels on average and say little"]
+        return [*found, *shortfalls(result, self.alpha, promised, self.basis, names, fit_rows)]
 
     def promised(self, result: SetEvaluation) -> dict[str, Sequence[str]]:
         """Return the parts that have their own thresholds, by the partition of the test rows."""

@@ -5,8 +5,10 @@
     FedcalError                   exit code 1
     |-- InputError                exit code 2: something the user gave is not allowed
     |   |-- NoEffect              ... or would change nothing in this run
+    |   |-- FormError             ... or a model or batch of another form, whatever its rows are
     |   |-- BudgetExceeded        ... or the privacy ledger refuses the charge
     |   `-- ContributionRefused   ... or a client's unbounded contribution does not fit the ring
+    |-- Absent                    exit code 1: a part that a result does not have
     |-- PrivacyError              exit code 1: a release that its plan does not cover
     `-- RoundFailed               exit code 1: sampled clients did not answer
 
@@ -43,6 +45,18 @@ class InputError(FedcalError, ValueError):
     """A value, a file or an option that is not allowed."""
 
     exit_code = 2
+
+
+class Absent(FedcalError, AttributeError):
+    """A part that a result does not have; `hasattr` says so, too."""
+
+
+class FormError(InputError):
+    """A model or a batch of another form; the text tells nothing of any row and may leave it."""
+
+
+NO_ROWS = "no labelled rows"
+"""Text of a FormError of a Flower app's client that has none: an exact run goes on without it."""
 
 
 @contextmanager

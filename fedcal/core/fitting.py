@@ -1,7 +1,5 @@
 """Arithmetic of fits over many rows: tempered moments, softplus, matrix products, threads."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator

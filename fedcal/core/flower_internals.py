@@ -38,6 +38,11 @@ def __getattr__(name: str) -> Any:
     return getattr(source, attribute) if attribute else source
 
 
+def lifespan_of(app: Any, context: Any) -> Any:
+    """Return the context manager that a ClientApp has registered with `@app.lifespan()`."""
+    return app._lifespan(context)
+
+
 def set_message_id(message: Any, value: str) -> None:
     """Give a message the number that a SuperLink would: a `Grid` that has none needs it."""
     message.metadata.__dict__["_message_id"] = value

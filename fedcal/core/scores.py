@@ -47,8 +47,8 @@ ROUNDED = 0.15  # of a sum: one printed decimal in ten classes, most of them 0, 
 _MOST = 0.9  # of the rows
 
 DOUBT = (
-    "{}: rows lie in [0, 1] and sum to 1, as probabilities do; declare them as probs (the "
-    "key or argument probs, columns prob_0.., or input='probs')"
+    "{}: rows lie in [0, 1] and sum to 1, as probabilities do; declare them as probs (a "
+    "mapping {{'probs': ..., 'labels': ...}}, columns prob_0.., or input='probs')"
 )
 
 _PERCENT = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -67,7 +67,7 @@ class Given:
     order: Integers | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(repr=False, frozen=True, eq=False)
 class Dataset:
     """Scores of a classifier on labelled rows; made by `load` or `from_arrays`, which check.
 
@@ -111,21 +111,27 @@ class Dataset:
 
     name: str
     input: Kind
-    scores: Floats = field(repr=False)
-    labels: Integers = field(repr=False)
-    client: Integers | None = field(default=None, repr=False)
-    client_names: tuple[str, ...] | None = field(default=None, repr=False)
-    test_scores: Floats | None = field(default=None, repr=False)
-    test_labels: Integers | None = field(default=None, repr=False)
-    subject: Integers | None = field(default=None, repr=False)
-    test_client: Integers | None = field(default=None, repr=False)
-    class_names: tuple[str, ...] | None = field(default=None, repr=False)
-    group: Integers | None = field(default=None, repr=False)
-    group_names: tuple[str, ...] | None = field(default=None, repr=False)
-    test_group: Integers | None = field(default=None, repr=False)
-    other_scores: Floats | None = field(default=None, repr=False)
-    other_input: Kind | None = field(default=None, repr=False)
-    given: Given | None = field(default=None, repr=False)
+    scores: Floats
+    labels: Integers
+    client: Integers | None = None
+    client_names: tuple[str, ...] | None = None
+    test_scores: Floats | None = None
+    test_labels: Integers | None = None
+    subject: Integers | None = None
+    test_client: Integers | None = None
+    class_names: tuple[str, ...] | None = None
+    group: Integers | None = None
+    group_names: tuple[str, ...] | None = None
+    test_group: Integers | None = None
+    other_scores: Floats | None = None
+    other_input: Kind | None = None
+    given: Given | None = None
+
+    def __repr__(self) -> str:
+        tests = "" if self.test_labels is None else f", {len(self.test_labels):,} test rows"
+        own = "" if self.client is None else f"; {len(set(self.client.tolist())):,} natural clients"
+        rows = f"{len(self.labels):,} rows{tests}{own}"
+        return f"<data {self.name}: {self.input} of {self.classes} classes;\n {rows}>"
 
     @property
     def classes(self) -> int:

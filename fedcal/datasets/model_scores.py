@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import InputError, blamed, needed, one_of, same
+from fedcal.core.checks import FormError, InputError, blamed, needed, one_of, same
 from fedcal.core.naming import class_names, listed
 from fedcal.core.numerics import KINDS, Floats, Integers, Kind, logits_of
 from fedcal.core.scores import as_array, check_scores, without_gradient
@@ -39,9 +39,10 @@ def from_model(
     ----------
     model
         a fitted classifier with `predict_proba` and `classes_`, whose probabilities are used, or
-        a `torch.nn.Module`, whose outputs, or their `logits`, are logits, (rows, classes). The
-        latter is run in batches on the device of its parameters, in evaluation mode and without
-        gradients; its previous mode is restored.
+        a `torch.nn.Module`, whose outputs, or their `logits`, are logits, (rows, classes), or of a
+        softmax head probabilities; one for each row is of class 1 of two. The latter is run in
+        batches on the device of its parameters, in evaluation mode and without gradients; its
+        previous mode is restored.
     data
         (rows, labels), or a mapping with the keys rows, labels, client, subject, group, test_rows,
         test_labels, test_client, test_group, name. Rows are the model's input, also a data frame;
@@ -65,7 +66,8 @@ def from_model(
         if (rows := arrays.pop(f"{part}rows", None)) is not None:
             with blamed(f"the model {name}, on these rows,"):
                 if of_torch:
-                    arrays[f"{part}logits"] = outputs_of(model, partial(_batches, rows))
+                    kind, outputs = outputs_of(model, partial(_batches, rows))
+                    arrays[f"{part}{kind}"] = outputs
                 else:
                     arrays[f"{part}probs"] = scores_of(model, without_gradient(rows), "probs")
         labels = arrays.get(f"{part}labels")
@@ -84,41 +86,76 @@ def _classes(model: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     return classes, None if numbered else class_names(classes.tolist(), len(classes))
 
 
-def outputs_of(model: Any, batches: Callable[[Any], Iterable[tuple[int, Any]]]) -> Floats:
-    """Return logits (n, c) of a `torch.nn.Module`, in evaluation mode and without gradients.
+Batch: TypeAlias = "list[Any] | dict[str, Any]"
+"""Tensors that a model takes in order, or by the names of its parameters."""
 
-    Raises InputError if the outputs are not logits.
+
+def outputs_of(
+    model: Any, batches: Callable[[Any], Iterable[tuple[int, Batch]]]
+) -> tuple[Kind, Floats]:
+    """Return a `torch.nn.Module`'s scores, (n, c), in evaluation mode and without gradients.
+
+    They are "probs" of a softmax or sigmoid head, else "logits": the model is asked with rows that
+    are constants, so that no row of anybody's decides. Raises FormError if they are neither.
 
     Parameters
     ----------
     batches
-        function of a tensor that is like the model's weights: yields the number of rows, and the
-        rows as a tensor or by the names of the model's parameters
+        function of a tensor that is like the model's weights: yields the number of rows, and rows
     """
     import torch
 
     modes = [(module, module.training) for module in model.modules()]
     held = chain(model.parameters(), model.buffers())
     like = next((x for x in held if x.is_floating_point()), torch.empty(0))
-    parts = []
+    parts, kind = list[Any](), "logits"
     model.eval()
     try:
         with torch.no_grad():
             for size, batch in batches(like):
-                outputs = model(**batch) if isinstance(batch, dict) else model(batch)
-                outputs = getattr(outputs, "logits", outputs)
-                shape = tuple(getattr(outputs, "shape", ()))
-                if len(shape) != 2 or shape[0] != size or shape[1] < 2:
-                    what = f"shape {shape}" if shape else f"type {type(outputs).__name__}"
-                    raise InputError(
-                        f"model: {type(model).__name__} returns outputs of {what} for {size} rows; "
-                        "they must be logits, (rows, classes), of at least two classes"
-                    )
-                parts.append(as_array("outputs", outputs))
+                if not parts and _are_probs(model, batch):
+                    kind = "probs"
+                parts.append(as_array("outputs", _outputs(model, batch, size)))
     finally:
         for module, mode in modes:
             module.training = mode
-    return np.concatenate(parts) if parts else np.empty((0, 2))
+    outputs = np.concatenate(parts) if parts else np.empty((0, 2))
+    if outputs.shape[1] == 1:  # of class 1
+        outputs = np.hstack([1 - outputs if kind == "probs" else 0 * outputs, outputs])
+    return ("probs" if kind == "probs" else "logits"), outputs
+
+
+def _outputs(model: Any, batch: Batch, size: int) -> Any:
+    """Return the model's outputs of rows, (size, c); c = 1 stands for two classes."""
+    outputs = model(**batch) if isinstance(batch, dict) else model(*batch)
+    named = isinstance(outputs, Mapping)
+    outputs = outputs.get("logits") if named else getattr(outputs, "logits", outputs)
+    shape = tuple(getattr(outputs, "shape", ()))
+    if hasattr(outputs, "numel") and outputs.numel() == size:
+        return outputs.reshape(size, 1)
+    if len(shape) != 2 or shape[0] != size:
+        what = f"{len(shape)} dimensions" if shape else f"type {type(outputs).__name__}"
+        raise FormError(
+            f"model: {type(model).__name__} returns outputs of {what}; they must be logits or "
+            "probabilities, (rows, classes), or one for each row where there are two classes"
+        )
+    return outputs
+
+
+def _are_probs(model: Any, batch: Batch) -> bool:
+    """Return whether a model has a softmax or sigmoid head: a huge constant row shows it."""
+    import torch
+
+    columns: dict[Any, Any] = batch if isinstance(batch, dict) else dict(enumerate(batch))
+    kinds = {key: x.is_floating_point() for key, x in columns.items()}
+    rows = {key: torch.full_like(x[:1], 1000 * kinds[key]) for key, x in columns.items()}
+    try:
+        row = _outputs(model, rows if isinstance(batch, dict) else [*rows.values()], 1)[0]
+    except Exception:  # noqa: BLE001  a model may refuse such a row
+        return False
+    # of whole numbers alone, which are 0 then, one logit may lie in [0, 1] by chance
+    whole = abs(row.sum() - 1) < 1e-3 if len(row) > 1 else any(kinds.values())
+    return bool(whole and ((row >= 0) & (row <= 1)).all())
 
 
 def _batches(rows: Any, like: Any) -> Iterator[tuple[int, Any]]:
@@ -136,7 +173,7 @@ def _batches(rows: Any, like: Any) -> Iterator[tuple[int, Any]]:
     for parts in zip(*(x.split(BATCH) for x in tensors.values()), strict=True):
         moved = [moved_to(like, x) for x in parts]
         named = dict(zip(tensors, moved, strict=True))
-        yield len(moved[0]), named if isinstance(rows, Mapping) else moved[0]
+        yield len(moved[0]), named if isinstance(rows, Mapping) else moved
 
 
 def moved_to(like: Any, tensor: Any) -> Any:

@@ -61,6 +61,7 @@ def curve_parts(
         lines = {name: _lines(calibration.roc_curve(h, level=level)) for name, h in series.items()}
         axes = "false positive rate", "true positive rate"
         parts.append(_part("ROC", axes, lines, {"chance": _DIAGONAL}))
+        parts.append(_precision(series, findings.score, level))
     parts.append(reliability_part("Reliability", series, findings.score, level))
     if findings.score == "positive":
         parts.append(_decisions(series, level))
@@ -103,6 +104,17 @@ def _lines(c: calibration.EvaluationCurve, keep: Any = True) -> Lines:
     each = np.round(ends[:, np.isfinite(ends).all(axis=0) & keep], 6).T.tolist()
     each = [row for k, row in enumerate(each) if k == 0 or row != each[k - 1]]
     return tuple((x, y) for x, y, _, _ in each), tuple((a, b) for _, _, a, b in each)
+
+
+def _precision(series: Mapping[str, Histogram], score: str, level: float) -> Curve | None:
+    """Return precision over recall; of one outcome beside its share, the precision of chance."""
+    each = {name: calibration.pr_curve(h, level=level) for name, h in series.items()}
+    lines = {name: _lines(c, c.high - c.low <= WIDEST) for name, c in each.items()}
+    share = round(float(next(iter(each.values())).y[0]), 6)
+    known = score == "positive" and math.isfinite(share)
+    chance = {"chance": ((0.0, share), (1.0, share))} if known else {}
+    note = f"Thresholds at which the interval of precision is wider than {WIDEST:g} are left out."
+    return _part("Precision and recall", ("recall", "precision"), lines, chance, note)
 
 
 def _decisions(series: Mapping[str, Histogram], level: float) -> Curve | None:

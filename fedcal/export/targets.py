@@ -64,7 +64,8 @@ def to_torch(calibrator: Calibrator | PredictionSets) -> CalibrationModule:
     elif calibrator.conformity.randomised or calibrator.by == "group":
         raise InputError(
             "randomised sets, and sets with a threshold of each group, have no export: they depend "
-            "on more than a model's scores; for one group: PredictionSets(..., by='none')"
+            "on more than a model's scores; make them with --set randomised=false, or for one "
+            "group: PredictionSets(..., by='none')"
         )
     else:
         part = calibrator.conformity.read_calibrator()

@@ -189,11 +189,14 @@ class _BinningModule(CalibrationModule):
 
     def entries(self, probs: Tensor) -> Tensor:
         """Return the table's entry for each predicted probability."""
-        columns = probs[..., 1:] if self.classes == 2 else probs
-        table = self._number("table")
-        index = _bin_index(columns, self.bins) + _places(table.shape[0], columns) * self.bins
-        entry = table.flatten()[index]
+        entry = self.looked_up("table", probs)
         return torch.cat([1.0 - entry, entry], dim=-1) if self.classes == 2 else entry
+
+    def looked_up(self, name: str, probs: Tensor) -> Tensor:
+        """Return what a (tables, bins) array has for each predicted probability."""
+        columns, table = probs[..., 1:] if self.classes == 2 else probs, self._number(name)
+        index = _bin_index(columns, self.bins) + _places(table.shape[0], columns) * self.bins
+        return table.flatten()[index]
 
     def normalised(self, g: Tensor, probs: Tensor) -> Tensor:
         """Divide rows of g by their sum; in place of a row that sums to 0 that of `probs`."""
@@ -205,10 +208,11 @@ class _BinningModule(CalibrationModule):
 class _WeightedBinning(_BinningModule):
     def __init__(self, calibrator: calibrators.WeightedBinning, input: Kind) -> None:
         super().__init__(calibrator.base, input, weights=calibrator.weights)
-        self.all_rows = calibrator.rows == "all"
+        self.all_rows, self.by_bin = calibrator.rows == "all", calibrator.weights.ndim == 2
 
     def calibrated(self, z: Tensor) -> Tensor:
-        probs, weights = self._probs(z), self._number("weights")
+        probs = self._probs(z)
+        weights = self.looked_up("weights", probs) if self.by_bin else self._number("weights")
         g = self.entries(probs)
         mixed = self.normalised(weights * g + (1.0 - weights) * probs, probs)
         if self.all_rows:

@@ -23,6 +23,9 @@ from fedcal.core.numerics import Floats, Integers, refuse_masked, row_max, row_s
 HIGHEST = 1.0 + 1e-3
 """A probability may lie so far above 1 (rounded files do) and falls into the last bin."""
 
+ROUNDING = 1e-6
+"""A probability may lie so far below 0 (differences of floats do) and is 0."""
+
 MOST_BINS = 2**20
 
 Counts = Literal["correct_wrong", "correct_total"]

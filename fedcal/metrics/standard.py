@@ -38,7 +38,7 @@ from fedcal.core.scores import (
     per_row,
     places_of,
 )
-from fedcal.metrics.binning import HIGHEST, MOST_BINS, bin_index
+from fedcal.metrics.binning import HIGHEST, MOST_BINS, ROUNDING, bin_index
 
 BINS = 15
 """Default number of bins (Guo et al. 2017)."""
@@ -163,7 +163,7 @@ def check_scored(probs: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Int
         labels = places_of("labels", labels, names, p.shape, "probabilities")
     y = as_array("labels", labels)
     if p.ndim == 1 and p.dtype.kind in "fiub":
-        p = of_both("probabilities", p)
+        p = of_both("probabilities", p[:, None])  # the labels say that each number is a row
     if p.dtype.kind not in "fiub" or p.ndim != 2 or not len(p) or p.shape[1] < 2:
         allowed = "numbers of shape (rows >= 1, classes >= 2)"
         raise InputError(f"probabilities must be {allowed}, got {p.dtype} {p.shape}")
@@ -208,16 +208,16 @@ def scan(
     for start in range(0, n, step):
         rows = slice(start, start + step)
         block, y = np.ascontiguousarray(probs[rows], np.float64), labels[rows]
-        if cells is None:
-            fine = bool(block.min() >= 0.0 and block.max() <= HIGHEST)  # a NaN fails the first
-        else:
-            fine = cells.add(block, y)
-        if not fine:
-            i, j = np.argwhere(~((block >= 0.0) & (block <= HIGHEST)))[0]
-            raise InputError(
-                "probabilities must be finite and in [0, 1]; "
-                f"row {start + i}, class {j} is {block[i, j]}"
-            )
+        if not _taken(block, y, cells):
+            bad = ~((block >= -ROUNDING) & (block <= HIGHEST))
+            if bad.any():
+                i, j = np.argwhere(bad)[0]
+                raise InputError(
+                    "probabilities must be finite and in [0, 1]; "
+                    f"row {start + i}, class {j} is {block[i, j]}"
+                )
+            block = np.maximum(block, 0.0)
+            _taken(block, y, cells)
         if own or top:
             mine = block.ravel().take(np.arange(0, block.size, c) + y)
             if own:
@@ -227,6 +227,13 @@ def scan(
         if squares:
             seen.squares += float(np.einsum("ij,ij->", block, block))
     return seen
+
+
+def _taken(block: Floats, labels: Integers, cells: Cells | None) -> bool:
+    """Take rows into `cells`; False if a probability is not allowed."""
+    if cells is not None:
+        return cells.add(block, labels)
+    return bool(block.min() >= 0.0 and block.max() <= HIGHEST)  # a NaN fails the first
 
 
 def top_tables(seen: Seen, bins: int) -> tuple[Integers, Floats, Integers]:

@@ -5,8 +5,6 @@ and what the method asks for (`Bound`). Nothing about privacy is decided anywher
 has what follows for an answer; what the server does with answers is in `noise_plan`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace

@@ -14,8 +14,6 @@ The question and its bound are one record of a message. The versions and public 
 are in no noise key and do not count as payload.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 from fedcal.core.checks import InputError, needed, unused
 from fedcal.results.labels import APP
 from fedcal.run import folders, jobs, load, simulation
-from fedcal.run.config import merge
+from fedcal.run.config import Config, merge
 from fedcal.run.result import SimulationResult
 from fedcal.storage import atomic
 from fedcal.strategies import STRATEGIES, server_app
@@ -25,8 +25,8 @@ _UNFINISHED = ".unfinished"
 class AfterTraining:
     """A strategy object for the end of a Flower ServerApp: `start(grid, arrays)` after FedAvg's.
 
-    The clients, whose app calls `fedcal.add_answers`, score their own rows by the model that was
-    trained; a method of fedcal asks them bounded questions.
+    The clients, whose app comes from `fedcal.with_answers`, score their own rows by the model that
+    was trained; a method of fedcal asks them bounded questions.
 
     Formal guarantee: of the releases of this run alone, for the chosen unit, (epsilon, delta)
     against who reads them (trust `central`) or also against the server (`local`), under the
@@ -47,6 +47,8 @@ class AfterTraining:
         replace the run that `out` holds once the new one is released; otherwise it is refused
     test
         labelled scores of the server's own rows, as `simulate` takes data: they judge the result
+    grid, arrays
+        of the ServerApp and of the untrained model: `check` the clients now
     **options
         of `simulate`, but for those of a simulation: clients (None = all nodes), rounds, epsilon,
         delta, unit, trust (central or local), mechanism, class_names, timeout, grace, ledger, cap,
@@ -56,6 +58,8 @@ class AfterTraining:
     ------
     InputError
         If an option is not allowed.
+    RoundFailed
+        If `check` finds a client that cannot answer.
     """
 
     def __init__(
@@ -65,6 +69,8 @@ class AfterTraining:
         out: str | Path | None = None,
         overwrite: bool = False,
         test: Any = None,
+        grid: Grid | None = None,
+        arrays: ArrayRecord | None = None,
         **options: Any,
     ) -> None:
         here = {"engine": APP, "data": "", "partition": "natural", "noise_source": "system"}
@@ -85,6 +91,20 @@ class AfterTraining:
         _ = jobs.job_of(replace(self._config, clients=self._config.clients or 100), None).plan
         if self._out is not None:
             folders.claim(self._out, folders.RUN, overwrite=overwrite)
+        if grid is not None:
+            self.check(grid, arrays)
+
+    def check(self, grid: Grid, arrays: ArrayRecord | None) -> None:
+        """Have each client score its rows by a model, before a training; nothing is released.
+
+        The log has the form of the scores. Clients without rows are no fault.
+
+        Raises RoundFailed, with clients by name and kind of error, if one cannot answer.
+        """
+        model = needed("arrays", arrays or None, "those that the training begins with")
+        clients = self._config.clients  # None = as many as have come
+        fields = self._fields(replace(self._config, clients=clients or 1))
+        server_app.check_clients(grid, {**fields, "clients": clients or 0}, model)
 
     def start(
         self, grid: Grid, initial_arrays: ArrayRecord, timeout: float | None = None
@@ -109,16 +129,8 @@ class AfterTraining:
         """
         needed("a trained model", initial_arrays or None, "start(grid, result.arrays)")
         config = self._config
-        if config.clients is None:
-            config = replace(config, clients=len(list(grid.get_node_ids())))
-        if timeout is not None:
-            config = replace(config, timeout=timeout)
-        job = jobs.job_of(config, None)
-        classes = job.federation.classes if config.class_names else 0  # 0 = as the clients say
-        if self._test is not None:
-            classes = self._test.probs.shape[1]
-        here = {"classes": classes, "input": "", "engine": APP, "data": ""}
-        fields = {**job.to_fields(), **server_app.FRESH, **here, "partition": config.partition}
+        clients = config.clients or len(list(grid.get_node_ids()))
+        fields = self._fields(replace(config, clients=clients, timeout=timeout or config.timeout))
         paid = folders.ReleaseStore(self._out, folders.RUN, "")
         with paid.reporting():
             outcome = self._serve(grid, fields, initial_arrays, paid)
@@ -127,6 +139,15 @@ class AfterTraining:
                 result.save(self._out)
                 logging.getLogger("flwr").info("fedcal: written to %s", self._out)
         return result
+
+    def _fields(self, config: Config) -> dict[str, Any]:
+        """Return the run's fields for the server."""
+        job = jobs.job_of(config, None)
+        classes = job.federation.classes if config.class_names else 0  # 0 = as the clients say
+        if self._test is not None:
+            classes = self._test.probs.shape[1]
+        here = {"classes": classes, "input": "", "engine": APP, "data": ""}
+        return {**job.to_fields(), **server_app.FRESH, **here, "partition": config.partition}
 
     def _serve(
         self, grid: Grid, fields: dict[str, Any], arrays: ArrayRecord, paid: folders.ReleaseStore

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from fedcal.secure_aggregation.roster import check_committee
 from fedcal.storage import atomic, toml_files
 from fedcal.strategies import STRATEGIES, register
 from fedcal.strategies.server.job import Books, Running
-from fedcal.strategies.settings import Setting, check_settings
+from fedcal.strategies.settings import Setting, check_settings, fold_preset
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -214,12 +214,18 @@ class Config(Running, RunOptions):
     partition: Annotated[str, check_partition] = option(
         "dirichlet:0.1", DATA, " | ".join(partition.forms()), axis=True
     )
+    preset: Literal["paper"] | None = option(
+        None,
+        DATA,
+        "paper: the method as in its paper, where fedcal's defaults differ; as --set preset=paper",
+    )
     ray_address: str | None = option(
         None, RUNNING, "HOST:PORT of a Ray cluster for the engine ray", unset="a new one"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        fold_preset(self)
         self._check_protocol()
         self.check_quorum(self.protocol)
         if self.ledger is None:

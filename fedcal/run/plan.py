@@ -34,9 +34,11 @@ HOME = (
 HOW_TO_READ = (
     "Made from these public facts alone: no row of anybody was looked at",
     "'noise' is the noise std of each released sum, in percent of the most that all clients can "
-    "add to it; above 'bearable' chance decided on shipped data, whether too sure or not sure "
-    f"enough; 'yes' is at most 1/{warnings.SURE:g} of it, and enough rows",
+    "add to it; runs above 'bearable' are warned of; 'yes' is at most "
+    f"1/{warnings.SURE:g} of it, and enough rows",
     "'fewest clients' and 'smallest epsilon' lead to 'yes', all else as it is",
+    "with unit user a client with many more rows than --rows-per-client is clipped and counts as "
+    "one with fewer: the result is nearer to what small clients need than that of all rows",
 )
 
 
@@ -141,7 +143,7 @@ def plan(
     clients: int | None = None,
     rows_per_client: float | None = None,
     classes: int | None = None,
-    methods: Sequence[str] | None = None,
+    method: str | Sequence[str] | None = None,
     **options: Any,
 ) -> PlanTable:
     """Say by formulas what a budget, rounds and clients buy, before anything runs.
@@ -154,8 +156,8 @@ def plan(
         a public nominal number, not a count; needed
     classes
         of the model; needed
-    methods
-        only these, as METHOD or METHOD[KEY=VALUE,...]; None = all that calibrate
+    method
+        only these, each METHOD or METHOD[KEY=VALUE,...]; None = all that calibrate
     **options
         as of `simulate`: epsilon, delta, unit, trust, sampling_rate, rounds, quorum, mechanism
 
@@ -173,7 +175,7 @@ def plan(
     federation = Federation(clients, classes, **layered(options_of(Privacy), options))
     lines, refused = list[dict[str, Any]](), list[tuple[str, str]]()
     known = ["acct[search=auto]" if name == "acct" else name for name in calibrating()]
-    for text in methods or known:
+    for text in [method] if isinstance(method, str) else method or known:
         checks.check_kept(f"plan --method {text}")
         variant = Variant.parse(text)
         one_of("method that calibrates", variant.method, calibrating(), "fedcal plan --help")

@@ -206,7 +206,7 @@ class SimulationResult(Displayable):
         width of the interval comes from.
         """
         if "metrics" not in self.evaluated:
-            raise checks.FedcalError("this run evaluates nothing: `fedcal evaluate` gives metrics")
+            raise checks.Absent("this run evaluates nothing: `fedcal evaluate` gives metrics")
         return dict(self.evaluated["metrics"])
 
     @property
@@ -225,7 +225,7 @@ class SimulationResult(Displayable):
     def sets(self) -> conformal.PredictionSets:
         """The prediction sets, ready for `predict_set`; FedcalError of a run that yields none."""
         if not isinstance(self.artifact, conformal.PredictionSets):
-            raise checks.FedcalError(
+            raise checks.Absent(
                 "this run yields no prediction sets: its artifact has the form "
                 f"{self.artifact.form}"
             )
@@ -270,7 +270,7 @@ class SimulationResult(Displayable):
     @property
     def _tested(self) -> Holdout:
         if self.test is None:
-            raise checks.InputError("no test rows were given, and the clients keep theirs")
+            raise checks.Absent("no test rows were given, and the clients keep theirs")
         return self.test
 
     # -------------------------------------------------------------------------------------

@@ -10,8 +10,6 @@ may read it, and it is not to be published: who knows all rows of a data set but
 last one by its digest.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

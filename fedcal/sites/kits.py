@@ -249,6 +249,7 @@ def serve(
         *("--ssl-ca-certfile", files["ca.crt"], "--ssl-certfile", files["server.crt"]),
         *("--ssl-keyfile", files["server.key"], *secret),
     ]
+    words += flower.health_options()
     executes: list[str | Path] = ["flower-superexec", "--runtime-api-address", str(ours), *secret]
     executes += ["--root-certificates", files["ca.crt"]]
     programs, log = flower.scripts("a server", "superlink", "superexec"), home / LOG

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -103,6 +103,8 @@ class FedTemp(Averaging):
     steps
         most steps of a client's own optimisation, >= 1; the paper stops at 50 (A.6) of a
         solver that it does not name, here Newton's; None = to the optimum, or to `limit`
+    preset
+        "paper" = where none is given, 50 steps and a limit of 1000, which is hardly one
     """
 
     name = "fedtemp"
@@ -110,6 +112,11 @@ class FedTemp(Averaging):
     average: temperature.Average = "inverse"
     limit: Annotated[float, temperature.check_limit] = temperature.LIMIT
     steps: base.Count | None = None
+    preset: base.Preset = None
+
+    @override
+    def paper(self) -> dict[str, Any]:
+        return {"limit": 1000.0, "steps": 50}
 
     @override
     def begin(self) -> None:
@@ -209,12 +216,19 @@ class FedVector(_Scaling):
         (FedProx, Li et al. 2020); >= 0
     steps
         most evaluations of a local fit, the start included: >= 2; the paper's is 50
+    preset
+        "paper" = where none is given, proximal 0
     """
 
     name = "fedvector"
     form: ClassVar[type[ParametricScaling]] = calibrators.VectorScaling
     proximal: base.NotNegative = 10.0
     steps: Annotated[int, base.integer(2)] = 50
+    preset: base.Preset = None
+
+    @override
+    def paper(self) -> dict[str, Any]:
+        return {"proximal": 0.0}
 
     @override
     def query(self, round_number: int) -> scaling.ScalingUpdate:

@@ -223,7 +223,7 @@ class FedConformal(ConformalSettings, FederatedStrategy):
     alpha
         share of rows whose label may be missing in its set
     score, randomised, penalty, free
-        see `fedcal.conformal.Conformity`
+        see `fedcal.conformal.Conformity`; scores by order are randomised if nothing else is said
     calibrator
         file of a calibrator: sets are of its probabilities
     quantile
@@ -238,6 +238,9 @@ class FedConformal(ConformalSettings, FederatedStrategy):
         public nominal number of rows of a client; of its subjects where these are protected
     rows_known
         that number times the clients is exactly the number of rows, and public; unit "example"
+    preset
+        "paper" = with privacy quantile="exponential" and rows_known, as Angelopoulos et al., where
+        none is given
     """
 
     name, family = "conformal", "conformal"

@@ -1,5 +1,6 @@
 """Histogram calibrators: FedBin and FedBBQ (Maddock et al., Algorithm 1), and DPHistogram."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
@@ -8,20 +9,23 @@ import numpy as np
 
 from fedcal import calibrators
 from fedcal.calibrators import Calibrator, HistogramBinning, histogram_binning
-from fedcal.calibrators.histogram_binning import Estimate, norm_sub
+from fedcal.calibrators.histogram_binning import Estimate
 from fedcal.clients.questions import histograms
 from fedcal.core.numerics import Floats, override
 from fedcal.core.options import Positive
 from fedcal.mechanisms import Laplace
-from fedcal.metrics.binning import Counts
-from fedcal.privacy import Plan, Query, Question, Release
+from fedcal.metrics.binning import Counts, tables
+from fedcal.privacy import Federation, Plan, Query, Question, Release
 from fedcal.privacy.privacy import order_of
-from fedcal.strategies.base import FederatedStrategy, integer
+from fedcal.strategies.base import FederatedStrategy, Preset, integer
 from fedcal.units import UNITS
 
 Weighting = Literal["none", "all", "changed"]
 Clipping = Literal["per_class", "joint"]
 Tables = Literal["per_class", "pooled"]
+
+BALANCE = 5000.0
+"""Answers, over the noise std under a clip of 1, at which FedBBQ clips at the nominal rows."""
 
 
 class FedBin(FederatedStrategy):
@@ -81,6 +85,10 @@ class FedBin(FederatedStrategy):
         as above, in rows; None = "per_class", 2 and 10: these
         norms are ours, the paper's are [10, 50] (section 5). Refused where they do nothing: without
         privacy, and with unit "example"
+    preset
+        "paper" = the settings of Maddock et al., where none is given: tables and clips per class,
+        [10, 50], 12 rounds. (Of each round the paper asks a tenth of the clients: sampling rate
+        0.1.)
     """
 
     name = "fedbin"
@@ -90,14 +98,19 @@ class FedBin(FederatedStrategy):
         {"bins_exponent": 4, "weighting": "all"},
     )
     _estimate: Estimate = "posterior"
-    _shared = False  # whether negative noisy counts are taken from the others, not cut at 0
     calibrator: ClassVar[type[HistogramBinning | calibrators.BBQ]] = HistogramBinning
+    preset: Preset = None
     bins_exponent: Annotated[int, integer(1, 16)] = 7
     weighting: Weighting = "none"
     tables: Tables | None = "per_class"
     clipping: Clipping | None = None
     clip_positive: Positive | None = None
     clip_negative: Positive | None = None
+
+    @override
+    def paper(self) -> dict[str, Any]:
+        clips = {"clipping": "per_class", "clip_positive": 10.0, "clip_negative": 50.0}
+        return {"tables": "per_class"} | (clips if self.hides_clients else {})
 
     def prepare(self) -> Plan:
         """Return the plan, for the blocks of an answer and their norms."""
@@ -119,7 +132,8 @@ class FedBin(FederatedStrategy):
         self._sum, self._variance = np.zeros(bound.length), np.zeros(bound.length)
         self._class_rows = np.zeros(self.classes)
         counting = int(self.weighting != "none")
-        return self.plan_with(1, bound, row_sums=query.row_sums, counting_rounds=counting)
+        rounds = 12 if self.preset else 1
+        return self.plan_with(rounds, bound, row_sums=query.row_sums, counting_rounds=counting)
 
     def query(self, round_number: int) -> Query:
         """Histograms; before them, where needed, everybody's rows per class."""
@@ -144,22 +158,19 @@ class FedBin(FederatedStrategy):
 
     @override
     def result(self) -> Calibrator:
-        positives, negatives = self._pair()
-        redistribute = norm_sub if self._shared else np.asarray
-        base = self.calibrator.from_histograms(
-            redistribute(positives), redistribute(negatives), self.classes, self._estimate
-        )
+        positives, negatives = self._pair(self._sum)
+        base = self.calibrator.from_histograms(positives, negatives, self.classes, self._estimate)
         if self.weighting == "none":
             return base
         weights = self._weights(positives.sum(axis=1))
         weights = np.repeat(weights, len(base.table) // len(weights))
         return calibrators.WeightedBinning(base, weights, self.weighting)
 
-    def _pair(self) -> tuple[Floats, Floats]:
-        """P and N, (tables, bins) each; one table if classes are pooled."""
+    def _pair(self, numbers: Floats) -> tuple[Floats, Floats]:
+        """Return those of P and of N, (tables, bins) each; one table if classes are pooled."""
         if self.pooled and self.classes == 2:
-            return self._sum[None], self._sum[None, ::-1]
-        both = self._sum.reshape(2, -1, self.bins)
+            return numbers[None], numbers[None, ::-1]
+        both = numbers.reshape(2, -1, self.bins)
         return both[0], both[1]
 
     def _weights(self, seen: Floats) -> Floats:
@@ -180,24 +191,18 @@ class FedBBQ(FedBin):
     Privacy: as the plan says; what is clipped, and how, follows from the unit, `tables` and
     `clipping`. Public: the federation and all parameters.
 
-    By default a private run takes what measured best, or nearly so, at epsilon = 1
-    with 100 to 1000 clients: pooled tables and one joint clip. Classwise ECE over that of the
-    uncalibrated model there, mean of 100, 300 and 1000 clients (geometric; FedNewton 0.45, 0.39
-    and 0.66), by what becomes of negative counts:
+    By default a private run asks for pooled tables under one joint clip, and weighs each bin of
+    each binning by what is known of it despite the noise (see `shrunk`); the paper's one weight of
+    a class, from its total, is that of the estimate "share" (B.5). The paper's is 1 where the
+    average bin has as many rows as noise, and then noise is believed.
 
-    ==================  ================================  ================================
-    data                pooled: cut / merged / norm-sub   per class: cut / merged / norm-sub
-    ==================  ================================  ================================
-    resnet110-cifar10   0.81 / 0.74 / 0.81                0.79 / 1.33 / 1.74
-    imdb-binary         0.68 / 1.03 / 0.64                1.05 / 1.32 / 1.52
-    densenet-cifar100   0.78 / 0.83 / 0.83                1.02 / 2.12 / 2.07
-    ==================  ================================  ================================
+    A client's clip balances noise, which grows with it, and the bias of clipping, which falls:
 
-    All figures are means of three seeds (commit 6c29d14). Three are few: twenty seeds on
-    resnet110-cifar10 with 100, 300, 1000 clients gave a classwise ECE of 0.81, 0.61, 0.53 % pooled
-    and cut, 0.92, 0.84, 0.75 % merged, 0.85, 0.79, 0.77 % per class (joint);
-    uncalibrated 0.98. With 100 clients pooled tables scatter four times as widely (std 0.40), and
-    single runs end above the uncalibrated model.
+        clip_positive = rows_per_client * sqrt(A / (5000 sigma))
+
+    with A the answers in all rounds (clients * sampling_rate * sqrt(rounds)) and sigma the noise
+    std under a clip of 1. It grows without end with the budget, but slower than sigma falls, so
+    that noise and bias both vanish. Clipped counts are then raised to the public number of rows.
 
     Parameters
     ----------
@@ -206,14 +211,19 @@ class FedBBQ(FedBin):
     clipping
         with privacy None = "joint"
     clip_positive
-        with privacy None = 1 pooled, of two classes 0.5; 2 per class; in rows (the
-        paper: 10)
+        with privacy None = as above, in rows (the paper: 10)
     clip_negative
-        with privacy None = 0.5 pooled; per class 10, of two classes 2; in rows (the
-        paper: 50)
+        with privacy None = 0.5 clip_positive pooled; per class 5 times it, of two classes as much;
+        in rows (the paper: 50)
     estimate
-        what is averaged over binnings, "posterior" means (ours), or "share", P / (P + N)
-        (Maddock et al., B.4)
+        "shrunk"; or one weight for a class, and averaged over binnings are "posterior" means, or
+        "share", P / (P + N) (Maddock et al., B.4). None = "shrunk" with privacy and
+        weighting="all", else "posterior"
+    rows_per_client
+        the public nominal number of rows of a client; needed with privacy for unit `user` unless
+        `clip_positive` is given
+    preset
+        as FedBin's, and with "paper" `estimate` is "share"
     """
 
     name = "fedbbq"
@@ -226,23 +236,66 @@ class FedBBQ(FedBin):
     calibrator = calibrators.BBQ
     weighting: Weighting = "all"
     tables: Tables | None = None
-    estimate: Estimate = "posterior"
+    estimate: Estimate | None = None
+    rows_per_client: Positive | None = None
+
+    @classmethod
+    @override
+    def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
+        clipped = not settings.get("clip_positive") and not settings.get("preset")
+        return clipped and federation.private and UNITS[federation.unit].by_client
+
+    @override
+    def paper(self) -> dict[str, Any]:
+        return super().paper() | {"estimate": "share"}
 
     @override
     def prepare(self) -> Plan:
-        self._estimate = self.estimate
-        private, binary = self.federation.private, self.classes == 2
+        private = self.federation.private
+        shrinks = private and self.weighting == "all"
+        if self.estimate == "shrunk" and not shrinks:
+            self.unused("only with privacy and weighting=all is there noise to weigh", "estimate")
+        self._estimate = self.estimate = self.estimate or ("shrunk" if shrinks else "posterior")
         self.tables = self.tables or ("pooled" if private else "per_class")
-        pooled = self.tables == "pooled"
-        if self.hides_clients:
-            self.clipping = self.clipping or "joint"
-            positive = 2.0 if not pooled else 0.5 if binary else 1.0
-            self.clip_positive = self.clip_positive or positive
-            if not (binary and pooled):
-                negative = 0.5 if pooled else 2.0 if binary else 10.0
-                self.clip_negative = self.clip_negative or negative
-        self._shared = private and binary and pooled
+        if not self.hides_clients:
+            return super().prepare()
+        self.clipping = self.clipping or "joint"
+        if self.clip_positive:
+            return self._plan(self.clip_positive, self.clip_negative)
+        rows, negative = self.nominal_rows("fedbbq with no clip_positive"), self.clip_negative
+        plan = self._plan(rows, negative)
+        noise = (plan.noise_std or (0.0,))[0] / rows
+        answers = plan.clients * self.federation.sampling_rate * math.sqrt(plan.rounds)
+        return self._plan(rows * math.sqrt(answers / (BALANCE * noise)), negative)
+
+    def _plan(self, positive: float, negative: float | None) -> Plan:
+        """Return the plan under a client's clips, of which that of N follows where it is None."""
+        self.clip_positive, binary = positive, self.classes == 2
+        if not (binary and self.tables == "pooled"):
+            ratio = 0.5 if self.tables == "pooled" else 1.0 if binary else 5.0
+            self.clip_negative = negative or ratio * positive
         return super().prepare()
+
+    @override
+    def result(self) -> Calibrator:
+        if self.estimate != "shrunk":
+            return super().result()
+        scale = self._rows_per_count()
+        counts, variances = self._pair(scale * self._sum), self._pair(scale**2 * self._variance)
+        table, weights = histogram_binning.shrunk(*counts, *variances)
+        each = tables(self.classes) // len(table)
+        base = calibrators.BBQ(np.repeat(table, each, axis=0), self.classes)
+        return calibrators.WeightedBinning(base, np.repeat(weights, each, axis=0))
+
+    def _rows_per_count(self) -> float:
+        """Return by how much clipping made counts too small, by the public number of rows."""
+        if not self.hides_clients or self.rows_per_client is None:
+            return 1.0
+        counts = self.rows_per_client * (self.classes if self.classes > 2 else 1)  # of a client
+        f = self.federation
+        expected = counts * f.clients * f.sampling_rate * self.plan.rounds
+        noise = math.sqrt(self._variance.sum())
+        return max(1.0, expected / max(float(self._sum.sum()), noise, 1.0))
 
 
 class DPHistogram(FederatedStrategy):
@@ -273,14 +326,21 @@ class DPHistogram(FederatedStrategy):
     rows_per_client
         m, the public nominal number of rows of a client; needed with privacy for
         unit `user` unless `clip` is given
+    preset
+        "paper" = counts="correct_total", as Luo et al. send, where none is given
     """
 
     name = "dp-histogram"
     examples = ({}, {"counts": "correct_total"})
+    preset: Preset = None
     bins: Annotated[int, integer(1, 2**16)] = 15
     counts: Counts = "correct_wrong"
     clip: Positive | None = None
     rows_per_client: Positive | None = None
+
+    @override
+    def paper(self) -> dict[str, Any]:
+        return {"counts": "correct_total"}
 
     def prepare(self) -> Plan:
         """Return the plan of the one round."""

@@ -35,7 +35,12 @@ class FedNewton(FederatedStrategy):
     Privacy: as the plan says. A client's pair (G / c_g, H / c_h) is clipped to norm 1 with
     c_g = max(0.2 m, 3) and c_h = 3 c_g, where m is the *public nominal* number of rows per client,
     not a maximum and not a count. With unit "example" each row's pair is clipped, with c_g = 4 nats
-    and c_h = 2 + log(c)^2 / 2, half of which no row's H exceeds.
+    c_h = 2 + log(c)^2 / 2, half of which no row's H exceeds.
+
+    A client with many more rows than m is so counted as one with fewer, and where such clients need
+    another temperature, the result is nearer to that of small ones. Weighting each client by
+    min(1, cap / rows) instead has a plain meaning, the optimum of capped rows, but was measured to
+    be further from that of all rows in 41 of 54 federations, nearer in 4, and is not built.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ from fedcal.core.options import Positive, among
 from fedcal.mechanisms import Exponential, Gaussian, Mechanism
 from fedcal.metrics import score_table
 from fedcal.privacy import AUTO, Plan, Question, Range, Release
-from fedcal.strategies.base import Names, Number, Settings, Share, integer
+from fedcal.strategies.base import Names, Number, Preset, Settings, Share, integer
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
@@ -33,7 +33,7 @@ class ConformalSettings(Settings):
 
     alpha: Share = 0.1
     score: str = "lac"
-    randomised: bool = False
+    randomised: bool | None = None
     penalty: Number | None = None
     free: Annotated[int, integer(0)] | None = None
     calibrator: str = ""
@@ -43,12 +43,19 @@ class ConformalSettings(Settings):
     groups: Names = ()
     rows_per_client: Positive | None = None
     rows_known: bool = False
+    preset: Preset = None
+
+    @override
+    def paper(self) -> dict[str, Any]:
+        private, known = self.federation.private, not self.hides_clients
+        return {"quantile": "exponential", "rows_known": known} if private else {}
 
     @cached_property
     def conformity(self) -> Conformity:
         """Conformity score of labels."""
         text = text_of(self.calibrator, self.federation.classes) if self.calibrator else ""
-        return Conformity(self.score, self.randomised, self.penalty, self.free, calibrator=text)
+        randomised = self.score != "lac" if self.randomised is None else self.randomised
+        return Conformity(self.score, randomised, self.penalty, self.free, calibrator=text)
 
     @property
     def asked(self) -> dict[str, Any]:

@@ -448,6 +448,11 @@ class _Recalibration(Descent):
     examples = ({"rows_per_client": 20.0}, {"rows_per_client": 20.0, "clip": 1.0, "lr": 0.1})
     lr: base.Positive = 0.5
     clip: base.Positive | None = None
+    preset: base.Preset = None
+
+    @override
+    def paper(self) -> dict[str, Any]:
+        return {"lr": 0.1} | ({"clip": 1.0} if self.federation.private else {})
 
     def prepare(self) -> Plan:
         """Return the plan of the descent from the identity."""
@@ -500,6 +505,8 @@ class DPTS(_Recalibration):
         first step
     clip
         C, in nats; without privacy None = no clipping
+    preset
+        "paper" = lr 0.1 and with privacy C = 1, of the authors' code, where none is given
     """
 
     name, form = "dp-ts", TemperatureScaling.kind
@@ -529,7 +536,7 @@ class DPPlatt(_Recalibration):
     ----------
     federation
         public facts and budget; default 100 rounds
-    rows_per_client, lr, clip
+    rows_per_client, lr, clip, preset
         as DPTS's, but a first step of 1 if none is given
     """
 

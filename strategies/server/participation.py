@@ -100,6 +100,9 @@ class NodeInfo(NamedTuple):
     classes, digest, input
         of a real site: how many classes its rows have, the digest of their names, and whether
         its model gives logits or probabilities; None of a simulated one
+    partition, supernode, error
+        of a client of a Flower app: its partition id, its SuperNode's name if it has one, and the
+        kind of error where it cannot score its rows
     """
 
     node: int
@@ -109,6 +112,15 @@ class NodeInfo(NamedTuple):
     classes: int | None = None
     digest: str | None = None
     input: str | None = None
+    partition: int | None = None
+    supernode: str = ""
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of a Flower app's client."""
+        place = f"node {self.node}" if self.partition is None else f"partition {self.partition}"
+        return self.supernode or place
 
 
 def ask_node_info(
@@ -117,27 +129,35 @@ def ask_node_info(
     timeout: float,
     tolerant: bool = False,
     model: ArrayRecord | None = None,
+    private: bool = False,
 ) -> list[NodeInfo]:
-    """Return the statements of the nodes that answer, those that know their classes first.
+    """Return the statements of the nodes that answer, in the order of their partitions.
 
     A `model` goes with the question, for clients that score their rows by it.
 
     Raises RoundFailed if one fails to say it, and is not to be passed over (`tolerant`).
     """
-    statements = []
-    content = {} if model is None else {MODEL: model}
+    statements, content, names = list[NodeInfo](), dict[str, Any](), dict[int, str]()
+    if model is not None:
+        content = {MODEL: model, "context": ConfigRecord({"private": private})}
+        names = {node.node_id: node.name for node in grid.get_nodes()}
     asking = [message(content, node, SITE_INFO, 0, timeout) for node in nodes]
     for reply in grid.send_and_receive(asking, timeout=timeout):
+        node = reply.metadata.src_node_id
         try:
             if not reply.has_error():
-                statements.append(_node_info(reply))
+                statements.append(_node_info(reply)._replace(supernode=names.get(node, "")))
             elif reply.error.code not in ABSENT:
                 raise RoundFailed(f"a node cannot say which site it is: {reason(reply)}")
-        except RoundFailed:
-            if not tolerant:
+        except RoundFailed as e:
+            if model is not None:
+                why = f"{e} (does its app come from fedcal.with_answers?)"
+                statements.append(NodeInfo(node, supernode=names.get(node, ""), error=why))
+            elif not tolerant:
                 raise
-            log.warning("fedcal: a site cannot identify itself; see its own log")
-    return sorted(statements, key=lambda info: (info.classes is None, info.node))
+            else:
+                log.warning("fedcal: a site cannot identify itself; see its own log")
+    return sorted(statements, key=lambda at: (at.partition or 0, at.classes is None, at.node))
 
 
 def reason(reply: Message) -> str:
@@ -150,12 +170,13 @@ def _node_info(reply: Message) -> NodeInfo:
     """Return a node's statement about itself."""
     try:
         record: Mapping[str, Any] = reply.content.config_records["who"]
-        counts = {k: int(record[k]) for k in ("site", "place", "clients", "classes") if k in record}
-        words = {k: str(record[k]) for k in ("names", "input") if k in record}
+        known = ("site", "place", "clients", "classes", "partition")
+        counts: dict[str, Any] = {k: int(record[k]) for k in known if k in record}
+        counts |= {k: printable(str(record[k]))[:300] for k in ("input", "error") if k in record}
         if not 2 <= counts.get("classes", 2) <= options.MOST_CLASSES:
             raise RoundFailed("a node reports an impossible number of classes")
-        node, digest, input = reply.metadata.src_node_id, words.get("names"), words.get("input")
-        return NodeInfo(node, **counts, digest=digest, input=input)
+        digest = str(record["names"]) if "names" in record else None
+        return NodeInfo(reply.metadata.src_node_id, **counts, digest=digest)
     except RoundFailed:
         raise
     except UNREADABLE:

@@ -68,6 +68,8 @@ class FlowerTransport(Method, Strategy):
     roster
         Flower's number of each node that was met -> the client's number. Sites that do not know
         theirs are numbered as they come
+    names
+        number of a Flower app's client -> its SuperNode's name, or which partition or node it is
     secure
         the protocol of secure aggregation, where the run is under it
     took_part
@@ -77,11 +79,11 @@ class FlowerTransport(Method, Strategy):
     def __init__(self, plan: Plan, **options: Any) -> None:
         super().__init__(plan, **options)
         self.tolerant = self.without_unready = False
-        self.terms = ""
-        self.class_digest = self._error = ""  # the error of a client: only an exact run hears it
+        self.terms = self.class_digest = ""
         self.scores: tuple[int, str | None] = (0, None)
         self.model: ArrayRecord | None = None
         self.roster, self._sites = dict[int, int](), dict[int, int]()
+        self.names, self._rowless = dict[int, str](), set[int]()
         self._passed: set[int] = set()  # nodes that cannot take part
         self._guarded: set[int] = set()  # nodes that take all but the question from their terms
         self._unsure: set[int] = set()  # nodes of real sites that may be unable to
@@ -159,6 +161,9 @@ class FlowerTransport(Method, Strategy):
         waits = asked.round, self._timeout
         gone = set(self.unavailable(asked.round).tolist())
         there = (k for k in asked.clients.tolist() if k in self._sites and k not in gone)
+        if not self.plan.secret_sample:
+            some = len(self._sampled(asked)), self.plan.clients
+            log.info("configure_train: Sampled %s nodes (out of %s)", *some)
         return [
             message(guarded if node in self._guarded else content, node, ANSWER, *waits)
             for node in map(self._sites.__getitem__, there)
@@ -244,21 +249,25 @@ class FlowerTransport(Method, Strategy):
                 if not self.tolerant:
                     raise
         self._tell_answered(asked, sent)
-        if self._error and not sent:
-            raise RoundFailed(f"round {asked.round}: no client answered; {self._error}")
         return sent
 
     def _tell_answered(self, asked: OpenRound, answered: Collection[int]) -> None:
         """Record and log which clients answered, where that is not secret."""
         if self.plan.secret_sample:
             return
-        self.took_part.note(asked.round, asked.clients.tolist(), answered)
-        if missing := [k for k in asked.clients.tolist() if k not in answered]:
+        sampled = self._sampled(asked)
+        self.took_part.note(asked.round, sampled, answered)
+        some = len(answered), len(sampled) - len(answered)
+        log.info("aggregate_train: Received %s results and %s failures", *some)
+        if missing := [k for k in sampled if k not in answered]:
             log.warning(
                 "fedcal: round %d: %d of %d clients answered%s",
-                *(asked.round, len(answered), len(asked.clients)),
+                *(asked.round, len(answered), len(sampled)),
                 f", not {naming.listed([*map(self._called, missing)])}" if self.tolerant else "",
             )
+
+    def _sampled(self, asked: OpenRound) -> list[int]:
+        return [k for k in asked.clients.tolist() if k not in self._rowless]
 
     def configure_evaluate(self, *args: Any, **options: Any) -> Iterable[Message]:
         """Nothing: metrics over clients are releases of their own."""
@@ -279,7 +288,7 @@ class FlowerTransport(Method, Strategy):
         self._sites = {site: node for site, node in self._sites.items() if node in nodes}
         new = sorted(nodes - set(self._sites.values()) - self._passed)
         if new:
-            asked = grid, new, self._timeout, self.tolerant, self.model
+            asked = grid, new, self._timeout, self.tolerant, self.model, self.plan.private
             self.assign_sites(participation.ask_node_info(*asked))
 
     def _check_ready(self, grid: Grid, content: dict[str, ConfigRecord], number: int) -> None:
@@ -304,7 +313,9 @@ class FlowerTransport(Method, Strategy):
     def _called(self, site: int) -> str:
         """Return a site's name in the federation, or its number."""
         known = self.secure is not None and 0 <= site < len(self.secure.roster.sites)
-        return self.secure.roster.sites[site].name if self.secure and known else f"site {site}"
+        if self.secure and known:
+            return self.secure.roster.sites[site].name
+        return self.names.get(site, f"site {site}")
 
     def assign_sites(self, nodes: Iterable[participation.NodeInfo]) -> None:
         """Give the sites behind these nodes numbers, and refuse those with other classes.
@@ -329,12 +340,19 @@ class FlowerTransport(Method, Strategy):
                 log.warning("fedcal: a site that came late is passed over: %s", e)
                 self._passed.add(info.node)
                 continue
+            if info.site is None and info.digest is None:
+                self.names[site] = info.name
+            self.roster[info.node] = site
+            if info.error and not self.plan.private:
+                log.warning("fedcal: %s is not asked: %s", self._called(site), info.error)
+                self._passed.add(info.node)
+                self._rowless.add(site)
+                continue
             self._sites[site] = info.node
             if info.digest is not None:
                 self._guarded.add(info.node)
                 if info.site is None:  # a real one, not one simulated
                     self._unsure.add(info.node)
-            self.roster[info.node] = site
 
     def _number_of(self, info: participation.NodeInfo) -> int:
         """Return a client's number: its own, its earlier one, or the first free one."""
@@ -388,7 +406,6 @@ class FlowerTransport(Method, Strategy):
                 if not self.tolerant:
                     raise RoundFailed(why)
                 if not self.plan.private:
-                    self._error = why
                     log.warning("fedcal: %s", why)
 
 

@@ -5,11 +5,11 @@ import logging
 import numpy as np
 import pytest
 import torch
-from flwr.app import Array, ArrayRecord, Context
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedcal import AfterTraining, InProcessGrid, InputError, RoundFailed, add_answers, datasets
-from fedcal.clients.any_app import logits_of
+from fedcal import AfterTraining, InProcessGrid, InputError, RoundFailed, datasets
+from fedcal.clients.any_app import add_answers, score_batches, with_answers
 from fedcal.partition import deal
 
 DATA = datasets.load("resnet110-cifar10").split(0)
@@ -26,9 +26,7 @@ def scaled(arrays: ArrayRecord, context: Context):
 
 
 def grid_of(scores, **changed):
-    app = ClientApp()
-    add_answers(app, scores=scores)
-    return InProcessGrid(app, range(1, 5))
+    return InProcessGrid(with_answers(ClientApp(), scores=scores), range(1, 5))
 
 
 def test_probabilities_columns_and_test_rows():
@@ -49,37 +47,85 @@ def test_probabilities_columns_and_test_rows():
     assert not any("deals rows, not subjects" in line for line in result.privacy["more"])
 
 
-class Outputs:
-    def __init__(self, logits):
-        self.logits = logits
-
-
 class Net(torch.nn.Linear):
-    def __init__(self):
-        super().__init__(2, 3)
+    def __init__(self, classes, head=lambda z: {"logits": z}):
+        super().__init__(2, classes)
+        self.head = head
 
     def forward(self, x=None, first=None, second=None):
-        return super().forward(x) if x is not None else Outputs(super().forward(first + second))
+        return self.head(super().forward(first + second if x is None else x))
 
 
-ROWS, LABELS = torch.arange(8.0).reshape(4, 2), torch.tensor([0, 1, 2, 1])
+ROWS, LABELS = torch.arange(8.0).reshape(4, 2), torch.tensor([0, 1, 1, 1])
+TWO = {"first": ROWS / 2, "second": ROWS / 2}
 
 
 @pytest.mark.parametrize(
-    "batch",
+    ("batch", "named"),
     [
-        (ROWS, LABELS),
-        {"img": ROWS, "label": LABELS, "file": ["a", "b", "c", "d"]},
-        {"first": ROWS / 2, "second": ROWS / 2, "labels": LABELS},
+        ((ROWS, LABELS), {}),
+        ((TWO, LABELS), {}),
+        ({"img": ROWS, "label": LABELS, "file": ["a", "b", "c", "d"]}, {}),
+        ({**TWO, "row": LABELS, "labels": LABELS}, {}),
+        ({"img": ROWS, "row": LABELS, "fine": LABELS}, {"inputs": "img", "target": "fine"}),
+        ((0 * ROWS, ROWS, LABELS), {"inputs": [1], "target": 2}),
     ],
 )
-def test_batches_are_read_as_quickstarts_make_them(batch):
-    net = Net().train()
-    found = logits_of(net, [batch, batch])
+def test_batches_are_read_as_quickstarts_make_them(batch, named):
+    net = Net(3).train()
+    found = score_batches(net, [batch, batch], **named)
     expected = torch.nn.functional.linear(ROWS, net.weight, net.bias).detach().numpy()
     np.testing.assert_allclose(found["logits"], np.tile(expected, (2, 1)), rtol=1e-6)
     assert found["labels"].tolist() == 2 * LABELS.tolist()
     assert net.training
+
+
+@pytest.mark.parametrize("classes", [1, 2])
+def test_one_output_is_of_class_1_and_a_head_of_probabilities_is_seen(classes):
+    last = torch.sigmoid if classes == 1 else lambda z: z.softmax(1)
+    nets = Net(classes), Net(classes, last)
+    nets[1].load_state_dict(nets[0].state_dict())
+    logits, probs = (score_batches(net, [(ROWS, LABELS)]) for net in nets)
+    assert logits["logits"].shape == (4, 2)
+    odds = np.exp(logits["logits"])
+    np.testing.assert_allclose(probs["probs"], odds / odds.sum(1, keepdims=True), rtol=1e-5)
+
+
+def rows_of(context):
+    k = int(context.node_config["partition-id"])
+    return [(ROWS, LABELS)] * (k != 2)
+
+
+@pytest.mark.parametrize("functions", [{}, {"client_fn": lambda context: None}])
+def test_mods_and_a_client_fn_see_no_question(functions, caplog):
+    def mod(message, context, call_next):
+        raise KeyError("config")
+
+    def model(context):
+        return Net(3 + len(context.run_config))
+
+    app = with_answers(ClientApp(mods=[mod], **functions), model, rows_of)
+    if not functions:
+        app.train()(lambda message, context: message)
+    grid = InProcessGrid(app, range(4, 0, -1))
+    arrays = ArrayRecord([x.numpy() for x in Net(3).state_dict().values()])
+    with caplog.at_level(logging.INFO, "flwr"):
+        result = AfterTraining("fednewton", grid=grid, arrays=arrays, rounds=3).start(grid, arrays)
+    assert "partition 3: logits of 3 classes; partition 2: no labelled rows" in caplog.text
+    assert sum("partition 2 is not asked" in line for line in caplog.messages) == 1
+    assert caplog.messages.count("aggregate_train: Received 3 results and 0 failures") == 3
+    assert result.sites["absent"] == ["partition 2"]
+    with pytest.raises(KeyError, match="config"):
+        app(Message(RecordDict(), 4, "train"), grid._contexts[4])
+
+
+def test_the_former_name_adds_to_an_app_of_functions():
+    app = ClientApp()
+    with pytest.deprecated_call():
+        add_answers(app, scores=scaled)
+    AfterTraining("fednewton", grid=InProcessGrid(app, range(4)), arrays=MODEL)
+    with pytest.raises(RoundFailed, match=r"node 1: .*fedcal.with_answers"):
+        AfterTraining("fednewton", grid=InProcessGrid(ClientApp(), [1]), arrays=MODEL)
 
 
 def test_noise_is_the_client_s_own_whatever_seed_the_server_sends(monkeypatch):
@@ -100,12 +146,15 @@ def test_noise_is_the_client_s_own_whatever_seed_the_server_sends(monkeypatch):
     assert not any((one == two).all() for one, two in sent)
 
 
-def test_the_server_learns_no_text_of_an_error(caplog):
+def test_the_server_learns_the_kind_of_an_error_and_no_text(caplog):
     def fails(arrays, context):
+        if context.node_config["partition-id"] == 1:
+            return [[0.0, 1.0]], ["Ms Meyer"]
         raise ValueError("row 17 is of Ms Meyer")
 
-    with caplog.at_level(logging.INFO, "flwr"), pytest.raises(RoundFailed) as failed:
-        AfterTraining("fednewton").start(grid_of(fails), MODEL)
+    kinds = "partition 0, partition 2, partition 3: ValueError; partition 1: labels must be"
+    with caplog.at_level(logging.INFO, "flwr"), pytest.raises(RoundFailed, match=kinds) as failed:
+        AfterTraining("fednewton", grid=grid_of(fails), arrays=MODEL)
     assert "Meyer" not in str(failed.value)
     lines = [r.getMessage() for r in caplog.records if r.name == "flwr"]
     assert lines
@@ -162,7 +211,7 @@ def test_an_exact_run_reports_rows_without_a_label(spoilt, caplog):
         return spoilt(*[np.array(x) for x in scaled(arrays, context)])
 
     reason = "not all have finite scores, the number of a column as label"
-    with pytest.raises(RoundFailed, match=f"^round 1: no client answered; .*{reason}.*$"):
+    with pytest.raises(RoundFailed, match=f"^no client can score .*partition 3: {reason}.*$"):
         AfterTraining("fednewton").start(grid_of(everywhere), MODEL)
     private = AfterTraining("fednewton", epsilon=8.0, unit="example")
     assert private.start(grid_of(everywhere), MODEL).sites["answered"] == 4

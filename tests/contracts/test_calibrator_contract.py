@@ -4,6 +4,7 @@ The kinds are the registry's (`kinds()`), and those whose options compute someth
 """
 
 import json
+import math
 from collections.abc import Callable
 from copy import copy
 from functools import cache
@@ -41,7 +42,8 @@ def fitted_once(make: Make, classes: int) -> calibrators.Calibrator:
 def fitted(make: Make, classes: int) -> calibrators.Calibrator:
     calibrator = copy(fitted_once(make, classes))
     if isinstance(calibrator, calibrators.WeightedBinning):  # weights that matter
-        weights = np.linspace(0.2, 0.9, len(calibrator.weights))
+        shape = calibrator.base.table.shape[: 1 + (calibrator.rows == "all")]
+        weights = np.linspace(0.2, 0.9, math.prod(shape)).reshape(shape)
         calibrator = calibrators.WeightedBinning(calibrator.base, weights, calibrator.rows)
     return calibrator
 

@@ -44,6 +44,7 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     "network": ("softmax", "mlp"),
     "nll_clip": (1.0, 10.0),
     "penalty": (0.1, 0.5),
+    "preset": (None, "paper"),
     "quantile": ("gaps", "prefix"),
     "reach": (1.2, 2.0),
     "rows_per_subject": (1, 3),
@@ -55,6 +56,7 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     ("evaluate", "within"): ((), ("a",)),
     ("fedprior", "groups"): (numbered(CLIENTS), (*numbered(CLIENTS), "a")),
     ("fedsgd", "clipping"): ("row", "global"),
+    ("conformal", "randomised"): (True, False),
 }
 """Two values of a setting, of one method or of all; of others see `two_values`."""
 

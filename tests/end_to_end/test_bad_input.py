@@ -50,7 +50,7 @@ def disk(folder: Path) -> Disk:
 
 def without_too_little(err: str) -> list[str]:
     """Lines on stderr, but for the warning that these few rows deserve."""
-    return [line for line in err.splitlines() if "unlikely to help" not in line]
+    return [line for line in err.splitlines() if "too little data or budget" not in line]
 
 
 RUN = ("simulate", "--data", "data.npz")

@@ -118,7 +118,7 @@ def wait_for_rows(folder: Path, count: int, process: subprocess.Popen[str]) -> N
 
 def without_too_little(error: str) -> list[str]:
     """Lines on stderr, but for progress and the warning that fedtemp's few rows each deserve."""
-    usual = ("unlikely to help", "fedcal: comparing:")
+    usual = ("lines with too little", "fedcal: comparing:")
     return [line for line in error.splitlines() if not any(text in line for text in usual)]
 
 

@@ -1,4 +1,4 @@
-"""A run that is unlikely to help says so in a line, and healthy ones say nothing."""
+"""A run with too little data or budget says so in a line, and healthy ones say nothing."""
 
 import re
 from dataclasses import replace

@@ -23,6 +23,7 @@ from unittest import mock
 import numpy as np
 
 from fedcal.calibrators import TemperatureScaling
+from fedcal.cli.main import COMMANDS
 from fedcal.core import fitting
 from fedcal.results.figures import drawing
 from fedcal.secure_aggregation import roster
@@ -35,7 +36,7 @@ MASKS = (
     (r"\b\d{4}(?: \d{4}){7,}\b|\b[0-9a-f]{4}(?:[ -][0-9a-f]{4}){5,}\b", "DIGEST"),
     (r"(?<![.\w])(?=[0-9]*[a-f])[0-9a-f]{12,}\b", "HEX"),
     (r"\b\d+(\.\d+)? (ms|s|seconds|min)\b", "TIME"),
-    (r"(?m)( / [\d,]+ )│ *[\d.]+ │$", r"\1│ TIME │"),  # after the bytes of a comparison
+    (r"(?m)( / [\d,]+ )([│|]) *[\d.]+ [│|]$", r"\1\2 TIME \2"),  # after the bytes of a comparison
     (r"(?m)^fedcal: (?!error|warning).*\n", ""),  # progress
     (r"fedcal \d+\.\d+\.\d+", "fedcal VERSION"),
     (r"Versions: .*", "Versions: MASKED"),
@@ -299,6 +300,15 @@ simulate --method conformal --set by=class --epsilon 8 --unit example
 simulate --method pooled-bbq"""
 
 
+ON_FILES = """--help
+datasets
+plan --clients 100 --rows-per-client 50 --classes 3 --epsilon 1
+report run
+compare --out 0 --resume --table markdown
+export --calibrator run/calibrator.npz --out run.onnx
+export --calibrator 4/sets.npz --out sets.onnx --json"""
+
+
 def others() -> Iterator[tuple[str, str]]:
     """Runs of other families, and what is made of files: applied, exported, read again."""
     rows = "--data rows.npz --partition natural"
@@ -322,6 +332,8 @@ def others() -> Iterator[tuple[str, str]]:
         shown("home/report.html"),
         fedcal("flower-app app"),
         Path("app/pyproject.toml").read_text(),
+        *map(fedcal, ON_FILES.splitlines()),
+        *(fedcal(f"{name} --help-all") for name in COMMANDS),
     ]
     yield "others.txt", "".join(output)
 

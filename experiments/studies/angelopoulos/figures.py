@@ -19,6 +19,7 @@ from experiments.studies.angelopoulos.splits import (
     Splits,
     by_both,
     drawn_bins,
+    exact_thresholds,
     joined,
     level_of,
     private_thresholds,
@@ -26,11 +27,11 @@ from experiments.studies.angelopoulos.splits import (
     setting,
     split,
 )
-from experiments.studies.claims import between, larger, listed
+from experiments.studies.claims import ERRORS, between, larger, listed
 from experiments.studies.rows import counted, grouped, one, rng_of, where
 from experiments.studies.spec import Outcome, Record, Rows, RowsClaim, Study
 from experiments.studies.zhang.models import PLAIN, SHIPPED, Task, Training, task, trained
-from fedcal.conformal.levels import best_bins, thresholds
+from fedcal.conformal.levels import best_bins, binned, inflated_level, thresholds
 from fedcal.strategies.server.outcome import Progress
 
 # -- Figure 2: the level q~ by n and epsilon; and what becomes of q~ >= 1 ------------------------
@@ -222,6 +223,45 @@ WELL = 0.02
 """By how much sets of m* may be larger than the smallest, relative."""
 
 
+GROWING = ((1_000, 1.0), (1_000, 10.0), (10_000, 1.0), (10_000, 10.0), (30_000, 5.0))
+"""n and epsilon of Corollary 1; the last is the figure's."""
+
+
+def bounded(found: Record, most: float) -> Record:
+    """Add the upper bound of Theorem 3 to a row, where the fullest bin has the probability `most`.
+
+    `room`: what the bound is above coverage.
+    """
+    q, gamma, bound = found["level"], found["gamma"], 1.0
+    if q < 1:
+        log = math.log(found["bins"] / (gamma * ALPHA))
+        slack = 2 * (1 + max(q / (1 - q), 1)) * log / ((found["n"] + 1) * found["epsilon"])
+        bound = min(1.0, 1 - (1 - gamma) * ALPHA + (1 - gamma * ALPHA) * (2 * most + slack))
+    return found | {"most": most, "bound": bound, "room": bound - found["coverage"]}
+
+
+def _growth(n: int, epsilon: float, trials: int) -> Record:
+    """Measure how much the private rule of Corollary 1 covers of uniform scores.
+
+    Their coverage is the threshold: what it is above the exact one is measured, and added to what
+    the exact one covers in the mean.
+    """
+    m = round(n * epsilon)
+    rng, gamma = rng_of("angelopoulos-figure4", 0, "uniform", n, epsilon), 1 / m
+    scores = rng.random((trials, n))
+    over = private_thresholds(scores, m, epsilon, ALPHA, rng, gamma)
+    over -= exact_thresholds(scores, ALPHA)
+    error, rate = float(over.std()) / math.sqrt(trials), math.log(m / ALPHA) / m
+    coverage = float(over.mean()) + math.ceil(round((n + 1) * (1 - ALPHA), 9)) / (n + 1)
+    level = inflated_level(n, m, epsilon, ALPHA, gamma)
+    found = {
+        **{"what": "growth", "size": m, "n": n, "epsilon": epsilon, "bins": m, "gamma": gamma},
+        **{"level": level, "coverage": coverage, "coverage_error": error},
+        **{"times_log": (coverage - (1 - ALPHA)) / rate, "times_log_error": error / rate},
+    }
+    return bounded(found, 1 / m)
+
+
 def _bins(progress: Progress | None = None, *, splits: int = 100) -> Rows:
     """Measure sets by the number of bins, on the same splits for all of them.
 
@@ -229,10 +269,13 @@ def _bins(progress: Progress | None = None, *, splits: int = 100) -> Rows:
     -------
     list of dict
         See `splits.setting`; `data`, `like`, `sets`, `times` (bins / n epsilon; of m* "m*"), `n`,
-        `tests`
+        `tests`, and of private sets what `bounded` adds (`most`: share of all scores). What =
+        "growth": coverage of uniform scores by `size` = n epsilon, and `times_log`: what it is over
+        90 %, in units of log(size / alpha) / size
     """
-    found: Rows = []
-    drawn = split(scored(DATA), N, N, splits, rng_of("angelopoulos-figure4", 0))
+    found: Rows = [_growth(n, epsilon, 4 * splits) for n, epsilon in GROWING]
+    of = scored(DATA)
+    drawn = split(of, N, N, splits, rng_of("angelopoulos-figure4", 0))
     todo = [(like, e, share) for like, e in LIKES.items() for share in (*SHARES, STAR)]
     for like, epsilon, share in counted(todo, progress):
         many = best_bins(N, epsilon, ALPHA) if isinstance(share, str) else share * N * epsilon
@@ -240,8 +283,11 @@ def _bins(progress: Progress | None = None, *, splits: int = 100) -> Rows:
         for sets, rule in by_both(drawn, epsilon, rng, round(many)).items():
             if sets == PRIVATE or share == STAR:
                 times = str(share) if sets == PRIVATE else "-"
-                place = {"data": DATA, "like": like, "n": N, "tests": N}
-                found.append(setting(place | {"sets": sets, "times": times}, *rule))
+                place = {"data": DATA, "like": like, "n": N, "tests": N, "sets": sets}
+                found.append(setting(place | {"times": times}, *rule))
+            if sets == PRIVATE:
+                most = np.bincount(binned(of.own, round(many))).max() / len(of.own)
+                found[-1] = bounded(found[-1], float(most))
     return found
 
 
@@ -262,6 +308,20 @@ def _bins_claims(found: Rows) -> Iterator[RowsClaim]:
             f"{about}m* of one seed works well: sets at most {100 * WELL:.0f} % over the smallest"
         )
         yield text, over <= 100 * WELL, f"{over:.2f} % over"
+        about = f"Theorem 3, epsilon = {epsilon:g} ({like}): "
+        text = f"{about}the bound is not below coverage"
+        yield between(text, mine, "room", "times", 0.0, 1.0, "coverage_error")
+        text = f"{about}the bound is below 100 %"
+        yield between(text, mine, "bound", "times", 0.0, 1.0 - 1e-9)
+    growth = where(found, what="growth")
+    about = "Uniform scores, m = n epsilon, gamma = 1 / m: "
+    text = f"{about}the bound of Theorem 3 is not below coverage"
+    yield between(text, growth, "room", "size", 0.0, 1.0, "coverage_error")
+    text = f"{about}what coverage is over 90 % falls at least as log(n epsilon / alpha) / "
+    text += "(n epsilon) (Corollary 1)"
+    first, *others = growth
+    most = first["times_log"] + ERRORS * first["times_log_error"]
+    yield between(text, others, "times_log", "size", 0.0, most, "times_log_error")
 
 
 figure4 = Study(_bins, _bins_claims)

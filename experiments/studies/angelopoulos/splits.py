@@ -143,10 +143,7 @@ class SetEvaluation:
             "coverage": float(self.coverage.mean()),
             "coverage_error": float(self.coverage.std() / math.sqrt(splits)),
             "coverage_median": float(np.median(self.coverage)),
-            "coverage_low": float(np.quantile(self.coverage, 0.05)),
-            "coverage_high": float(np.quantile(self.coverage, 0.95)),
             "set_size": float(self.mean_sizes.mean()),
-            "set_size_error": float(self.mean_sizes.std() / math.sqrt(splits)),
             "empty": float(self.sizes[0] / self.sizes.sum()),
             "all_labels": self.all_labels,
         }

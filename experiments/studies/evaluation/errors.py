@@ -25,29 +25,31 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
+from experiments.studies.claims import between
 from experiments.studies.evaluation.worlds import (
     EDGES,
     SCORES,
+    WORLDS,
     World,
+    bucket_counts,
     federation,
     near,
     released,
     rows_of_rounds,
-    slope,
     value_of,
     world,
 )
-from experiments.studies.rows import counted, rng_of, where
+from experiments.studies.rows import counted, grouped, rng_of, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study, study_file
 from fedcal.core.numerics import Floats, Integers
 from fedcal.evaluation import METRICS, Histogram
-from fedcal.metrics.score_table import FLAT
+from fedcal.metrics.score_table import FLAT, equal_width
 from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Local, SecAgg
@@ -56,7 +58,6 @@ from fedcal.units import Example, User
 SIZES = (1_000, 10_000, 100_000, 200_000, 500_000, 1_000_000)
 """Clients; slopes are of the last four."""
 LARGE = 100_000
-PREDICTIONS = ("accuracy", "precision", "recall")
 SLACK = 0.1
 """By how much a slope may exceed the exponent of the bound and still be said to agree. Its upper
 95 % limit has to be below; a slope whose error is too large for that is not told."""
@@ -75,48 +76,21 @@ class Setting:
     height: int = 0
     edges: str = "equal-width"
 
-    def strategy(self) -> FedEvaluate:
-        """Return the strategy that makes this release."""
-        local, exact = self.trust == Local.name, self.trust == SecAgg.name
-        unit = User.name if local else Example.name
-        flat = local and self.encoding == FLAT  # unary encoding takes a tree: of one level
-        return FedEvaluate(
-            federation(self.trust, self.clients, unit, epsilon=self.epsilon),
-            bins=self.bins,
-            edges=self.edges,
-            height=1 if flat else self.height,
-            encoding="auto" if flat or exact else self.encoding,
-        )
-
 
 # -- errors of one release -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """A release, and the rows that it is of."""
-
-    population: World
-    counts: Integers
-    histogram: Histogram
+def _metrics(names: Sequence[str], _: World, counts: Integers, seen: Histogram) -> float:
+    """Return the mean error of metrics, at 0.5."""
+    return fmean(_off(METRICS[name]().value(seen), value_of(counts, name)) for name in names)
 
 
-def _given(seen: Seen) -> float:
-    """Mean over accuracy, precision and recall at 0.5."""
-    return fmean(
-        _off(METRICS[name]().value(seen.histogram), value_of(seen.counts, name))
-        for name in PREDICTIONS
-    )
-
-
-def _varying(seen: Seen) -> float:
+def _varying(population: World, counts: Integers, seen: Histogram) -> float:
     """Return the mean error over thresholds from the 5 % to the 95 % quantile of scores."""
-    thresholds = _thresholds(seen.population.name)
-    cells = np.searchsorted(EDGES, thresholds)
-    at = near(thresholds, seen.histogram.edges)
-    buckets = np.searchsorted(seen.histogram.edges, at - 1e-12)
-    exact = _curves(seen.counts, cells)
-    return float(np.abs(np.clip(_curves(seen.histogram.counts, buckets), 0, 1) - exact).mean())
+    thresholds = _thresholds(population.name)
+    buckets = np.searchsorted(seen.edges, near(thresholds, seen.edges) - 1e-12)
+    exact = _curves(counts, np.searchsorted(EDGES, thresholds))
+    return float(np.abs(np.clip(_curves(seen.counts, buckets), 0, 1) - exact).mean())
 
 
 def _curves(counts: Floats | Integers, at: Integers) -> Floats:
@@ -135,19 +109,14 @@ def _thresholds(name: str) -> Floats:
     return EDGES[np.searchsorted(below, np.linspace(0.05, 0.95, 41))]
 
 
-def _auc(seen: Seen) -> float:
-    return _off(METRICS["roc_auc"]().value(seen.histogram), value_of(seen.counts, "roc_auc"))
-
-
-def _calibration(seen: Seen) -> float:
+def _calibration(population: World, _: Integers, seen: Histogram) -> float:
     """Mean over the population of |calibrated score - rate at the score|."""
-    n, p = seen.histogram.counts
-    middle = seen.histogram.middles
+    n, p = seen.counts
     with np.errstate(divide="ignore", invalid="ignore"):
-        binned = np.where(n + p > 0, np.clip(p / (n + p), 0.0, 1.0), middle)
-    shares = seen.population.shares.sum(axis=0)
-    place = np.searchsorted(seen.histogram.edges, SCORES, side="right") - 1
-    gap = np.abs(binned[place] - seen.population.rates)
+        binned = np.where(n + p > 0, np.clip(p / (n + p), 0.0, 1.0), seen.middles)
+    shares = population.shares.sum(axis=0)
+    place = np.searchsorted(seen.edges, SCORES, side="right") - 1
+    gap = np.abs(binned[place] - population.rates)
     return float(shares[shares > 0] @ gap[shares > 0])
 
 
@@ -156,10 +125,10 @@ def _off(found: float, truth: float) -> float:
     return abs((float(np.clip(found, 0.0, 1.0)) if math.isfinite(found) else 0.5) - truth)
 
 
-QUANTITIES: dict[str, Callable[[Seen], float]] = {
-    "P/R/A given": _given,
+QUANTITIES: dict[str, Callable[[World, Integers, Histogram], float]] = {
+    "P/R/A given": partial(_metrics, ("accuracy", "precision", "recall")),
     "P/R/A varying": _varying,
-    "ROC AUC": _auc,
+    "ROC AUC": partial(_metrics, ("roc_auc",)),
     "calibration": _calibration,
 }
 
@@ -167,10 +136,19 @@ QUANTITIES: dict[str, Callable[[Seen], float]] = {
 # -- what is run -----------------------------------------------------------------------------
 
 
+SPIKE = 0.05
+"""phi of Definition 1, of buckets in place of points."""
+
+HUNDRED = "clients, 100 buckets"
+ENOUGH, GOOD = 10_000, 0.02
+"""Clients from which on the paper calls accuracy good, and the error that we call so."""
+
 _ALONG: dict[str, tuple[str, Sequence[float], dict[str, Any]]] = {
     "clients": ("clients", SIZES, {}),
     "buckets": ("bins", (10, 20, 40, 80, 160, 320), {"clients": 1_000_000}),
     "epsilon": ("epsilon", (0.25, 0.5, 1.0, 2.0), {"clients": LARGE, "bins": 240}),
+    "height": ("height", (1, 2, 4, 8), {"clients": LARGE, "bins": 256}),
+    HUNDRED: ("clients", (1_000, 10_000, 100_000), {"bins": 100}),
 }
 """Axis -> what of a `Setting` varies, its values, and what stays."""
 
@@ -179,16 +157,19 @@ def settings_of(one: Mapping[str, Any]) -> list[Setting]:
     """Return the settings along the axis of a series of `evaluation.toml`.
 
     What has no name of its own there are facts of all settings; with `power` there are
-    `factor` clients**`power` buckets, an even number, so that 1/2 is an edge.
+    `factor` clients**`power` epsilon**`power_of_epsilon` buckets, an even number, so that 1/2 is an
+    edge.
     """
     varied, values, fixed = _ALONG[one["axis"]]
-    known = ("axis", "label", "quantity", "theory", "power", "factor")
+    known = ("axis", "label", "quantity", "theory", "power", "factor", "power_of_epsilon")
     facts = fixed | {k: v for k, v in one.items() if k not in known}
     each = [facts | {varied: value} for value in values]
     if "power" in one:
         power, factor = float(Fraction(one["power"])), one.get("factor", 1.0)
+        more = float(Fraction(one.get("power_of_epsilon", "0")))
         for of in each:
-            of["bins"] = max(2, 2 * round(factor * math.pow(of["clients"], power) / 2))
+            scale = factor * math.pow(of["clients"], power) * math.pow(of.get("epsilon", 1.0), more)
+            of["bins"] = max(2, 2 * round(scale / 2))
     return [Setting(**of) for of in each]
 
 
@@ -212,9 +193,9 @@ def rows(
         what = "error": `axis`, `label`, `quantity`, the setting's `trust`, `clients`, `buckets`,
         `epsilon`, `height`, and the mean `error` with its standard error `error_std`;
         what = "slope": `axis`, `label`, `quantity`, `trust`, `slope`, `theory` (None: the table
-        has none), and `slope_std`
+        has none), and `slope_std`; what = "scores": see `_behaved`
     """
-    found: Rows = []
+    found: Rows = [_behaved(name) for name in (*WORLDS, "adult-income")]
     for one in counted(study_file("evaluation")["shared"]["series"], progress):
         known = {k: one[k] for k in ("axis", "label", "quantity", "trust")}
         used: list[tuple[float, float, float]] = []
@@ -240,6 +221,24 @@ def rows(
     return found
 
 
+def _behaved(name: str) -> Record:
+    """Measure how well-behaved a population's scores are (Definition 1).
+
+    Returns
+    -------
+    dict
+        `spikes`: buckets of a hundred with more than `SPIKE` of an outcome's rows; `steepest`:
+        largest change of an outcome's density between neighbours without a spike, over their
+        distance
+    """
+    share = bucket_counts(world(name).shares, equal_width(100))
+    share /= share.sum(axis=1, keepdims=True)
+    spikes = np.asarray((share > SPIKE).any(axis=0))
+    steps = 100**2 * np.abs(np.diff(share, axis=1))[:, ~np.logical_or(spikes[1:], spikes[:-1])]
+    facts = {"spikes": int(spikes.sum()), "steepest": float(steps.max())}
+    return {"what": "scores", "world": name} | facts
+
+
 def _slope(points: Floats) -> Record:
     """Slope of log error by log x and its standard error, from (points, 3): x, error, its std."""
     x, y, std = points.T
@@ -248,23 +247,33 @@ def _slope(points: Floats) -> Record:
     lever = np.log(x) - np.log(x).mean()
     lever /= np.square(lever).sum()
     spread = float(np.sqrt(np.square(lever * std / y).sum()))
-    return {"slope": slope(x.tolist(), y.tolist()), "slope_std": spread}
+    return {"slope": float(lever @ np.log(y)), "slope_std": spread}
 
 
 @cache
-def _made(setting: Setting) -> FedEvaluate:
-    return setting.strategy()
+def _strategy(of: Setting) -> FedEvaluate:
+    """Return the strategy that makes a release."""
+    local, exact = of.trust == Local.name, of.trust == SecAgg.name
+    unit = User.name if local else Example.name
+    flat = local and of.encoding == FLAT  # unary encoding takes a tree: of one level
+    return FedEvaluate(
+        federation(of.trust, of.clients, unit, epsilon=of.epsilon),
+        bins=of.bins,
+        edges=of.edges,
+        height=1 if flat else of.height,
+        encoding="auto" if flat or exact else of.encoding,
+    )
 
 
 def _errors(setting: Setting, quantity: str, trials: int) -> Floats:
-    strategy, population = _made(setting), world(setting.world)
+    strategy, population = _strategy(setting), world(setting.world)
     sizes, error = rows_of_rounds(strategy), QUANTITIES[quantity]
     found = []
     for trial in range(trials):
         rng = rng_of("evaluation errors", trial, setting.trust, setting.clients, setting.bins)
         drawn = [population.draw(size, rng) for size in sizes]
         histogram = released(strategy, drawn, rng).histograms["model", "", ""]
-        found.append(error(Seen(population, np.asarray(sum(drawn)), histogram)))
+        found.append(error(population, np.asarray(sum(drawn)), histogram))
     return np.array(found)
 
 
@@ -287,6 +296,13 @@ def claims(found: Rows) -> Iterator[RowsClaim]:
         if holds is None:
             shown += f": the 95 % limits are to either side of {most:.2f}"
         yield text, holds, shown
+    text = "The scores are well-behaved: no bucket of a hundred has more than 5 % of an outcome"
+    yield between(text, where(found, what="scores"), "spikes", "world", 0, 0)
+    many = [r for r in where(found, axis=HUNDRED, what="error") if r["clients"] >= ENOUGH]
+    for (trust, quantity), mine in grouped(many, "trust", "quantity").items():
+        text = f"{trust}, 100 buckets, {ENOUGH:,} clients and more: the error of {quantity} is at "
+        text += f"most {100 * GOOD:g} points"
+        yield between(text, mine, "error", "clients", 0.0, GOOD, "error_std")
 
 
 study = Study(rows, claims)

@@ -40,7 +40,6 @@ from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.evaluation import METRICS, Estimate, Histogram, evaluate
 from fedcal.evaluation.estimators.calibration import ClasswiseEce
-from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.metrics.score_table import fine_tails
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.evaluate import BUCKETS, FedEvaluate
@@ -51,36 +50,16 @@ from fedcal.units import Example, User
 ROWS_PER_CLIENT = 50
 
 
-def of_rows(logits_of: Integers, labels: Integers, owner: Integers, clients: int) -> Shards:
-    """Rows of clients by the number of the cell of each row's score."""
-    score = SCORES[logits_of]
-    logits = np.stack([np.zeros(len(score)), np.log(score / (1 - score))], axis=1)
-    return rows_by_owner(logits, labels, owner, clients)
-
-
 def shards_of(drawn: Integers, clients: int, dealt: str, rng: np.random.Generator) -> Shards:
     """Deal counted rows, (2, CELLS), to clients, by "iid" or "dirichlet:BETA"."""
     cell = np.repeat(np.arange(2 * CELLS), drawn.ravel())
-    labels = cell // CELLS
+    score, labels = SCORES[cell % CELLS], cell // CELLS
     if dealt == "iid":
         owner = rng.integers(0, clients, len(labels))
     else:
         owner = partition.dirichlet(labels, clients, float(dealt.partition(":")[2]), rng)
-    return of_rows(cell % CELLS, labels, owner, clients)
-
-
-def engine_release(strategy: Any, shards: Shards) -> ScoreRelease:
-    """Run a strategy over clients and return its release."""
-    strategy.secure_aggregation = "none"  # the same bits, sooner
-    found = run_inline(strategy, shards)
-    if not isinstance(found, ScoreRelease):
-        raise TypeError(f"an evaluation released {found!r}")
-    return found
-
-
-def histogram_of(release: ScoreRelease) -> Histogram:
-    """Return the histogram of all rows."""
-    return release.histograms["model", "", ""]
+    logits = np.stack([np.zeros(len(score)), np.log(score / (1 - score))], axis=1)
+    return rows_by_owner(logits, labels, owner, clients)
 
 
 # -- populations: how wide, and how often right --------------------------------------------------
@@ -197,7 +176,9 @@ def _estimates(cell: Cell, federations: int) -> Iterator[Mapping[str, Estimate]]
 
     def asked(seed: int) -> FedEvaluate:
         facts = federation(cell.trust, cell.clients, cell.unit, seed)
-        return FedEvaluate(facts, bins=cell.bins, rows_per_client=nominal)
+        return FedEvaluate(
+            facts, bins=cell.bins, rows_per_client=nominal, secure_aggregation="none"
+        )  # the same bits, sooner
 
     shared = asked(0)
     what = (cell.world, cell.trust, cell.unit, cell.clients, cell.dealt, cell.bins)
@@ -207,8 +188,9 @@ def _estimates(cell: Cell, federations: int) -> Iterator[Mapping[str, Estimate]]
         if cell.unit == Example.name:
             release: Any = released(shared, [drawn], rng)
         else:
-            release = engine_release(asked(seed), shards_of(drawn, cell.clients, cell.dealt, rng))
-        found = evaluate(histogram_of(release), "positive", level=LEVEL, only=cell.metrics)
+            release = run_inline(asked(seed), shards_of(drawn, cell.clients, cell.dealt, rng))
+        seen = release.histograms["model", "", ""]
+        found = evaluate(seen, "positive", level=LEVEL, only=cell.metrics)
         yield {metric: found[metric] for metric in cell.metrics}
 
 

@@ -163,9 +163,3 @@ def near(scores: Floats, edges: Floats) -> Floats:
     """Return the lower edge of a bucket that is nearest to each score."""
     lower = edges[:-1]
     return np.asarray(lower[np.abs(lower - scores[:, None]).argmin(axis=1)])
-
-
-def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Return the slope of log y over log x, by least squares."""
-    logs = np.log(np.asarray(x, np.float64))
-    return float(np.polyfit(logs, np.log(np.maximum(y, math.ulp(0.0))), 1)[0])

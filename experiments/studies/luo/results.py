@@ -17,37 +17,51 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from statistics import fmean, median
 
-from experiments.studies.claims import between
+import numpy as np
+
+from experiments.studies.claims import between, listed
 from experiments.studies.claims import where as on_how_many
 from experiments.studies.luo.trials import (
+    BASELINES,
+    CLIPPED,
     COLUMNS,
+    EXACT,
     METHODS,
     NOISES,
     PRIVATE,
+    SETTINGS,
+    SweepPoint,
     Tables,
-    rows_of,
     run_point,
-    settings_for,
 )
 from experiments.studies.rows import counted, grouped, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study, study_file
 from fedcal import datasets
 from fedcal.core.fitting import usable_cores
+from fedcal.datasets import Dataset
+from fedcal.datasets._load import key_of, unpacked
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Local
 
-SHIFTED = "mnist-shift"
+SHIFTED, PHOTOGRAPHS = "mnist-shift", "cifar10-c"
+FILE = Path(__file__).parents[2] / "data" / f"{PHOTOGRAPHS}.npz"
+"""Logits on photographs under shift, by `experiments.shipped.cifar10_c`."""
+
 TRIALS = 500
 """As in the paper."""
 
-TITLES: Mapping[str, str] = study_file("luo")["shared"]["titles"]
+SHARED = study_file("luo")["shared"]
+
+TITLES: Mapping[str, str] = SHARED["titles"]
 """Method -> what tables call it; the paper's words for the paper's."""
 
-SMALLEST, MOST = 50, 250
-"""Sources between which the gain of secure aggregation is stated."""
+SMALLEST = 50
+"""Sources from which on the gain of secure aggregation is stated."""
 
+ACC_T = f"acc-t/{Local.name}"
 AHEAD = 1.3
 """Least ratio of the next method's median to that of Acc-T in the paper: 1.35
 (CIFAR-100), 1.38, 2.07 (ImageNet) in Table 1, and 1.35 in Table 7."""
@@ -65,17 +79,28 @@ def printed(table: str) -> Mapping[str, Averages]:
     return found
 
 
-def cells_of(trials: int, every: int, name: str) -> Rows:
-    """Run all settings on one data set.
+def load(source: str, name: str, severity: int) -> Dataset:
+    """Read a network's logits under one corruption, of `SHIFTED` or of `PHOTOGRAPHS`."""
+    if source == SHIFTED:
+        return datasets.load(f"{SHIFTED}:{name}:{severity}")
+    with np.load(FILE) as file:
+        logits, labels = unpacked(file[key_of((name, severity))].T), file["labels"]
+    return datasets.from_arrays(logits=logits, labels=labels, name=f"{source}:{name}:{severity}")
+
+
+def cells_of(trials: int, source: str, severity: int, name: str) -> Rows:
+    """Run the settings that leave at least half of the rows for the test, on one data set.
 
     A cell has what = "cell", `data` (short), `sweep`, `sources`, `samples`, `epsilon`, `trials`;
     for each column its key -> mean test ECE over trials, and key + " std" -> standard deviation.
     """
-    data, found = datasets.load(name), Rows()
+    data, found = load(source, name, severity), Rows()
     tables = Tables.of(data)
-    for point in settings_for(len(rows_of(data)[1]), every):
+    for point in SETTINGS:
+        if 2 * point.fit_rows > tables.rows:
+            continue
         ece = run_point(tables, point, COLUMNS, trials)
-        row = {"what": "cell", "data": name.split(":")[1], **asdict(point), "trials": trials}
+        row = {"what": "cell", "data": name, **asdict(point), "trials": trials}
         std = {f"{k} std": float(v.std()) for k, v in ece.items()}
         found.append({**row, **{k: float(v.mean()) for k, v in ece.items()}, **std})
     return found
@@ -84,32 +109,24 @@ def cells_of(trials: int, every: int, name: str) -> Rows:
 # -- tables --------------------------------------------------------------------------------------
 
 
-def table(severity: int, name: str, text: str, harmful: Sequence[str]) -> Study:
+def table(name: str, source: str) -> Study:
     """Return a table of the paper: summaries, then the cells; `what` tells them apart.
 
     Parameters
     ----------
-    severity
-        of the perturbations
     name
         of the paper's table
-    text, harmful
-        which private methods leave the model worse than it was, in words and by name
+    source
+        of the data, see `load`
     """
+    severity, text, harmful = SHARED["claimed"][name].values()
 
     def rows(
-        jobs: int | None = None,
-        progress: Progress | None = None,
-        *,
-        trials: int = TRIALS,
-        every: int = 1,
+        jobs: int | None = None, progress: Progress | None = None, *, trials: int = TRIALS
     ) -> Rows:
-        """Run all settings on all perturbations.
-
-        `every` takes every k-th setting of each sweep, for a quick look.
-        """
-        names = [f"{SHIFTED}:{c}:{s}" for c, s in datasets.shifted(SHIFTED) if s == severity]
-        work = partial(cells_of, trials, every)
+        """Run all settings on all perturbations."""
+        names = [c for c, s in datasets.shifted(SHIFTED) if s == severity]
+        work = partial(cells_of, trials, source, severity)
         many = min(jobs or usable_cores(), len(names))
         cells = Rows()
         with ProcessPoolExecutor(many, multiprocessing.get_context("spawn")) as pool:
@@ -123,6 +140,8 @@ def table(severity: int, name: str, text: str, harmful: Sequence[str]) -> Study:
         yield from _order_claims(mine, beside)
         yield _harm_claim(mine, beside, text, harmful)
         yield from _aggregation_claims(found)
+        for data, figure in SHARED["figures"].get(f"{name} {source}", {}).items():
+            yield from _figure_claims(f"{figure}, {data}", where(found, what="cell", data=data))
 
     return Study(rows, claims)
 
@@ -221,21 +240,85 @@ def _harm_claim(
 def _aggregation_claims(rows: Rows) -> Iterator[RowsClaim]:
     """Yield the gain from one noise on the sum over noise at each source."""
     sources = where(rows, what="aggregation", sweep="sources")
-    mine = [r for r in sources if SMALLEST <= r["sources"] <= MOST]
+    mine = [r for r in sources if r["sources"] >= SMALLEST]
     text = f"{TITLES['acc-t']}: one noise on the secure sum instead of each source's own makes the "
-    text += f"ECE at least 2 times smaller at {SMALLEST} to {MOST} sources"
-    if mine:
-        yield between(text, mine, "acc-t", "sources", 2.0, math.inf)
-    else:
-        yield text, None, "no such number of sources"
+    text += f"ECE at least 2 times smaller at {SMALLEST} sources or more"
+    yield between(text, mine, "acc-t", "sources", 2.0, math.inf)
 
 
-table1 = table(
-    5, "table1", "No private method leaves the model worse than no recalibration, in the median", ()
-)
-table7 = table(
-    1,
-    "table7",
-    "In the median, of the private methods Acc-T alone leaves the model no worse than it was",
-    ("histogram", "ece-t", "nll-t"),
-)
+def _figure_claims(figure: str, cells: Rows) -> Iterator[RowsClaim]:
+    """Test what section 5.2 says of the cells of one perturbation."""
+    private = [f"{m}/{Local.name}" for m in PRIVATE]
+    best = [min((*BASELINES, *private), key=row.__getitem__) for row in cells]
+    shown = ", ".join(f"{c} in {best.count(c)}" for c in sorted({*best}))
+    yield f"{figure}: Acc-T has the lowest ECE in every setting", {*best} == {ACC_T}, shown
+    few, *_, many = (row[ACC_T] for row in where(cells, sweep="sources"))
+    text = f"{figure}: Acc-T's ECE is lower with the most sources than with the fewest"
+    yield text, many < few, f"{few:.4f}, {many:.4f}"
+    first = where(cells, sweep="epsilon")[0]
+    one, least = first["one-source"], min(first[c] for c in private)
+    text = f"{figure}: at the smallest epsilon one source is better than every private method"
+    yield text, one < least, f"{one:.4f}, {least:.4f}"
+
+
+# -- at one point ---------------------------------------------------------------------------------
+
+POINT = SweepPoint("epsilon", 50, 30, 1.0)
+"""The setting of Figure 52; the paper does not say how it divides rows for Tables 4 to 6."""
+
+AT_POINT = ("none", *(f"{m}/{n}" for n in (EXACT, Local.name) for m in ("nll-t", "acc-t", "ece-t")))
+"""Columns of Table 4, then the same searches under the paper's noise."""
+
+PRINTED = ("accuracy", *AT_POINT[:4])
+
+
+def at_one_point(progress: Progress | None = None, *, trials: int = TRIALS) -> Rows:
+    """Run Tables 3 and 4 of the paper, and Figure 52.
+
+    what = "perturbation": `accuracy`, mean test ECE by column, and what the paper prints;
+    what = "clip": mean test `ece` of Acc-T, and of NLL-T at each clip, at severity 1 of snow.
+    """
+
+    def means(name: str, severity: int, columns: Sequence[str]) -> Record:
+        tables = Tables.of(load(PHOTOGRAPHS, name, severity))
+        ece = run_point(tables, POINT, columns, trials)
+        right = float((tables.gaps[0] >= 0).mean())
+        return {"accuracy": right, **{k: float(v.mean()) for k, v in ece.items()}}
+
+    found, paper = Rows(), study_file("luo")["printed"]["table4"]
+    for name, values in counted(paper.items(), progress):
+        beside = {f"paper {k}": v for k, v in zip(PRINTED, values, strict=True)}
+        mine = means(name, 0 if name == "none" else 5, AT_POINT)
+        found.append({"what": "perturbation", "data": name, **mine, **beside})
+    columns = (ACC_T, *(f"{name}/{Local.name}" for name in CLIPPED))
+    ece = means("snow", 1, columns)
+    return found + [{"what": "clip", "column": c, "ece": ece[c]} for c in columns]
+
+
+def _point_claims(found: Rows) -> Iterator[RowsClaim]:
+    """Test what the paper says of Tables 3 to 6 and of Figure 52."""
+    mine = where(found, what="perturbation")
+    right, base, nll, acc, ece, noisy_nll, noisy_acc, _ = (
+        np.array([row[key] for row in mine]) for key in ("accuracy", *AT_POINT)
+    )
+    shown = ", ".join(f"{k} {fmean(row[k] for row in mine):.4f}" for k in AT_POINT)
+    text = "The accuracy is highest without a perturbation"
+    yield text, bool(right.argmax() == 0), f"{right[0]:.4f}, otherwise up to {right[1:].max():.4f}"
+    best = max(nll.mean(), acc.mean(), ece.mean()) < base.mean()
+    yield "Without noise each search has a lower mean ECE than no recalibration", bool(best), shown
+    text, many = "Without noise Acc-T is no worse than NLL-T under most perturbations", acc <= nll
+    yield text, bool(many.mean() > 0.5), f"{many.sum()} of {len(many)}"
+    text, close = "Without noise Acc-T's ECE is at most 1.1 times ECE-T's", acc.mean() / ece.mean()
+    yield text, bool(close <= 1.1), f"{close:.3f} times"
+    lead, noisy = nll.mean() / acc.mean(), noisy_nll.mean() / noisy_acc.mean()
+    text = "Noise at epsilon 1 at least doubles Acc-T's lead over NLL-T in mean ECE"
+    yield text, bool(noisy - 1 >= 2 * max(lead - 1, 0)), f"{lead:.3f} without, {noisy:.3f} with"
+    first, *clips = where(found, what="clip")
+    text = "Acc-T is better than NLL-T at every clip (snow, severity 1)"
+    shown = listed([first, *clips], "ece", "column")
+    yield text, first["ece"] < min(c["ece"] for c in clips), shown
+
+
+table1, table7 = table("table1", SHIFTED), table("table7", SHIFTED)
+photographs1, photographs7 = table("table1", PHOTOGRAPHS), table("table7", PHOTOGRAPHS)
+point = Study(at_one_point, _point_claims)

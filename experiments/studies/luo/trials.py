@@ -63,9 +63,6 @@ golden = partial(GoldenSection, LOW, HIGH, ITERATIONS)
 _EXACT = 2.0**30
 _NUMBERS = 1 << 16  # of a block of rows that stays in the processor's cache
 
-SWEEPS = ("sources", "samples", "epsilon")
-"""Parameters that vary; a setting belongs to one of them."""
-
 
 @dataclass(frozen=True)
 class SweepPoint:
@@ -74,7 +71,7 @@ class SweepPoint:
     Attributes
     ----------
     sweep
-        of `SWEEPS`
+        "sources", "samples" or "epsilon": what varies
     sources, samples
         d private data sources, and m rows of each
     epsilon
@@ -103,20 +100,6 @@ SETTINGS = (
     *(SweepPoint("epsilon", 50, 30, k / 5) for k in range(1, 11)),
 )
 """The 45 settings of the paper for CIFAR."""
-
-
-def settings_for(rows: int, every: int = 1) -> list[SweepPoint]:
-    """Return the settings that leave at least half of the rows for the test.
-
-    Parameters
-    ----------
-    every
-        take every k-th setting of each sweep, from the last one on
-    """
-    found: list[SweepPoint] = []
-    for sweep in SWEEPS:
-        found += [s for s in SETTINGS if s.sweep == sweep][::-every][::-1]
-    return [s for s in found if 2 * s.fit_rows <= rows]
 
 
 @dataclass(frozen=True)
@@ -338,7 +321,8 @@ class Trials:
 # -- methods -------------------------------------------------------------------------------------
 
 NLL_CLIP = 10.0
-NOISES = (Local.name, Central.name)
+NOISES = (Local.name, Central.name, EXACT := "exact")
+"""Trust models, and no noise at all: what remains is the objective and the search."""
 
 
 @dataclass(frozen=True)
@@ -413,9 +397,9 @@ def _bin_gap_sizes(trials: Trials, t: Floats, noise: Floats) -> Floats:
     return np.asarray(np.abs(trials.bin_gaps(trials.tables.at(t)) + noise).sum(axis=1))
 
 
-def _loss(trials: Trials, t: Floats, noise: Floats) -> Floats:
+def _loss(clip: float, trials: Trials, t: Floats, noise: Floats) -> Floats:
     """Sum of losses, each clipped."""
-    return np.asarray(trials.losses(trials.tables.at(t), NLL_CLIP) + noise[:, 0])
+    return np.asarray(trials.losses(trials.tables.at(t), clip) + noise[:, 0])
 
 
 def histogram(trials: Trials, draws: Draws) -> Floats:
@@ -467,13 +451,21 @@ class Private:
         return Job(self.strategy, federation, settings).plan
 
 
+def _clipped(clip: float) -> Private:
+    """Return NLL-T whose losses are clipped at this."""
+    return Private(_walk(partial(_loss, clip)), "nllt", {"nll_clip": clip})
+
+
 BASELINES: Mapping[str, Callable[[Trials], Floats]] = {"none": none, "one-source": one_source}
-PRIVATE: Mapping[str, Private] = {
+PRIVATE = {
     "histogram": Private(histogram, "dp-histogram", {"counts": "correct_total"}),
     "ece-t": Private(_walk(_bin_gap_sizes), "ecet"),
-    "nll-t": Private(_walk(_loss), "nllt", {"nll_clip": NLL_CLIP}),
+    "nll-t": _clipped(NLL_CLIP),
     "acc-t": Private(_walk(_gap_size), "acct"),
 }
+CLIPPED = {f"nll-t-{clip:g}": _clipped(clip) for clip in (1.0, 2.0, 5.0, 10.0, 20.0)}
+"""NLL-T at several clips."""
+
 METHODS = (*BASELINES, *PRIVATE)
 """The methods, in the order of the paper's tables."""
 
@@ -493,13 +485,16 @@ def run_point(
     depend on which others there are.
     """
     fit = divisions(tables, point, trials, seed)
-    draws = {}
+    draws, private = {}, PRIVATE | CLIPPED
     for column in columns:
         name, _, noise = column.partition("/")
         if noise:
-            plan = PRIVATE[name].plan(point, tables.classes, noise)
+            trust = Local.name if noise == EXACT else noise
+            plan = private[name].plan(point, tables.classes, trust)
             what = f"luo {tables.name} {point.name} {column}"
             draws[column] = Draws.under(plan, trials, stream(seed, Purpose.NOISE, what=what))
+            if noise == EXACT:
+                draws[column].noise[:] = 0
     found = {column: np.empty(trials) for column in columns}
     for i in range(0, trials, _BLOCK):
         some = slice(i, i + _BLOCK)
@@ -507,7 +502,7 @@ def run_point(
         for column in columns:
             name, _, noise = column.partition("/")
             if noise:
-                found[column][some] = PRIVATE[name].run(block, draws[column].some(some))
+                found[column][some] = private[name].run(block, draws[column].some(some))
             else:
                 found[column][some] = BASELINES[name](block)
     return found

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from experiments import demo as demonstration
 from experiments.studies.spec import Record, Rows, Study
 from fedcal.results.comparison import Line
 from fedcal.results.files import in_json
@@ -50,4 +49,3 @@ def rows(
 
 
 comparison = Study(rows, lambda rows: ())
-demo = Study(lambda: [row_of(line) for line in demonstration.calibrate().cells], lambda rows: ())

@@ -16,7 +16,8 @@ Calibration slope and intercept: the logistic regression of the outcome on the s
 Log odds are cut at those of 1e-12, where tails of the score were counted in two nodes, of which the
 mean is known; else scores are cut at 1e-4. Others are read at the middles of buckets.
 
-Curves of a histogram, at every edge of its buckets: ROC, decisions, reliability.
+Curves of a histogram, at every edge of its buckets: ROC, precision and recall, decisions,
+reliability.
 
 Points come from monotone counts (`monotone_counts`), so that a curve never runs backwards;
 intervals, pointwise, come from the counts as they are released. The area under a curve is a metric
@@ -441,6 +442,20 @@ def roc_curve(h: Histogram, *, level: float = 0.95) -> EvaluationCurve:
     bottom = np.full_like(positive, positive[0])
     ends = of_share(positive, bottom, noise, normal_quantile(level))
     x, y = (_share(row, np.full_like(row, row[0])) for row in from_each_edge(monotone_counts(h)))
+    return EvaluationCurve(x, y, np.fmin(ends[0], y), np.fmax(ends[1], y))
+
+
+def pr_curve(h: Histogram, *, level: float = 0.95) -> EvaluationCurve:
+    """Return recall (x) and precision (y) by threshold. Parameters as in `roc_curve`.
+
+    Precision is NaN where no row is predicted positive.
+    """
+    negative, positive = from_each_edge(h.counts)
+    one = _squares(spread := from_each_edge(h.root.T).T)
+    noise = _noise(h, spread, level, one, one, 2 * one)
+    ends = of_share(positive, negative + positive, noise, normal_quantile(level))
+    n, p = from_each_edge(monotone_counts(h))
+    x, y = _share(p, np.full_like(p, p[0])), _share(p, n + p)
     return EvaluationCurve(x, y, np.fmin(ends[0], y), np.fmax(ends[1], y))
 
 

@@ -1,7 +1,5 @@
 """Curves: test metrics by round, and a comparison's quality against epsilon and against bytes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product

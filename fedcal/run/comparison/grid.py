@@ -25,7 +25,7 @@ from fedcal.results.statement import large_delta
 from fedcal.run import jobs, load
 from fedcal.run.config import POOLED, Config, label_of, layered, method_named, parse_setting
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.settings import Setting, calibrating, settings_of
+from fedcal.strategies.settings import Setting, calibrating, fold_preset, settings_of
 from fedcal.strategies.warnings import underpowered
 from fedcal.trust import NOISY, TRUSTS, SecAgg
 
@@ -101,8 +101,8 @@ class Variant:
 class Cell:
     """One line of the table: a configuration, run with each of its seeds.
 
-    `plan` is that of its first run, `little` says why it is unlikely to help ("" if it has enough);
-    known once the cell is resolved.
+    `plan` is that of its first run, `little` says why it has too little data or budget ("" if it
+    has enough); known once the cell is resolved.
     """
 
     variant: Variant
@@ -158,6 +158,7 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        fold_preset(self)
         numerics.check_seed(self.seed + self.seeds - 1)
         known = dict[str, None]()
         for variant in self.variants:
@@ -354,7 +355,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> tuple[list[Cell], lis
     for text in warned:
         warnings.warn(text, stacklevel=3)
     if few := [cell for cell in cells.values() if cell.little]:
-        text = f"lines are unlikely to help ({len(few)}), the first {few[0].name}: {few[0].little}"
+        text = f"lines with too little ({len(few)}), the first {few[0].name}: {few[0].little}"
         warnings.warn(text, TooLittle, stacklevel=3)
     return list(cells.values()), left_out
 

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from flwr.app import Context, Error, Message, RecordDict
@@ -44,12 +45,12 @@ class InProcessGrid(Grid):
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
     def set_run(self, run: object) -> None:
-        """Do nothing: an in-process grid has no run."""
+        """Do nothing: an in-process grid has one run."""
 
     @property
     def run(self) -> Any:
-        """An in-process grid has no run."""
-        raise NotImplementedError
+        """Its number, as Flower's workflows for strategies of a `client_fn` ask for it."""
+        return SimpleNamespace(run_id=1)
 
     def create_message(
         self,

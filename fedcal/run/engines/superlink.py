@@ -304,6 +304,12 @@ def _folder(module: str) -> str:
     return str(Path(file).resolve().parents[depth]) if file else ""
 
 
+def health_options() -> list[str]:
+    """Return the option for Flower's health server: `FEDCAL_HEALTH`, where set, is HOST:PORT."""
+    address = os.environ.get("FEDCAL_HEALTH")
+    return ["--health-server-address", address] if address else []
+
+
 def quiet_environment(home: Path) -> dict[str, str]:
     """Return the environment for a Flower that is confined to `home` and the loopback."""
     env = dict(os.environ)

@@ -22,7 +22,7 @@ from fedcal.clients.site.process.runtime import SITE, self_test
 from fedcal.core.flower_internals import TASK_TYPE_TO_COMMAND
 from fedcal.core.flower_internals_site import check_flower
 from fedcal.run.engines.processes import ProcessTree
-from fedcal.run.engines.superlink import free_port, quiet_environment, scripts
+from fedcal.run.engines.superlink import free_port, health_options, quiet_environment, scripts
 
 FLOWER_LOG = "flower.log"
 NODE, WORKER = "fedcal.run.engines.node", "fedcal.clients.site.process.runtime"
@@ -162,7 +162,7 @@ def supernode(
             *(sys.executable, "-P", "-m", NODE, "flower-supernode", "--superlink", fleet),
             *("--root-certificates", root_certificates.resolve()),
             *("--auth-supernode-private-key", key.resolve()),
-            *("--host", "127.0.0.1", "--port", str(free_port())),
+            *("--host", "127.0.0.1", "--port", str(free_port()), *health_options()),
         ]
         with (
             ProcessTree(warm, folder=home, env=env, log=log),

@@ -4,8 +4,11 @@ from statistics import median
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
+from experiments.studies.luo import results
 from experiments.studies.luo import trials as methods
 from experiments.studies.luo.results import table1
 from experiments.studies.luo.trials import SweepPoint, Tables, Trials, divisions
@@ -76,9 +79,53 @@ def test_the_strategies_themselves_reach_the_same_ece(key, trust):
 
 def test_a_table_sums_up_its_cells(monkeypatch):
     monkeypatch.setattr(datasets, "shifted", lambda name: [("fog", 5), ("snow", 5), ("fog", 1)])
-    rows = table1.rows(jobs=1, trials=2, every=5)
+    monkeypatch.setattr(results, "SETTINGS", methods.SETTINGS[4::5])
+    rows = table1.rows(jobs=1, trials=2)
     cells = [r for r in rows if r["what"] == "cell"]
     assert {r["data"] for r in cells} == {"fog", "snow"}
     found = {(r["method"], r["noise"]): r for r in rows if r["what"] == "method"}
     assert found["acc-t", "local"]["median"] == median(r["acc-t/local"] for r in cells)
     assert len(list(table1.claims(rows))) == 6
+
+
+def turns(values) -> np.ndarray:
+    """Signs of the steps of a function of T between its plateaus, where they change."""
+    signs = np.sign(np.diff(values))[np.abs(np.diff(values)) > 1e-8]
+    return np.diff(signs)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.integers(1, 40))
+def test_the_loss_and_the_gap_fall_and_then_rise(seed, classes, rows):
+    """Propositions 1 and 2: golden section finds the minimum of NLL-T and of Acc-T."""
+    data, temperatures = made(rows, classes, seed), np.geomspace(0.1, 30, 60)
+    gaps, _, losses = methods.tabulate(data.logits, data.labels, temperatures)
+    assert (turns(losses.mean(axis=1)) >= 0).all()
+    assert (turns(np.abs(gaps.mean(axis=1))) >= 0).all()
+
+
+def test_the_objective_of_ece_t_has_several_minima(tables):
+    assert (turns(np.abs(tables.totals).sum(axis=1)) > 0).sum() > 1
+
+
+def test_claims_at_one_point(monkeypatch):
+    monkeypatch.setattr(results, "load", lambda source, name, severity: made(1600))
+    rows = results.point.rows(trials=2)
+    assert len(list(results.point.claims(rows))) == 6
+    noiseless = [(r["acc-t/exact"], r["none"]) for r in rows if r["what"] == "perturbation"]
+    assert len({*noiseless}) == 1
+    assert noiseless[0][0] < noiseless[0][1]
+
+
+def test_noise_follows_table_2():
+    def std(strategy: str, epsilon: float = 1.0, **settings: float) -> float:
+        point = SweepPoint("epsilon", 50, 30, epsilon)
+        plan = methods.Private(methods.PRIVATE["acc-t"].run, strategy, settings).plan(
+            point, 10, "local"
+        )
+        return methods.Draws.under(plan, 1, np.random.default_rng(0)).of.std[0]
+
+    once = std("acct")
+    assert std("acct", iterations=11) == pytest.approx(2 * once, rel=0.01)
+    assert std("acct", epsilon=2.0) == pytest.approx(once / 2, rel=0.01)
+    assert std("nllt", nll_clip=3.0) == pytest.approx(3 * once, rel=0.01)
+    assert std("ecet", bins=30) == pytest.approx(std("ecet", bins=15))

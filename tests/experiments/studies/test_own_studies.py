@@ -5,12 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from experiments.studies.evaluation import errors
+from experiments.studies.evaluation import curves, errors
 from experiments.studies.evaluation.intervals import Cell, populations, shards_of
 from experiments.studies.evaluation.worlds import released, rows_of_rounds, world
 from experiments.studies.own import five_hospitals as study
 from experiments.studies.rows import rng_of
 from fedcal.core.numerics import softmax
+from fedcal.evaluation import Histogram
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.verdicts import ALL, verdicts_of
 from fedcal.mechanisms import NoiseDistribution
@@ -31,6 +32,20 @@ def test_exact_releases_are_the_engine_s():
     exact = run_inline(strategy("secagg"), shards_of(drawn, 20, "iid", rng))
     assert isinstance(exact, ScoreRelease)
     assert np.array_equal(exact.counts, released(strategy("secagg"), [drawn], rng).counts)
+    skewed = [shards_of(drawn, 20, how, rng) for how in ("iid", "dirichlet:0.05")]
+    iid, other = (run_inline(strategy("distributed"), clients).counts for clients in skewed)
+    assert np.array_equal(iid, other)  # how clients differ changes no bit, noise included
+
+
+def test_curves_by_quantiles_of_exact_counts():
+    shares, near = np.array([1.0, 0.7, 0.3, 0.0]), np.array([0.0, 0.4999, 0.5, 1.0])
+    above = curves.share_above(np.array([0.0, 0.5, 0.5, 1.0]), shares, near)
+    assert above == pytest.approx([1.0, 0.7, 0.3, 0.0], abs=1e-3)  # it jumps at 0.5
+    counts = np.array([[1.0], [3.0]]) * np.ones(128)
+    found = curves.by_quantiles(Histogram.exact(np.linspace(0, 1, 129), counts), 32)
+    x = np.array([0.0, 1.0])
+    assert curves.area_error(found["ROC"], (x, x)) < 0.01
+    assert curves.area_error(found["PR"], (x, 0 * x)) == pytest.approx(0.75, abs=0.01)
 
 
 @pytest.mark.parametrize(("trust", "unit"), [("distributed", "example"), ("local", "user")])

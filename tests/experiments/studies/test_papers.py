@@ -61,6 +61,9 @@ def test_a_figure_from_few_splits(figure, monkeypatch):
     rows = figure.rows(splits=2)
     assert all(output for _, _, output, *_ in figure.claims(rows))
     assert all(0.8 < r["coverage"] <= 1.0 for r in rows if r["what"] == "setting")
+    rule = {"bins": 100, "gamma": 0.01, "level": 0.95, "epsilon": 1_000.0, "n": 100}
+    found = figures.bounded(rule | {"coverage": 0.9}, 0.01)
+    assert found["room"] == pytest.approx(0.025535, rel=1e-4)  # Theorem 3, by hand
 
 
 def test_levels_and_what_is_lost_at_one():

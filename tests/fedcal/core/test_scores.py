@@ -16,6 +16,7 @@ from fedcal.core import fitting, numerics
 from fedcal.core.naming import printable
 from fedcal.core.numerics import softmax
 from fedcal.core.scores import SURE, check_scores, of_both, rows_by_owner
+from fedcal.metrics import nll
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.integers(0, 3, 90)
@@ -52,6 +53,7 @@ def test_two_numbers_that_sum_to_1_may_be_one_row_or_two():
         lambda p: of_both("p", np.array(p)),
     )
     np.testing.assert_array_equal(of_both("p", np.array([[0.5], [0.5]])), np.full((2, 2), 0.5))
+    assert nll([0.3, 0.7], [0, 1]) == pytest.approx(-np.log(0.7))  # two labels, so two rows
 
 
 def test_no_entry_point_takes_probabilities_for_logits():

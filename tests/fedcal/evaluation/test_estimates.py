@@ -18,6 +18,7 @@ from fedcal.evaluation import (
     decision_curve,
     evaluate,
     page,
+    pr_curve,
     roc_curve,
 )
 from fedcal.evaluation.estimators.calibration import ECES, Ece, reliability
@@ -234,7 +235,7 @@ def test_intervals_of_curves_are_fieller_s_of_sums_of_counts():
     v = 16.0
     h = releases(truth(1, 1, 0.8), 20_000, math.sqrt(v) * np.eye(BUCKETS), 1)[0]
     m = np.arange(BUCKETS, -1, -1.0)  # buckets from each edge on
-    p = np.append(np.cumsum(h.counts[1][::-1])[::-1], 0.0)
+    n, p = (np.append(np.cumsum(row[::-1])[::-1], 0.0) for row in h.counts)
 
     def share(top: Floats, bottom: Floats, noise: list[Floats]) -> tuple[Floats, Floats]:
         binomial = bottom * np.array([0.0, -0.5, -1.0])[:, None]  # bottom t (1 - t)
@@ -249,12 +250,13 @@ def test_intervals_of_curves_are_fieller_s_of_sums_of_counts():
     sixteen = np.full(15, BUCKETS / 15)
     for curve, (low, high) in (
         (roc_curve, share(p, all_p, [m, m, np.full_like(m, BUCKETS)])),
+        (pr_curve, share(p, p + n, [m, m, 2 * m])),
         (reliability, share(of_bin[1], sum(of_bin), [sixteen, sixteen, 2 * sixteen])),
     ):
         found = curve(h, level=0.9)
         if curve is roc_curve:
             assert max(np.diff(found.x).max(), np.diff(found.y).max()) <= 1e-12
-        shown = found.y if curve is roc_curve else low  # its interval holds its points
+        shown = low if curve is reliability else found.y  # the others hold their points
         np.testing.assert_allclose(found.low, np.fmin(low, shown), rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(found.high, np.fmax(high, shown), rtol=1e-9, atol=1e-12)
 

@@ -3,6 +3,7 @@
 So are prediction sets, of real rows and where scores tie.
 """
 
+import math
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
@@ -35,11 +36,13 @@ def fitted(kind: str, classes: int) -> calibrators.Calibrator:
     found = kinds()[name]().fit(*rows(classes))
     if not of_rows:
         return found
-    return calibrators.WeightedBinning(found, np.linspace(0.2, 0.9, len(found.table)), of_rows)
+    shape = found.table.shape if name == "bbq" else found.table.shape[:1]  # by bin, or not
+    weights = np.linspace(0.2, 0.9, math.prod(shape)).reshape(shape)
+    return calibrators.WeightedBinning(found, weights, of_rows)
 
 
 every_kind = pytest.mark.parametrize(
-    "kind", [*(cls.kind for cls in MODULES), "histogram-binning, all", "bbq, changed"]
+    "kind", [*(cls.kind for cls in MODULES), "histogram-binning, changed", "bbq, all"]
 )
 
 Run = Callable[[np.ndarray], np.ndarray]

@@ -113,13 +113,15 @@ def test_the_floor_of_nll():
     assert summary(p, [1, 1, 1, 1])["nll"] == pytest.approx((np.log(2) - 2 * np.log(FLOOR)) / 4)
     slightly_above_one = np.array([[1 + 2e-5, 0.0], [0.0, 1 + 2e-5]])
     assert ece(slightly_above_one, [0, 1]) == pytest.approx(2e-5, abs=1e-12)
+    below, not_below = (np.array([[1.0, low], [0.4, 0.6]]) for low in (-1e-9, 0.0))
+    assert summary(below, [0, 1]) == summary(not_below, [0, 1])
 
 
 @pytest.mark.parametrize("score", [summary, nll, classwise_ece])
 def test_what_is_refused(score, monkeypatch):
     for classes in (3, 40):
         table: list[tuple[Any, str]] = []
-        for bad in (math.nan, math.inf, -1e-9, 1.002):
+        for bad in (math.nan, math.inf, -1e-5, 1.002):
             probs = np.full((5, classes), 1 / classes)
             probs[3, 1] = bad
             probs[3, -1] += np.nan_to_num(1 / classes - bad, posinf=0.0, neginf=0.0)

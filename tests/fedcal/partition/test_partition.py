@@ -166,6 +166,22 @@ def test_natural_owners_are_the_data_s_clients():
     np.testing.assert_array_equal(owners(natural, client=client), client)
     refused("mine names no clients", owners, natural)
     refused("removed in 0.3: use dirichlet", owners, "flwr:ContinuousPartitioner:strictness=0.9")
+    refused("VerticalEvenPartitioner divides columns", owners, "flwr:VerticalEvenPartitioner")
+    refused("needs sizes", owners, "flwr:SizePartitioner")
+
+
+@pytest.mark.parametrize("name", ["IidPartitioner", "DirichletPartitioner"])
+def test_client_k_has_the_rows_of_partition_k_of_flower_s_data_set(name, monkeypatch):
+    theirs, hub = map(pytest.importorskip, ("flwr_datasets", "datasets"))
+    rows = hub.Dataset.from_dict({"label": np.repeat(np.arange(4), ROWS // 4), "row": range(ROWS)})
+    monkeypatch.setattr(hub, "load_dataset", lambda **_: hub.DatasetDict(train=rows))
+    monkeypatch.setattr(theirs.federated_dataset, "event", lambda *_: None)
+    more = {"alpha": 0.5, "partition_by": "label", "seed": 7} if name[0] == "D" else {}
+    partitioner = getattr(theirs.partitioner, name)(num_partitions=8, **more)
+    data = theirs.FederatedDataset(dataset="mine", partitioners={"train": partitioner}, seed=7)
+    owner = owners(f"flwr:{name}{':alpha=0.5' if more else ''}", seed=7)
+    for k in range(8):
+        assert sorted(data.load_partition(k)["row"]) == np.flatnonzero(owner == k).tolist()
 
 
 def test_a_row_with_two_owners_is_refused(monkeypatch):

@@ -10,10 +10,10 @@ import os, sys
 import numpy as np
 from flwr.app import Array, ArrayRecord
 from flwr.clientapp import ClientApp
-from fedcal import AfterTraining, InProcessGrid, add_answers, datasets
+from fedcal import AfterTraining, InProcessGrid, datasets, with_answers
 from fedcal.partition import deal
 
-shards, app = deal(datasets.load("resnet110-cifar10").split(0), "iid", 4, 0), ClientApp()
+shards = deal(datasets.load("resnet110-cifar10").split(0), "iid", 4, 0)
 
 def scores(arrays, context):
     k = int(context.node_config["partition-id"])
@@ -28,7 +28,7 @@ class Grid(InProcessGrid):
             os._exit(9)
         return super().push_messages(messages)
 
-add_answers(app, scores=scores)
+app = with_answers(ClientApp(), scores=scores)
 
 def run(overwrite, dies):
     grid = Grid(app, range(1, 5))

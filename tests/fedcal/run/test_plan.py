@@ -26,7 +26,7 @@ FACTS: dict[str, Any] = {"clients": 100, "rows_per_client": 50.0, "classes": 10,
 
 
 def line(method: str, **facts: Any) -> dict[str, Any]:
-    (found,) = plan(**{**FACTS, **facts, "methods": [method]}).methods
+    (found,) = plan(**{**FACTS, **facts, "method": [method]}).methods
     return found
 
 

@@ -89,6 +89,7 @@ def test_a_service_of_the_compose_file_can_do_no_more_than_it_must():
         user, group = service["user"].split(":")
         assert int(user) == int(group) > 0
         assert service["networks"] == ["fleet"]
+        assert service["environment"]["FEDCAL_HEALTH"] in service["healthcheck"]["test"][-1]
         # the control port has no login: it listens in the server's container alone
         assert not any(word.startswith(("--insecure", "--control")) for word in service["command"])
     assert [s["ports"] for s in services.values() if "ports" in s] == [["127.0.0.1:9092:9092"]]

@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from strategy_checks import some_shards
 
 from fedcal.calibrators import TopLabelBinning
+from fedcal.calibrators.histogram_binning import PRIOR_ROWS
 from fedcal.core.numerics import Floats
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
@@ -65,7 +67,8 @@ def test_the_share_counts_the_rows_of_clients_that_answered_the_histogram_round(
 
 def test_with_privacy_the_signal_is_the_uncut_sum():
     """Noise of both signs adds up to little; cut at 0 first it would look like rows."""
-    method = FedBBQ(federation(epsilon=1.0), tables="per_class", bins_exponent=2)
+    paper: Any = {"tables": "per_class", "estimate": "share", "clip_positive": 10.0}
+    method = FedBBQ(federation(epsilon=1.0), bins_exponent=2, **paper)
     std = 6.0
     noisy = np.array([[6.0, -5, 7, -6], [-6, -6, -6, 6], [5, 5, -9, 3]])
     method.update(histograms(noisy, NEGATIVE, std))
@@ -106,6 +109,28 @@ def test_noise_is_that_of_lemma_b7(c, rounds):
     tight = math.sqrt(2 * m) * plan.multiplier
     for one, std in ((plan, tight), (joint, plan.multiplier)):
         assert one.noise_std == pytest.approx((3 * std,) * m + (7 * std,) * m, rel=1e-12)
+
+
+@pytest.mark.parametrize("c", [2, 10])
+@pytest.mark.parametrize("tables", ["pooled", "per_class"])
+def test_a_larger_budget_clips_less_and_still_has_less_noise(c, tables):
+    epsilons: Any = (0.1, 1.0, 10.0, 1000.0)
+    own = [federation(classes=c, epsilon=e) for e in epsilons]
+    plans: Any = [FedBBQ(f, tables=tables, rows_per_client=40.0).plan for f in own]
+    for less, more in pairwise(plans):
+        assert (np.array(more.bound.norms) > less.bound.norms).all()
+        assert (np.array(more.noise_std) < less.noise_std).all()
+
+
+def test_counts_of_clipped_clients_are_raised_to_the_public_number_of_rows():
+    """Half of a client's rows count, all of the public ones do; unit example clips nothing."""
+    for unit, scale in (("user", 2.0), ("example", 1.0)):
+        method = FedBBQ(federation(epsilon=50.0, unit=unit), rows_per_client=40.0, bins_exponent=1)
+        each = 40.0 * CLASSES * 20 / 2 / 2  # of two bins
+        values = each * np.array([0.9, 0.1, 0.1, 0.9])
+        method.update(Release(1, "pooled_histograms", values, np.full(4, 0.01)))
+        rows = scale * each
+        assert weights(method)[0] == pytest.approx(rows / (rows + PRIOR_ROWS), rel=1e-3)
 
 
 # --- DP-Histogram -------------------------------------------------------------------------------
