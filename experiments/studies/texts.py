@@ -291,7 +291,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "studies": all_studies,
     "too-little": partial(tables, "too-little"),
     "zhang-main": partial(tables, "zhang-table1-cifar10", slice(1)),
-    "luo-main": partial(tables, "luo-table1", slice(1)),
+    "luo-main": partial(tables, "luo-cifar10-table1", slice(1)),
+    "luo-noiseless": partial(tables, "luo-cifar10-table4"),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
     "five-hospitals-main": partial(tables, "five-hospitals", slice(1)),
     **{
