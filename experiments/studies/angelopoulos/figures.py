@@ -141,10 +141,8 @@ def _networks(progress: Progress | None = None, *, splits: int = 1_000) -> Rows:
         for sets in (EXACT, PRIVATE):
             rule, each = both[0][sets][0], [one[sets][1] for one in both]
             place = {"data": name, "model": model, "sets": sets, "n": n, "tests": n}
-            evaluation, facts = (
-                common.joined(each),
-                {"accuracy": accuracy, "between": _between(each)},
-            )
+            evaluation = common.joined(each)
+            facts = {"accuracy": accuracy, "between": _between(each)}
             found.append(common.setting(place | facts, rule, evaluation))
     return found
 
