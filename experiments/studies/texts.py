@@ -229,8 +229,7 @@ def _exists(place: str) -> bool:
 
 def items(paper: str) -> list[Item]:
     """Return the items of a paper, in its order."""
-    lines = study_file(paper).get("items", {}).items()
-    return [Item(name, **line) for name, line in lines]
+    return [Item(name, **line) for name, line in study_file(paper)["items"].items()]
 
 
 def items_table(paper: str) -> str:
