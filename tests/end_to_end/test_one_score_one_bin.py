@@ -1,10 +1,14 @@
 """A given score has one bin, one value and one prediction, whatever stands beside it."""
 
+import json
+
 import numpy as np
 import pytest
+from sklearn.metrics import accuracy_score
 
 from fedcal import evaluate, simulate
 from fedcal.calibrators import TopLabelBinning
+from fedcal.cli import main as cli
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.datasets import from_arrays
 
@@ -76,6 +80,35 @@ def test_a_release_does_not_depend_on_the_order_of_the_other_classes():
             found.append(result.artifact.histograms["model", "", ""].counts.sum(axis=0))
     for each in found[1:]:
         np.testing.assert_array_equal(each, found[0])
+
+
+def fedcal(capsys, *arguments):
+    with pytest.raises(SystemExit) as left:
+        cli.main([*map(str, arguments), "--json"])
+    assert not left.value.code
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("form", FORMS[:2])
+def test_each_command_counts_a_tie_alike(form, tmp_path, capsys):
+    """Of two classes with 1/2 each the first is predicted, as by numpy and scikit-learn."""
+    numerators, labels = drawn(20, classes=2)
+    probs = given(numerators, 20, form)
+    expected = accuracy_score(labels, probs.argmax(axis=1))
+    assert expected != np.mean((numerators[:, 1] >= 10) == labels)
+    file, out = tmp_path / "scores.npz", tmp_path / "out"
+    np.savez(file, probs=probs, labels=labels, test_probs=probs, test_labels=labels)
+    run = ("--data", file, "--clients", 5)
+    simulated = fedcal(capsys, "simulate", *run, "--method", "dp-histogram", "--out", out)
+    assert simulated["before"]["accuracy"] == pytest.approx(expected)
+    assert simulated["after"]["accuracy"] == pytest.approx(expected)
+    both = fedcal(capsys, "evaluate", *run, "--set", f"calibrator={out / 'calibrator.npz'}")
+    assert both["metrics_after"]["accuracy"]["value"] == pytest.approx(expected)
+    applied = fedcal(
+        capsys, "apply", "--calibrator", out / "calibrator.npz", "--data", file,
+        "--out", tmp_path / "after.npz",
+    )  # fmt: skip
+    assert applied["before"]["accuracy"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("threshold", [0.8 + 2e-12, 0.12345612, 3.00000004e-7, 0.9, 0.0])
