@@ -138,8 +138,8 @@ def quality_axis(metric: str, means: Sequence[float], stds: Sequence[float]) -> 
     return {"ylabel": heading(metric), "yscale": "log", "ylim": (low / 1.25, high * 1.25)}
 
 
-def spaced_axis(label: str, values: Iterable[float]) -> tuple[Scale, dict[float, float]]:
-    """Return a logarithmic x axis with a tick for each value that has room, and their positions.
+def epsilon_axis(values: Iterable[float]) -> tuple[Scale, dict[float, float]]:
+    """Return a logarithmic axis of epsilon, a tick for each value that has room, and positions.
 
     Infinity stands at the right.
     """
@@ -153,7 +153,7 @@ def spaced_axis(label: str, values: Iterable[float]) -> tuple[Scale, dict[float,
     for value, place in reversed(places.items()):  # the right end always has its tick
         if not ticks or min(ticks) - place > 0.09 * (high - low + 2 * room):
             ticks[place] = "∞" if math.isinf(value) else f"{value:g}"
-    scale = {"xlabel": label, "xlim": (low - room, high + room), "xticks": list(ticks)}
+    scale = {"xlabel": "epsilon", "xlim": (low - room, high + room), "xticks": list(ticks)}
     return scale | {"xticklabels": list(ticks.values())}, places
 
 
@@ -164,7 +164,7 @@ def quality_sheet(cells: Sequence[Cell], metrics: Sequence[str], title: str) -> 
     whiskers of one standard deviation and stand a little beside each other.
     """
     mine = [c for c in cells if not c["baseline"]]
-    x, places = spaced_axis("epsilon", [c["epsilon"] for c in mine])
+    x, places = epsilon_axis([c["epsilon"] for c in mine])
     groups = facets(mine, differing(mine))
     baselines = {c["label"]: c for c in cells if c["baseline"]}
     methods = dict.fromkeys(c["label"] for c in cells if not c["baseline"])
