@@ -76,8 +76,9 @@ def command(
         wanted = [k for k in EXPERIMENTS if features or not experiment(k).features]
         done = [k for k in wanted if not overwrite and (out / f"{k}.json").is_file()]
         left = [k for k in wanted if k not in done]
-        took = sum(map(minutes, left))
-        to.print(f"{len(left)} studies, {took:.0f} processor minutes; {len(done)} are in {out}")
+        took = f"{sum(map(minutes, left)):.0f} processor minutes"
+        took = took if all(map(minutes, left)) else f"at least {took}"
+        to.print(f"{len(left)} studies, {took}; {len(done)} are in {out}")
         for other in [k for k in EXPERIMENTS if k not in wanted]:
             to.print(f"{other}: left out, needs --features FILE")
         for each in wanted:

@@ -229,8 +229,7 @@ def _exists(place: str) -> bool:
 
 def items(paper: str) -> list[Item]:
     """Return the items of a paper, in its order."""
-    lines = study_file(paper).get("items", {}).items()
-    return [Item(name, **line) for name, line in lines]
+    return [Item(name, **line) for name, line in study_file(paper)["items"].items()]
 
 
 def items_table(paper: str) -> str:
@@ -291,7 +290,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "studies": all_studies,
     "too-little": partial(tables, "too-little"),
     "zhang-main": partial(tables, "zhang-table1-cifar10", slice(1)),
-    "luo-main": partial(tables, "luo-table1", slice(1)),
+    "luo-main": partial(tables, "luo-cifar10-table1", slice(1)),
+    "luo-noiseless": partial(tables, "luo-cifar10-table4"),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
     "five-hospitals-main": partial(tables, "five-hospitals", slice(1)),
     **{
