@@ -14,7 +14,7 @@ import logging
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from inspect import Parameter, signature
+from inspect import signature
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -103,7 +103,8 @@ def with_answers(
     if (scores is None) == (model is None) or (model is None) != (rows is None):
         raise InputError("with_answers(app, ...) takes model and rows, or scores")
     named = {} if isinstance(model, type) or model is None else signature(model).parameters
-    of_context = any(parameter.default is Parameter.empty for parameter in named.values())
+    required = (p for p in named.values() if p.kind is p.POSITIONAL_OR_KEYWORD)
+    of_context = any(p.default is p.empty for p in required)
 
     def by_torch(arrays: ArrayRecord, context: Context) -> Any:
         made: Any = model and (model(context) if of_context else model())
@@ -115,8 +116,8 @@ def with_answers(
 
     def who(message: Message, context: Context) -> Message:
         record = ConfigRecord()
-        if (partition := context.node_config.get("partition-id")) is not None:
-            record["partition"] = int(partition)  # a name: the server numbers its nodes itself
+        if isinstance(partition := context.node_config.get("partition-id"), int):
+            record["partition"] = partition  # a name: the server numbers its nodes itself
         try:
             shards = _score(scores or by_torch, message, context)
             record["classes"], record["input"] = shards.classes, shards.input

@@ -59,29 +59,35 @@ def command(
     python -m experiments all --out results --check
     """
     to, wrong = console(), list[str]()
-    how: Any = {"jobs": jobs, "features": features, "out": out}
     if name is None:
         if checked or out or seeds:
             raise InputError("give the NAME of a study; python -m experiments lists them")
         for known in EXPERIMENTS:
             to.print(f"{known:{max(map(len, EXPERIMENTS))}}  {experiment(known).about}")
         return
+
+    def measured(study: str, **how: Any) -> Reproduction:
+        with progress(study, quiet=quiet) as steps:
+            return reproduce(study, jobs=jobs, out=out, progress=steps, **how)
+
     if name == ALL:
         if out is None or json or seeds:
             raise InputError("all studies need --out DIR, and take neither --json nor --seeds")
         wanted = [k for k in EXPERIMENTS if features or not experiment(k).features]
         done = [k for k in wanted if not overwrite and (out / f"{k}.json").is_file()]
         left = [k for k in wanted if k not in done]
-        took = sum(map(minutes, left))
-        to.print(f"{len(left)} studies, {took:.0f} processor minutes; {len(done)} are in {out}")
+        took = f"{sum(map(minutes, left)):.0f} processor minutes"
+        took = took if all(map(minutes, left)) else f"at least {took}"
+        to.print(f"{len(left)} studies, {took}; {len(done)} are in {out}")
+        for other in [k for k in EXPERIMENTS if k not in wanted]:
+            to.print(f"{other}: left out, needs --features FILE")
         for each in wanted:
             if each in done:
                 rows = jsons.loads((out / f"{each}.json").read_text("utf-8"))
                 result = restored(each, rows["cells"] or rows["rows"])
             else:
-                own = how if experiment(each).features else how | {"features": None}
-                with progress(each, quiet=quiet) as steps:
-                    result = reproduce(each, overwrite=True, progress=steps, **own)
+                own = features if experiment(each).features else None
+                result = measured(each, features=own, overwrite=True)
             wrong += faults(result, checked=checked)
             if not quiet:
                 held = sum(verdict.word == "holds" for verdict in result.verdicts)
@@ -89,8 +95,7 @@ def command(
     else:
         if checked:
             shipped(name)  # refuses what has none before it runs
-        with progress(name, quiet=quiet) as steps:
-            result = reproduce(name, seeds=seeds, overwrite=overwrite, progress=steps, **how)
+        result = measured(name, seeds=seeds, features=features, overwrite=overwrite)
         if json:
             print(to_json(result.to_json()), end="")
         elif not quiet:

@@ -138,7 +138,7 @@ def trailed(x: Images, radius: float, sigma: float, angles: Images) -> Images:
 
 def mapped(x: Images, line: Images) -> Images:
     """Multiply each row and each column by one matrix."""
-    return np.moveaxis(line @ np.moveaxis(x, 3, 1) @ line.T, 1, 3)
+    return np.moveaxis(np.asarray(line @ np.moveaxis(x, 3, 1) @ line.T, np.float32), 1, 3)
 
 
 def zoomed(x: Images, factor: float, crops: bool) -> Images:

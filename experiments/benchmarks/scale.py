@@ -13,7 +13,6 @@ from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 
@@ -62,7 +61,7 @@ def in_blocks(method: str, folder: Path) -> Row:
     """Run a method over rows in blocks, in this process: seconds, and memory above what it held."""
     before, since = peak_mib(), time.perf_counter()
     shards = datasets.in_blocks(folder)
-    settings: dict[str, Any] = {} if method == "fedbbq" else {"rows_per_client": ROWS}
+    settings = {"rows_per_client": ROWS}
     federation = Federation(shards.clients, CLASSES, epsilon=1.0, delta=1e-8)
     outcome = run(Job(method, federation, settings, secure_aggregation="none"), shards)
     seconds = time.perf_counter() - since

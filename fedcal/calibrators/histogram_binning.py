@@ -125,7 +125,9 @@ class _Binning(Calibrator):
     def entries(table: Floats, probs: Floats) -> Floats:
         """Return what a (tables, bins) array has for each predicted probability, (n, tables)."""
         count, bins = table.shape
-        return table.ravel()[bin_index(one_vs_rest(probs), bins) + np.arange(count) * bins]
+        return np.asarray(
+            table.ravel()[bin_index(one_vs_rest(probs), bins) + np.arange(count) * bins]
+        )
 
 
 class HistogramBinning(_Binning):
@@ -225,8 +227,7 @@ class WeightedBinning(Calibrator):
         """Return the table's entries mixed with the model's probabilities, normalised."""
         probs = probs_of(input, logits)
         g, a = self.base.scores(probs), self.weights
-        if a.ndim == 2:
-            a = self.base.entries(a, probs)
+        a = self.base.entries(a, probs) if a.ndim == 2 else a
         mixed = normalised(a * g + (1.0 - a) * probs, probs, input)
         if self.rows == "all":
             return mixed
@@ -273,7 +274,7 @@ def noise_weight(positive_total: Floats, std: Floats, bins: int) -> Floats:
 
 
 PRIOR_ROWS = 50.0
-"""Number of rows of a bin that the model's own probabilities count as, in `shrunk`."""
+"""In `shrunk`, shares may be as far from the model's probabilities as those of so many rows."""
 
 TINY = 1e-300
 """Instead of 0 in a divisor."""
@@ -283,17 +284,17 @@ def shrunk(p: Floats, n: Floats, var_p: Floats, var_n: Floats) -> tuple[Floats, 
     """Return a table, and the weight of each entry, from counts with known noise (ours).
 
     Each binning of BBQ has for a merged bin with counts P and N, cut at 0, the share
-    v = P / (P + N) and the weight a = k / (k + 50), k the rows without noise that tell as much:
+    v = P / (P + N) and the weight
 
-        k = S^2 / (P + N + noise / (v (1 - v)))
-        S^2 = (P + N)^2 - var P - var N             the signal squared, debiased, at least 0
+        a = S^2 s / (S^2 s + 50 noise)              signal^2 / (signal^2 + noise^2)
+        S^2 = (P + N)^2 - var P - var N             debiased, at least 0
         noise = (1 - v)^2 var P + v^2 var N         of (1 - v) P - v N, which is 0 on average
-        and v (1 - v) by the rule of succession, (P + 1) (N + 1) / (P + N + 2)^2
+        s = (P + 1) (N + 1) / (P + N + 2)^2         v (1 - v) by the rule of succession
 
-    That is signal^2 / (signal^2 + noise^2), sampling included, if a bin's v is off the model's
-    probability by about sqrt(v (1 - v) / 50). The binnings, and the model itself with half of the
+    as if v were off the model's probability by about sqrt(s / 50), as far as 50 rows may be. With
+    ever less noise it is 1, and BBQ is left. The binnings, and the model itself with half of the
     prior, are averaged by their likelihood of the fine counts, each bin at its most likely number
-    of rows, times (1 + k / 50)^(-1/2) for each merged bin.
+    of rows, times (1 + k / 50)^(-1/2) for each merged bin, k = S^2 s / ((P + N) s + noise).
 
     Parameters
     ----------
@@ -314,16 +315,17 @@ def shrunk(p: Floats, n: Floats, var_p: Floats, var_n: Floats) -> tuple[Floats, 
     scores = [_log_likelihood(own, p, n, var_p, var_n) + math.log(len(binnings))]
     shares, weights = [own], [np.zeros_like(own)]
     for bins in binnings:
-        merged = (x.reshape(len(p), bins, -1).sum(axis=2) for x in (p, n, var_p, var_n))
-        positive, negative, noise_p, noise_n = (np.maximum(x, 0.0) for x in merged)
+        merged = np.stack([p, n, var_p, var_n]).reshape(4, len(p), bins, -1).sum(axis=3)
+        positive, negative, noise_p, noise_n = np.maximum(merged, 0.0)
         rows = positive + negative
         v = _ratio(positive, rows)
         noise = (1.0 - v) ** 2 * noise_p + v**2 * noise_n
-        signal = np.maximum(rows**2 - noise_p - noise_n, 0.0)
         spread = (positive + 1.0) * (negative + 1.0) / (rows + 2.0) ** 2
-        known = signal * spread / np.maximum(rows * spread + noise, TINY)
+        signal = np.maximum(rows**2 - noise_p - noise_n, 0.0) * spread
+        known = signal / np.maximum(rows * spread + noise, TINY)
         occam = 0.5 * np.log1p(known / PRIOR_ROWS).sum(axis=1)
-        share, weight = (np.repeat(x, fine // bins, 1) for x in (v, known / (known + PRIOR_ROWS)))
+        weight = signal / np.maximum(signal + PRIOR_ROWS * noise, TINY)
+        share, weight = (np.repeat(x, fine // bins, axis=1) for x in (v, weight))
         scores.append(_log_likelihood(share, p, n, var_p, var_n) - occam)
         shares.append(share)
         weights.append(weight)

@@ -351,7 +351,7 @@ def check_plausible(total: Words, plan: Plan, request: Request) -> None:
     Honest clients are never refused (but for the tail). Liars are stopped only beyond the range: up
     to it they may move a sum as far as all K clients together, and nobody can tell which of them
     did. With exact sums and no bound a signed number may be anything:
-    `docs/guide/secure-aggregation.md` has figures.
+    `docs/guide/trust-models.md#secure-aggregation` has figures.
 
     Parameters
     ----------

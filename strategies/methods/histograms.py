@@ -82,9 +82,9 @@ class FedBin(FederatedStrategy):
     tables
         "per_class" or "pooled"
     clipping, clip_positive, clip_negative
-        as above, in rows; None = "per_class", 2 and 10: these
-        norms are ours, the paper's are [10, 50] (section 5). Refused where they do nothing: without
-        privacy, and with unit "example"
+        as above, in rows; None = "per_class", 2, and 5 clip_positive, of two classes as much as it,
+        pooled half of it: these norms are ours, the paper's are [10, 50] (section 5). Refused where
+        they do nothing: without privacy, and with unit "example"
     preset
         "paper" = the settings of Maddock et al., where none is given: tables and clips per class,
         [10, 50], 12 rounds. (Of each round the paper asks a tenth of the clients: sampling rate
@@ -126,7 +126,9 @@ class FedBin(FederatedStrategy):
             self.unused(f"unit '{self.federation.unit}' knows how much a row counts", *clips)
             bound = query.bound(query.part(self.federation.unit), order=order_of(self.federation))
         else:
-            bound = query.bound("client", (self.clip_positive or 2.0, self.clip_negative or 10.0))
+            positive = self.clip_positive or 2.0
+            ratio = 0.5 if self.pooled else 1.0 if self.classes == 2 else 5.0
+            bound = query.bound("client", (positive, self.clip_negative or ratio * positive))
             if self.clipping != "joint":
                 bound = replace(bound, rule="per_block")
         self._sum, self._variance = np.zeros(bound.length), np.zeros(bound.length)
@@ -192,17 +194,17 @@ class FedBBQ(FedBin):
     `clipping`. Public: the federation and all parameters.
 
     By default a private run asks for pooled tables under one joint clip, and weighs each bin of
-    each binning by what is known of it despite the noise (see `shrunk`); the paper's one weight of
-    a class, from its total, is that of the estimate "share" (B.5). The paper's is 1 where the
-    average bin has as many rows as noise, and then noise is believed.
+    each binning by signal^2 / (signal^2 + noise^2) (see `shrunk`). The paper's weight (B.5), that
+    of the other estimates, is one for a class: it is 1 from where the *average* bin has as many
+    rows as noise, so that noise is believed in most bins.
 
     A client's clip balances noise, which grows with it, and the bias of clipping, which falls:
 
         clip_positive = rows_per_client * sqrt(A / (5000 sigma))
 
     with A the answers in all rounds (clients * sampling_rate * sqrt(rounds)) and sigma the noise
-    std under a clip of 1. It grows without end with the budget, but slower than sigma falls, so
-    that noise and bias both vanish. Clipped counts are then raised to the public number of rows.
+    std under a clip of 1. It grows with the budget without end, but slower than sigma falls, so
+    that noise and bias both vanish.
 
     Parameters
     ----------
@@ -212,9 +214,6 @@ class FedBBQ(FedBin):
         with privacy None = "joint"
     clip_positive
         with privacy None = as above, in rows (the paper: 10)
-    clip_negative
-        with privacy None = 0.5 clip_positive pooled; per class 5 times it, of two classes as much;
-        in rows (the paper: 50)
     estimate
         "shrunk"; or one weight for a class, and averaged over binnings are "posterior" means, or
         "share", P / (P + N) (Maddock et al., B.4). None = "shrunk" with privacy and
@@ -260,42 +259,23 @@ class FedBBQ(FedBin):
         if not self.hides_clients:
             return super().prepare()
         self.clipping = self.clipping or "joint"
-        if self.clip_positive:
-            return self._plan(self.clip_positive, self.clip_negative)
-        rows, negative = self.nominal_rows("fedbbq with no clip_positive"), self.clip_negative
-        plan = self._plan(rows, negative)
-        noise = (plan.noise_std or (0.0,))[0] / rows
-        answers = plan.clients * self.federation.sampling_rate * math.sqrt(plan.rounds)
-        return self._plan(rows * math.sqrt(answers / (BALANCE * noise)), negative)
-
-    def _plan(self, positive: float, negative: float | None) -> Plan:
-        """Return the plan under a client's clips, of which that of N follows where it is None."""
-        self.clip_positive, binary = positive, self.classes == 2
-        if not (binary and self.tables == "pooled"):
-            ratio = 0.5 if self.tables == "pooled" else 1.0 if binary else 5.0
-            self.clip_negative = negative or ratio * positive
+        if self.clip_positive is None:
+            self.clip_positive = rows = self.nominal_rows("fedbbq with no clip_positive")
+            plan = super().prepare()
+            noise = (plan.noise_std or (0.0,))[0] / rows
+            answers = plan.clients * self.federation.sampling_rate * math.sqrt(plan.rounds)
+            self.clip_positive = rows * math.sqrt(answers / (BALANCE * noise))
         return super().prepare()
 
     @override
     def result(self) -> Calibrator:
         if self.estimate != "shrunk":
             return super().result()
-        scale = self._rows_per_count()
-        counts, variances = self._pair(scale * self._sum), self._pair(scale**2 * self._variance)
+        counts, variances = self._pair(self._sum), self._pair(self._variance)
         table, weights = histogram_binning.shrunk(*counts, *variances)
         each = tables(self.classes) // len(table)
         base = calibrators.BBQ(np.repeat(table, each, axis=0), self.classes)
         return calibrators.WeightedBinning(base, np.repeat(weights, each, axis=0))
-
-    def _rows_per_count(self) -> float:
-        """Return by how much clipping made counts too small, by the public number of rows."""
-        if not self.hides_clients or self.rows_per_client is None:
-            return 1.0
-        counts = self.rows_per_client * (self.classes if self.classes > 2 else 1)  # of a client
-        f = self.federation
-        expected = counts * f.clients * f.sampling_rate * self.plan.rounds
-        noise = math.sqrt(self._variance.sum())
-        return max(1.0, expected / max(float(self._sum.sum()), noise, 1.0))
 
 
 class DPHistogram(FederatedStrategy):

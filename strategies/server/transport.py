@@ -83,7 +83,7 @@ class FlowerTransport(Method, Strategy):
         self.scores: tuple[int, str | None] = (0, None)
         self.model: ArrayRecord | None = None
         self.roster, self._sites = dict[int, int](), dict[int, int]()
-        self.names, self._rowless = dict[int, str](), set[int]()
+        self.names, self._unscored = dict[int, str](), set[int]()
         self._passed: set[int] = set()  # nodes that cannot take part
         self._guarded: set[int] = set()  # nodes that take all but the question from their terms
         self._unsure: set[int] = set()  # nodes of real sites that may be unable to
@@ -267,7 +267,7 @@ class FlowerTransport(Method, Strategy):
             )
 
     def _sampled(self, asked: OpenRound) -> list[int]:
-        return [k for k in asked.clients.tolist() if k not in self._rowless]
+        return [k for k in asked.clients.tolist() if k not in self._unscored]
 
     def configure_evaluate(self, *args: Any, **options: Any) -> Iterable[Message]:
         """Nothing: metrics over clients are releases of their own."""
@@ -346,7 +346,7 @@ class FlowerTransport(Method, Strategy):
             if info.error and not self.plan.private:
                 log.warning("fedcal: %s is not asked: %s", self._called(site), info.error)
                 self._passed.add(info.node)
-                self._rowless.add(site)
+                self._unscored.add(site)
                 continue
             self._sites[site] = info.node
             if info.digest is not None:

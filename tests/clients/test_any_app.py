@@ -19,9 +19,8 @@ MODEL = ArrayRecord({"w": Array(np.array([2.0]))})
 
 def scaled(arrays: ArrayRecord, context: Context):
     """A model that doubles what the files say."""
-    rows = SHARDS.block(
-        int(context.node_config["partition-id"]), 1 + int(context.node_config["partition-id"])
-    )
+    k = int(context.node_config["partition-id"])
+    rows = SHARDS.block(k, k + 1)
     return arrays["w"].numpy()[0] * rows.logits, rows.labels
 
 
@@ -129,19 +128,18 @@ def test_the_former_name_adds_to_an_app_of_functions():
 
 
 def test_noise_is_the_client_s_own_whatever_seed_the_server_sends(monkeypatch):
-    sent = []
-    grid = grid_of(scaled)
+    grid, sent = grid_of(scaled), list[list[np.ndarray]]()
     deliver = grid._deliver
 
-    def seen(message):
-        reply = deliver(message)
+    def twice(message):
+        replies = [deliver(message), deliver(message)]
         if message.metadata.message_type == "query.answer":
-            again = deliver(message)
-            sent.append([r.content["answer"]["words"].numpy() for r in (reply, again)])
-        return reply
+            sent.append([reply.content["answer"]["words"].numpy() for reply in replies])
+        return replies[0]
 
-    monkeypatch.setattr(grid, "_deliver", seen)
-    AfterTraining("fedbbq", epsilon=5.0, trust="local", seed=3).start(grid, MODEL)
+    monkeypatch.setattr(grid, "_deliver", twice)
+    nominal = {"rows_per_client": 1250}
+    AfterTraining("fedbbq", epsilon=5.0, trust="local", seed=3, set=nominal).start(grid, MODEL)
     assert len(sent) == 4
     assert not any((one == two).all() for one, two in sent)
 
@@ -156,9 +154,7 @@ def test_the_server_learns_the_kind_of_an_error_and_no_text(caplog):
     with caplog.at_level(logging.INFO, "flwr"), pytest.raises(RoundFailed, match=kinds) as failed:
         AfterTraining("fednewton", grid=grid_of(fails), arrays=MODEL)
     assert "Meyer" not in str(failed.value)
-    lines = [r.getMessage() for r in caplog.records if r.name == "flwr"]
-    assert lines
-    assert not [line for line in lines if "Meyer" in line]
+    assert not [r for r in caplog.records if r.name == "flwr" and "Meyer" in r.getMessage()]
 
 
 def a_row(logits, labels):
@@ -174,21 +170,17 @@ def rows_without_ids(logits, labels):
     return {"logits": logits, "labels": labels, "subject": ids, "group": ids}
 
 
-def no_label(logits, labels):
-    return logits, [None, None, None, *labels[3:].tolist()]
-
-
-def no_rows(logits, labels):
-    return logits[:0], labels[:0]
-
-
 def failing(logits, labels):
     raise ValueError("row 17 is of Ms Meyer")
 
 
 @pytest.mark.parametrize(
     ("spoilt", "lost"),
-    [(a_row, 2), (no_label, 3), (rows_without_ids, 5), (no_rows, 1250), (failing, 1250)],
+    [
+        *((a_row, 2), (rows_without_ids, 5), (failing, 1250)),
+        (lambda logits, labels: (logits, [None, None, None, *labels[3:].tolist()]), 3),
+        (lambda logits, labels: (logits[:0], labels[:0]), 1250),
+    ],
 )
 def test_no_row_decides_whether_a_client_answers(spoilt, lost):
     def one_of_four(arrays, context):
@@ -201,11 +193,7 @@ def test_no_row_decides_whether_a_client_answers(spoilt, lost):
     assert result.evaluated["rows"]["value"] == pytest.approx(5000 - lost, abs=40)
 
 
-def shifted(logits, labels):
-    return logits, labels + 1
-
-
-@pytest.mark.parametrize("spoilt", [a_row, shifted])
+@pytest.mark.parametrize("spoilt", [a_row, lambda logits, labels: (logits, labels + 1)])
 def test_an_exact_run_reports_rows_without_a_label(spoilt, caplog):
     def everywhere(arrays, context):
         return spoilt(*[np.array(x) for x in scaled(arrays, context)])
@@ -220,8 +208,9 @@ def test_an_exact_run_reports_rows_without_a_label(spoilt, caplog):
 def test_one_client_does_not_say_how_many_classes_the_others_have():
     def lies(arrays, context):
         logits, labels = scaled(arrays, context)
-        first = context.node_config["partition-id"] == 0
-        return (logits[:, :2], labels % 2) if first else (logits, labels)
+        return (
+            (logits, labels) if context.node_config["partition-id"] else (logits[:, :2], labels % 2)
+        )
 
     with pytest.raises(InputError, match=r"must be .* of 2 classes., got .logits of 10 classes"):
         AfterTraining("evaluate", epsilon=8.0, unit="example").start(grid_of(lies), MODEL)

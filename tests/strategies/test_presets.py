@@ -30,6 +30,7 @@ def test_it_stands_for_the_paper_s_settings(method, epsilon, settings):
     rows = {"rows_per_client": 9.0} if method.startswith("dp") else {}
     made = STRATEGIES[method](Federation(10, 3, epsilon=epsilon), preset="paper", **rows)
     assert {name: getattr(made, name) for name in settings} == settings
+    assert STRATEGIES["fedtemp"](Federation(10, 3), preset="paper", steps=3).steps == 3
     if method.startswith("fed"):
         assert made.plan.rounds - made.plan.counting_rounds == 12
 

@@ -4,29 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise, product
 from statistics import median, stdev
 
 import numpy as np
 
-from experiments.studies.angelopoulos.splits import (
-    ALPHA,
-    EXACT,
-    MEDICAL,
-    PRIVATE,
-    Scored,
-    SetEvaluation,
-    Splits,
-    by_both,
-    drawn_bins,
-    exact_thresholds,
-    joined,
-    level_of,
-    private_thresholds,
-    scored,
-    setting,
-    split,
-)
+from experiments.studies.angelopoulos import splits as common
+from experiments.studies.angelopoulos.splits import ALPHA, EXACT, MEDICAL, PRIVATE, by_both
 from experiments.studies.claims import ERRORS, between, larger, listed
 from experiments.studies.rows import counted, grouped, one, rng_of, where
 from experiments.studies.spec import Outcome, Record, Rows, RowsClaim, Study
@@ -72,13 +57,13 @@ def _levels(progress: Progress | None = None, *, trials: int = 2_000) -> Rows:
     todo = [("n", n, e) for e in SOME_EPSILONS for n in ROWS]
     todo += [("epsilon", n, e) for n in SOME_ROWS for e in EPSILONS]
     found: Rows = [
-        {"what": "level", "along": along, "n": n, **level_of(n, e)} for along, n, e in todo
+        {"what": "level", "along": along, "n": n, **common.level_of(n, e)} for along, n, e in todo
     ]
     for n, epsilon in counted(SMALL, progress):
-        rng, mine = rng_of("angelopoulos-figure2", 0, n, epsilon), level_of(n, epsilon)
+        rng, mine = rng_of("angelopoulos-figure2", 0, n, epsilon), common.level_of(n, epsilon)
         scores, m, q = rng.random((trials, n)), mine["bins"], mine["level"]
-        printed = thresholds(m)[drawn_bins(scores, m, min(q, 1.0), epsilon, rng)]
-        covered = private_thresholds(scores, m, epsilon, ALPHA, rng)
+        printed = thresholds(m)[common.drawn_bins(scores, m, min(q, 1.0), epsilon, rng)]
+        covered = common.private_thresholds(scores, m, epsilon, ALPHA, rng)
         found.append(
             {
                 **{"what": "draw", "n": n, "epsilon": epsilon, "level": q},
@@ -140,37 +125,33 @@ def _networks(progress: Progress | None = None, *, splits: int = 1_000) -> Rows:
         See `splits.setting`; `data`, `model`, `sets`, `n`, `tests`, `accuracy`,
         and `between`: the std of mean set sizes over trainings (one: None)
     """
-    todo: list[tuple[str, str, list[Callable[[], Scored]]]] = [
-        (NETWORK, PLAINLY, [lambda: scored(NETWORK)])
+    todo: list[tuple[str, str, list[Callable[[], common.Scored]]]] = [
+        (NETWORK, PLAINLY, [partial(common.scored, NETWORK)])
     ]
-    for of in map(task, SHIPPED):
-        for model, how in HEADS.items():
-            runs = [_head(of, how, seed) for seed in range(TRAININGS)]
-            todo.append((of.name, model, runs))
+    for of, (model, how) in product(map(task, SHIPPED), HEADS.items()):
+        todo.append((of.name, model, [partial(_head, of, how, s) for s in range(TRAININGS)]))
     found: Rows = []
     for name, model, runs in counted(todo, progress):
         rng = rng_of("angelopoulos-figure3", 0, name, *([model] if len(runs) > 1 else []))
         heads = [run() for run in runs[:splits]]
         n = min(MOST, len(heads[0].own) // 2)
-        drawn = [split(of, n, n, splits // len(heads), rng) for of in heads]
+        drawn = [common.split(of, n, n, splits // len(heads), rng) for of in heads]
         both = [by_both(one, BUDGET, rng) for one in drawn]
         accuracy = sum(of.accuracy for of in heads) / len(heads)
         for sets in (EXACT, PRIVATE):
             rule, each = both[0][sets][0], [one[sets][1] for one in both]
             place = {"data": name, "model": model, "sets": sets, "n": n, "tests": n}
-            evaluation, facts = joined(each), {"accuracy": accuracy, "between": _between(each)}
-            found.append(setting(place | facts, rule, evaluation))
+            evaluation = common.joined(each)
+            facts = {"accuracy": accuracy, "between": _between(each)}
+            found.append(common.setting(place | facts, rule, evaluation))
     return found
 
 
-def _head(of: Task, how: Training, seed: int) -> Callable[[], Scored]:
-    def run() -> Scored:
-        return Scored.of(of.name, trained(of, how, seed).predict(of.test_x), of.test_y)
-
-    return run
+def _head(of: Task, how: Training, seed: int) -> common.Scored:
+    return common.Scored.of(of.name, trained(of, how, seed).predict(of.test_x), of.test_y)
 
 
-def _between(each: Sequence[SetEvaluation]) -> float | None:
+def _between(each: Sequence[common.SetEvaluation]) -> float | None:
     means = [float(one.mean_sizes.mean()) for one in each]
     return stdev(means) if len(means) > 1 else None
 
@@ -249,8 +230,8 @@ def _growth(n: int, epsilon: float, trials: int) -> Record:
     m = round(n * epsilon)
     rng, gamma = rng_of("angelopoulos-figure4", 0, "uniform", n, epsilon), 1 / m
     scores = rng.random((trials, n))
-    over = private_thresholds(scores, m, epsilon, ALPHA, rng, gamma)
-    over -= exact_thresholds(scores, ALPHA)
+    over = common.private_thresholds(scores, m, epsilon, ALPHA, rng, gamma)
+    over -= common.exact_thresholds(scores, ALPHA)
     error, rate = float(over.std()) / math.sqrt(trials), math.log(m / ALPHA) / m
     coverage = float(over.mean()) + math.ceil(round((n + 1) * (1 - ALPHA), 9)) / (n + 1)
     level = inflated_level(n, m, epsilon, ALPHA, gamma)
@@ -274,8 +255,8 @@ def _bins(progress: Progress | None = None, *, splits: int = 100) -> Rows:
         90 %, in units of log(size / alpha) / size
     """
     found: Rows = [_growth(n, epsilon, 4 * splits) for n, epsilon in GROWING]
-    of = scored(DATA)
-    drawn = split(of, N, N, splits, rng_of("angelopoulos-figure4", 0))
+    of = common.scored(DATA)
+    drawn = common.split(of, N, N, splits, rng_of("angelopoulos-figure4", 0))
     todo = [(like, e, share) for like, e in LIKES.items() for share in (*SHARES, STAR)]
     for like, epsilon, share in counted(todo, progress):
         many = best_bins(N, epsilon, ALPHA) if isinstance(share, str) else share * N * epsilon
@@ -284,7 +265,7 @@ def _bins(progress: Progress | None = None, *, splits: int = 100) -> Rows:
             if sets == PRIVATE or share == STAR:
                 times = str(share) if sets == PRIVATE else "-"
                 place = {"data": DATA, "like": like, "n": N, "tests": N, "sets": sets}
-                found.append(setting(place | {"times": times}, *rule))
+                found.append(common.setting(place | {"times": times}, *rule))
             if sets == PRIVATE:
                 most = np.bincount(binned(of.own, round(many))).max() / len(of.own)
                 found[-1] = bounded(found[-1], float(most))
@@ -357,7 +338,7 @@ def _budgets(progress: Progress | None = None, *, splits: int = 100) -> Rows:
         mean coverage
     """
     found: Rows = []
-    drawn = split(scored(DATA), N, N, splits, rng_of("angelopoulos-figure5", 0))
+    drawn = common.split(common.scored(DATA), N, N, splits, rng_of("angelopoulos-figure5", 0))
     place = {"data": DATA, "n": N, "tests": N}
     for chosen, epsilon in counted(product((*BINS, SPREAD), sorted({*PAPER, *MORE})), progress):
         if chosen == SPREAD:
@@ -365,12 +346,12 @@ def _budgets(progress: Progress | None = None, *, splits: int = 100) -> Rows:
             continue
         both = by_both(drawn, epsilon, rng_of("angelopoulos-figure5", 0, epsilon), BINS[chosen])
         if not found:
-            found.append(setting(place | {"sets": EXACT, "chosen": ""}, *both[EXACT]))
-        found.append(setting(place | {"sets": PRIVATE, "chosen": chosen}, *both[PRIVATE]))
+            found.append(common.setting(place | {"sets": EXACT, "chosen": ""}, *both[EXACT]))
+        found.append(common.setting(place | {"sets": PRIVATE, "chosen": chosen}, *both[PRIVATE]))
     return found
 
 
-def _spread(drawn: Splits, epsilon: float) -> Record:
+def _spread(drawn: common.Splits, epsilon: float) -> Record:
     """Measure the results of m* over seeds of its draws."""
     runs = []
     for seed in range(SEEDS):
@@ -448,12 +429,12 @@ def _patients(progress: Progress | None = None, *, splits: int = 1_000) -> Rows:
     """
     found: Rows = []
     for name, n, epsilon in counted(SETTINGS, progress):
-        data, rng = scored(name), rng_of("angelopoulos-figure6", 0, name, epsilon)
+        data, rng = common.scored(name), rng_of("angelopoulos-figure6", 0, name, epsilon)
         tests = len(data.own) - n
-        both = by_both(split(data, n, tests, splits, rng), epsilon, rng)
+        both = by_both(common.split(data, n, tests, splits, rng), epsilon, rng)
         for sets, (rule, evaluation) in both.items():
             place = {"data": name, "sets": sets, "n": n, "tests": tests, "budget": epsilon}
-            found.append(setting(place | {"accuracy": data.accuracy}, rule, evaluation))
+            found.append(common.setting(place | {"accuracy": data.accuracy}, rule, evaluation))
     return found
 
 

@@ -16,15 +16,7 @@ import numpy as np
 
 from experiments.studies.spec import Record
 from fedcal import datasets
-from fedcal.conformal import Conformity
-from fedcal.conformal.levels import (
-    best_bins,
-    best_gamma,
-    binned,
-    inflated_level,
-    private_quantile,
-    thresholds,
-)
+from fedcal.conformal import Conformity, levels
 from fedcal.core.numerics import Floats, Integers
 
 ALPHA = 0.1
@@ -206,11 +198,11 @@ def private_thresholds(
         (k,) in (0, 1]; 1 = all labels.
     """
     n = scores.shape[1]
-    gamma = best_gamma(n, m, epsilon, alpha) if gamma is None else gamma
-    level = inflated_level(n, m, epsilon, alpha, gamma)
+    gamma = levels.best_gamma(n, m, epsilon, alpha) if gamma is None else gamma
+    level = levels.inflated_level(n, m, epsilon, alpha, gamma)
     if level >= 1:
         return np.ones(len(scores))
-    return np.asarray(thresholds(m)[drawn_bins(scores, m, level, epsilon, rng)])
+    return np.asarray(levels.thresholds(m)[drawn_bins(scores, m, level, epsilon, rng)])
 
 
 def drawn_bins(
@@ -220,10 +212,10 @@ def drawn_bins(
     step = max(1, 2_000_000 // m)
     blocks = [np.zeros(0, np.int64)]
     for start in range(0, len(scores), step):
-        some = binned(scores[start : start + step], m)
+        some = levels.binned(scores[start : start + step], m)
         place = some + m * np.arange(len(some))[:, None]
         counts = np.bincount(place.ravel(), minlength=m * len(some)).reshape(-1, m)
-        blocks.append(private_quantile(counts, level, epsilon, rng))
+        blocks.append(levels.private_quantile(counts, level, epsilon, rng))
     return np.concatenate(blocks)
 
 
@@ -235,9 +227,9 @@ def level_of(n: int, epsilon: float, bins: int | None = None) -> Record:
     bins
         None = m* of Algorithm 5
     """
-    m = best_bins(n, epsilon, ALPHA) if bins is None else bins
-    gamma = best_gamma(n, m, epsilon, ALPHA)
-    level = inflated_level(n, m, epsilon, ALPHA, gamma)
+    m = levels.best_bins(n, epsilon, ALPHA) if bins is None else bins
+    gamma = levels.best_gamma(n, m, epsilon, ALPHA)
+    level = levels.inflated_level(n, m, epsilon, ALPHA, gamma)
     return {"epsilon": epsilon, "bins": m, "gamma": gamma, "level": level}
 
 

@@ -32,19 +32,7 @@ from typing import Any
 import numpy as np
 
 from experiments.studies.claims import between
-from experiments.studies.evaluation.worlds import (
-    EDGES,
-    SCORES,
-    WORLDS,
-    World,
-    bucket_counts,
-    federation,
-    near,
-    released,
-    rows_of_rounds,
-    value_of,
-    world,
-)
+from experiments.studies.evaluation import worlds
 from experiments.studies.rows import counted, grouped, rng_of, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study, study_file
 from fedcal.core.numerics import Floats, Integers
@@ -80,16 +68,16 @@ class Setting:
 # -- errors of one release -------------------------------------------------------------------
 
 
-def _metrics(names: Sequence[str], _: World, counts: Integers, seen: Histogram) -> float:
+def _metrics(names: Sequence[str], _: worlds.World, counts: Integers, seen: Histogram) -> float:
     """Return the mean error of metrics, at 0.5."""
-    return fmean(_off(METRICS[name]().value(seen), value_of(counts, name)) for name in names)
+    return fmean(_off(METRICS[name]().value(seen), worlds.value_of(counts, name)) for name in names)
 
 
-def _varying(population: World, counts: Integers, seen: Histogram) -> float:
+def _varying(population: worlds.World, counts: Integers, seen: Histogram) -> float:
     """Return the mean error over thresholds from the 5 % to the 95 % quantile of scores."""
     thresholds = _thresholds(population.name)
-    buckets = np.searchsorted(seen.edges, near(thresholds, seen.edges) - 1e-12)
-    exact = _curves(counts, np.searchsorted(EDGES, thresholds))
+    buckets = np.searchsorted(seen.edges, worlds.near(thresholds, seen.edges) - 1e-12)
+    exact = _curves(counts, np.searchsorted(worlds.EDGES, thresholds))
     return float(np.abs(np.clip(_curves(seen.counts, buckets), 0, 1) - exact).mean())
 
 
@@ -105,17 +93,17 @@ def _curves(counts: Floats | Integers, at: Integers) -> Floats:
 @cache
 def _thresholds(name: str) -> Floats:
     """41 of them, quantiles of the population's scores, at edges of cells."""
-    below = np.cumsum(world(name).shares.sum(axis=0))
-    return EDGES[np.searchsorted(below, np.linspace(0.05, 0.95, 41))]
+    below = np.cumsum(worlds.world(name).shares.sum(axis=0))
+    return worlds.EDGES[np.searchsorted(below, np.linspace(0.05, 0.95, 41))]
 
 
-def _calibration(population: World, _: Integers, seen: Histogram) -> float:
+def _calibration(population: worlds.World, _: Integers, seen: Histogram) -> float:
     """Mean over the population of |calibrated score - rate at the score|."""
     n, p = seen.counts
     with np.errstate(divide="ignore", invalid="ignore"):
         binned = np.where(n + p > 0, np.clip(p / (n + p), 0.0, 1.0), seen.middles)
     shares = population.shares.sum(axis=0)
-    place = np.searchsorted(seen.edges, SCORES, side="right") - 1
+    place = np.searchsorted(seen.edges, worlds.SCORES, side="right") - 1
     gap = np.abs(binned[place] - population.rates)
     return float(shares[shares > 0] @ gap[shares > 0])
 
@@ -125,7 +113,7 @@ def _off(found: float, truth: float) -> float:
     return abs((float(np.clip(found, 0.0, 1.0)) if math.isfinite(found) else 0.5) - truth)
 
 
-QUANTITIES: dict[str, Callable[[World, Integers, Histogram], float]] = {
+QUANTITIES: dict[str, Callable[[worlds.World, Integers, Histogram], float]] = {
     "P/R/A given": partial(_metrics, ("accuracy", "precision", "recall")),
     "P/R/A varying": _varying,
     "ROC AUC": partial(_metrics, ("roc_auc",)),
@@ -174,7 +162,7 @@ def settings_of(one: Mapping[str, Any]) -> list[Setting]:
 
 
 def rows(
-    progress: Progress | None = None, *, trials: int = 16, most_clients: int = SIZES[-1]
+    progress: Progress | None = None, *, trials: int = 100, most_clients: int = SIZES[-1]
 ) -> Rows:
     """Mean absolute errors, and slopes.
 
@@ -195,7 +183,7 @@ def rows(
         what = "slope": `axis`, `label`, `quantity`, `trust`, `slope`, `theory` (None: the table
         has none), and `slope_std`; what = "scores": see `_behaved`
     """
-    found: Rows = [_behaved(name) for name in (*WORLDS, "adult-income")]
+    found: Rows = [_behaved(name) for name in (*worlds.WORLDS, "adult-income")]
     for one in counted(study_file("evaluation")["shared"]["series"], progress):
         known = {k: one[k] for k in ("axis", "label", "quantity", "trust")}
         used: list[tuple[float, float, float]] = []
@@ -231,7 +219,7 @@ def _behaved(name: str) -> Record:
         largest change of an outcome's density between neighbours without a spike, over their
         distance
     """
-    share = bucket_counts(world(name).shares, equal_width(100))
+    share = worlds.bucket_counts(worlds.world(name).shares, equal_width(100))
     share /= share.sum(axis=1, keepdims=True)
     spikes = np.asarray((share > SPIKE).any(axis=0))
     steps = 100**2 * np.abs(np.diff(share, axis=1))[:, ~np.logical_or(spikes[1:], spikes[:-1])]
@@ -257,7 +245,7 @@ def _strategy(of: Setting) -> FedEvaluate:
     unit = User.name if local else Example.name
     flat = local and of.encoding == FLAT  # unary encoding takes a tree: of one level
     return FedEvaluate(
-        federation(of.trust, of.clients, unit, epsilon=of.epsilon),
+        worlds.federation(of.trust, of.clients, unit, epsilon=of.epsilon),
         bins=of.bins,
         edges=of.edges,
         height=1 if flat else of.height,
@@ -266,13 +254,13 @@ def _strategy(of: Setting) -> FedEvaluate:
 
 
 def _errors(setting: Setting, quantity: str, trials: int) -> Floats:
-    strategy, population = _strategy(setting), world(setting.world)
-    sizes, error = rows_of_rounds(strategy), QUANTITIES[quantity]
+    strategy, population = _strategy(setting), worlds.world(setting.world)
+    sizes, error = worlds.rows_of_rounds(strategy), QUANTITIES[quantity]
     found = []
     for trial in range(trials):
         rng = rng_of("evaluation errors", trial, setting.trust, setting.clients, setting.bins)
         drawn = [population.draw(size, rng) for size in sizes]
-        histogram = released(strategy, drawn, rng).histograms["model", "", ""]
+        histogram = worlds.released(strategy, drawn, rng).histograms["model", "", ""]
         found.append(error(population, np.asarray(sum(drawn)), histogram))
     return np.array(found)
 

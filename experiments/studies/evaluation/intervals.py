@@ -23,15 +23,7 @@ from typing import Any
 import numpy as np
 
 from experiments.studies.claims import between
-from experiments.studies.evaluation.worlds import (
-    CELLS,
-    SCORES,
-    WORLDS,
-    bucket_counts,
-    federation,
-    released,
-    world,
-)
+from experiments.studies.evaluation import worlds
 from experiments.studies.rows import counted, grouped, rng_of, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study
 from fedcal import partition
@@ -52,8 +44,8 @@ ROWS_PER_CLIENT = 50
 
 def shards_of(drawn: Integers, clients: int, dealt: str, rng: np.random.Generator) -> Shards:
     """Deal counted rows, (2, CELLS), to clients, by "iid" or "dirichlet:BETA"."""
-    cell = np.repeat(np.arange(2 * CELLS), drawn.ravel())
-    score, labels = SCORES[cell % CELLS], cell // CELLS
+    cell = np.repeat(np.arange(2 * worlds.CELLS), drawn.ravel())
+    score, labels = worlds.SCORES[cell % worlds.CELLS], cell // worlds.CELLS
     if dealt == "iid":
         owner = rng.integers(0, clients, len(labels))
     else:
@@ -97,8 +89,8 @@ class Cell:
 
 
 CELLS_RUN = (
-    *(Cell(w, t, SMOOTH) for w, t in product(WORLDS, TRUSTS)),
-    *(Cell(w, SecAgg.name, ("roc_auc", "brier"), FINE) for w in WORLDS),
+    *(Cell(w, t, SMOOTH) for w, t in product(worlds.WORLDS, TRUSTS)),
+    *(Cell(w, SecAgg.name, ("roc_auc", "brier"), FINE) for w in worlds.WORLDS),
     *(Cell("calibrated", t, ERRORS) for t in (SecAgg.name, Central.name, Local.name)),
     *(
         Cell("imdb-binary", Central.name, OF_USERS, unit=User.name, clients=k, dealt=dealt)
@@ -135,8 +127,8 @@ def _populations(
 
 
 def _measured(cell: Cell, federations: int) -> Iterator[Record]:
-    population, edges = world(cell.world), fine_tails(cell.bins, nodes=False)
-    shown = Histogram.exact(edges, bucket_counts(population.shares, edges))
+    population, edges = worlds.world(cell.world), fine_tails(cell.bins, nodes=False)
+    shown = Histogram.exact(edges, worlds.bucket_counts(population.shares, edges))
     read = [
         [(e.value, e.low, e.high, e.binning, float(e.drowned)) for e in found.values()]
         for found in _estimates(cell, federations)
@@ -171,11 +163,11 @@ def _share(low: Floats, truth: float, high: Floats) -> float:
 
 def _estimates(cell: Cell, federations: int) -> Iterator[Mapping[str, Estimate]]:
     """Metrics of each federation."""
-    population, size = world(cell.world), cell.clients * ROWS_PER_CLIENT
+    population, size = worlds.world(cell.world), cell.clients * ROWS_PER_CLIENT
     nominal = float(ROWS_PER_CLIENT) if cell.unit == User.name else None
 
     def asked(seed: int) -> FedEvaluate:
-        facts = federation(cell.trust, cell.clients, cell.unit, seed)
+        facts = worlds.federation(cell.trust, cell.clients, cell.unit, seed)
         return FedEvaluate(
             facts, bins=cell.bins, rows_per_client=nominal, secure_aggregation="none"
         )  # the same bits, sooner
@@ -186,7 +178,7 @@ def _estimates(cell: Cell, federations: int) -> Iterator[Mapping[str, Estimate]]
         rng = rng_of("evaluation intervals", seed, *what)
         drawn = population.draw(size, rng)
         if cell.unit == Example.name:
-            release: Any = released(shared, [drawn], rng)
+            release: Any = worlds.released(shared, [drawn], rng)
         else:
             release = run_inline(asked(seed), shards_of(drawn, cell.clients, cell.dealt, rng))
         seen = release.histograms["model", "", ""]

@@ -101,7 +101,7 @@ def test_cells_are_what_compare_gives_and_claims_are_evaluated(ran, small, netwo
     assert row["classwise_ece"] == beside["after"]["classwise_ece"]["values"]
     assert row["accuracy"] == beside["after"]["accuracy"]["values"]
     assert row["accuracy_before"] == pytest.approx(beside["before"]["accuracy"]["mean"])
-    assert (row["network"], row["rounds"], row["clients"]) == ("net.npz", 2, 100)
+    assert (row["network"], row["rounds"], row["clients"]) == ("net", 2, 100)
     words = {v.text.partition(" ")[0]: v.word for v in found.verdicts}
     assert words["Without"] == "holds"  # FedNewton without privacy is the pooled temperature
     assert words["FedNewton's"] == "holds"
@@ -109,6 +109,23 @@ def test_cells_are_what_compare_gives_and_claims_are_evaluated(ran, small, netwo
     assert {path.name for path in out.iterdir()} == {"small.json", "small.md", "small.csv"}
     assert "FedBBQ all weight,fedbbq[weighting=all]" in (out / "small.csv").read_text("utf-8")
     refused("holds small: --overwrite", reproduce, small, out=out)
+
+
+def test_a_claim_compares_cells():
+    def row(title, rounds, mean, loses=False):
+        return {"title": title, "rounds": rounds, claims.MEAN: mean, "loses_accuracy": loses}
+
+    rows = [row("a", 1, 0.4), row("a", 3, 0.1), row("b", None, 0.2), row("c", None, 0.05, True)]
+    for below, above, holds in (
+        ("a", "b", False),  # each of them
+        ({"title": "a", "of": "min"}, "b", True),
+        ({"title": "a", "rounds": "most"}, {"title": ["b", "c"]}, True),  # c loses accuracy
+        ("c", "a", False),
+        ({"title": "a", "key": claims.MEAN, "of": "ratio"}, 4.1, True),
+        ("b", {"title": "a", "rounds": 3, "times": 2.0}, False),  # equal
+        ("a", "d", None),
+    ):
+        assert claims.compared([(below, above)])(rows) is holds
 
 
 # -- the check -----------------------------------------------------------------------------------
@@ -143,7 +160,7 @@ def test_check_says_what_deviates(small, tmp_path, monkeypatch, capsys):
     out, err = capsys.readouterr()
     first, last = err.splitlines()
     assert out == ""
-    assert first.startswith("fedcal: deviation: small: net.npz, paper, FedBBQ")
+    assert first.startswith("fedcal: deviation: small: net, paper, FedBBQ")
     assert last == "fedcal: error: small: 1 deviations from what is expected"
 
     monkeypatch.setattr("experiments.__main__.EXPERIMENTS", [small])
@@ -171,7 +188,7 @@ def test_a_number_outside_its_tolerance_and_a_cell_too_few_or_many_are_lines(ran
         moved = [v + by * allowed for v in row["classwise_ece"]]
         found = deviations(with_first(result, classwise_ece=moved), result)
         assert len(found) == count
-    assert found[0].startswith("net.npz, paper, FedBBQ")
+    assert found[0].startswith("net, paper, FedBBQ")
     fallen = [a - 0.02 for a in row["accuracy"]]
     (line,) = deviations(with_first(result, accuracy=fallen), result)
     assert "accuracy" in line

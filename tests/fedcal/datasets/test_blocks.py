@@ -52,7 +52,11 @@ def _small_pieces(monkeypatch):
 
 ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "newton": ("fednewton", {"epsilon": 1.0}, {"rows_per_client": 20}),
-    "sampled": ("fedbbq", {"epsilon": 1.0, "sampling_rate": 0.5, "rounds": 3}, {}),
+    "sampled": (
+        "fedbbq",
+        {"epsilon": 1.0, "sampling_rate": 0.5, "rounds": 3},
+        {"rows_per_client": 20},
+    ),
     "shares": ("fedtemp", {"epsilon": 1.0, "trust": "distributed", "rounds": 2, "quorum": 0.5}, {}),
     "metrics": ("evaluate", {"epsilon": 1.0, "unit": "example"}, {"groups": '["2", "9", "10"]'}),
     "subjects": ("conformal", {"epsilon": 1.0, "unit": "subject"}, {"rows_per_client": 20}),

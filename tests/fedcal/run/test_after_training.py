@@ -4,39 +4,21 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+APPS = Path(__file__).parents[2] / "clients"
 APP = """
-import os, sys
-import numpy as np
-from flwr.app import Array, ArrayRecord
-from flwr.clientapp import ClientApp
-from fedcal import AfterTraining, InProcessGrid, datasets, with_answers
-from fedcal.partition import deal
+import os
+from test_any_app import MODEL, grid_of, scaled
+from fedcal import AfterTraining
 
-shards = deal(datasets.load("resnet110-cifar10").split(0), "iid", 4, 0)
-
-def scores(arrays, context):
-    k = int(context.node_config["partition-id"])
-    rows = shards.block(k, k + 1)
-    return rows.logits, rows.labels
-
-class Grid(InProcessGrid):
-    left = 0
-    def push_messages(self, messages):
-        self.left -= 1
-        if self.left == 0:
-            os._exit(9)
-        return super().push_messages(messages)
-
-app = with_answers(ClientApp(), scores=scores)
+options = {"epsilon": 8.0, "unit": "example", "rounds": 2, "out": "out"}
 
 def run(overwrite, dies):
-    grid = Grid(app, range(1, 5))
-    grid.left = dies
-    after = AfterTraining(
-        "fednewton", epsilon=8.0, unit="example", rounds=2, out="out", overwrite=overwrite
-    )
-    after.start(grid, ArrayRecord({"w": Array(np.array([2.0]))}))
+    grid = grid_of(scaled)
+    push, left = grid.push_messages, iter(range(dies - 1, -1, -1) if dies else ())
+    grid.push_messages = lambda messages: push(messages) if next(left, 1) else os._exit(9)
+    AfterTraining("fednewton", overwrite=overwrite, **options).start(grid, MODEL)
 
 def dies(overwrite, at):
     child = os.fork()
@@ -67,7 +49,7 @@ def test_earlier_results_stay_until_new_ones_are_complete(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(APPS)},
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -49,7 +49,7 @@ SETTINGS = [  # method, clients, epsilon: both sides of what is bearable, and aw
 def test_what_is_to_help_helps_and_the_rest_does_not():
     """Of models that are too sure and not sure enough, in most of three seeds, by log loss and ECE.
 
-    On shipped data it was measured with more: docs/guide/planning.md.
+    On shipped data it was measured with more: docs/guide/compare-and-report.md#plan-a-run.
     """
     for method, clients, epsilon in SETTINGS:
         found = line(method, clients=clients, epsilon=epsilon, classes=4)

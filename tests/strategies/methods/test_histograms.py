@@ -10,7 +10,6 @@ import pytest
 from strategy_checks import some_shards
 
 from fedcal.calibrators import TopLabelBinning
-from fedcal.calibrators.histogram_binning import PRIOR_ROWS
 from fedcal.core.numerics import Floats
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
@@ -120,17 +119,6 @@ def test_a_larger_budget_clips_less_and_still_has_less_noise(c, tables):
     for less, more in pairwise(plans):
         assert (np.array(more.bound.norms) > less.bound.norms).all()
         assert (np.array(more.noise_std) < less.noise_std).all()
-
-
-def test_counts_of_clipped_clients_are_raised_to_the_public_number_of_rows():
-    """Half of a client's rows count, all of the public ones do; unit example clips nothing."""
-    for unit, scale in (("user", 2.0), ("example", 1.0)):
-        method = FedBBQ(federation(epsilon=50.0, unit=unit), rows_per_client=40.0, bins_exponent=1)
-        each = 40.0 * CLASSES * 20 / 2 / 2  # of two bins
-        values = each * np.array([0.9, 0.1, 0.1, 0.9])
-        method.update(Release(1, "pooled_histograms", values, np.full(4, 0.01)))
-        rows = scale * each
-        assert weights(method)[0] == pytest.approx(rows / (rows + PRIOR_ROWS), rel=1e-3)
 
 
 # --- DP-Histogram -------------------------------------------------------------------------------
