@@ -61,7 +61,7 @@ bench-all: $(VENV)/.bench $(VENV)/.peers
 	$(BIN)/python -m experiments.benchmarks --out bench-out --all
 	$(BIN)/python -m experiments.benchmarks.scale --out bench-out
 
-# Try engines, guard and a deployment with another Flower, for docs/guide/engines.md. The other
+# Try engines, guard and a deployment with another Flower, for docs/guide/your-flower-app.md. The other
 # packages are the newest that it allows, without our hashes.
 VERSION ?= 1.42.0
 flower: $(BIN)/python

@@ -9,24 +9,16 @@ import numpy as np
 import pytest
 from refusals import each_is_refused, refused
 
+from fedcal import partition
 from fedcal.datasets import Dataset, from_arrays
-from fedcal.partition import (
-    deal,
-    dirichlet,
-    held_out,
-    iid,
-    label_shards,
-    owners_by,
-    parse,
-    quantity,
-)
+from fedcal.partition import deal, dirichlet, held_out, iid, label_shards, owners_by, parse
 
 Split = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]
 
 SPLITS: list[Split] = [
     iid,
     lambda y, k, rng: dirichlet(y, k, 0.1, rng),
-    lambda y, k, rng: quantity(y, k, 10, rng),
+    lambda y, k, rng: partition.quantity(y, k, 10, rng),
     lambda y, k, rng: label_shards(y, k, 1, rng),
 ]
 
@@ -48,7 +40,7 @@ def test_every_row_has_one_owner(split):
 
 
 @pytest.mark.parametrize("beta", [0.05, 1.0, 10.0])
-@pytest.mark.parametrize("split", [dirichlet, quantity])
+@pytest.mark.parametrize("split", [dirichlet, partition.quantity])
 def test_skew_is_that_of_beta(split, beta):
     """Moments of the shares of each class by itself, or of all rows."""
     draws, clients, rows, rng = 600, 10, 400, np.random.default_rng(3)
@@ -56,7 +48,9 @@ def test_skew_is_that_of_beta(split, beta):
         labels = np.repeat(np.arange(draws), rows)
         owner = labels * clients + dirichlet(labels, clients, beta, rng)
     else:
-        drawn = [quantity(np.zeros(rows, np.int64), clients, beta, rng) for _ in range(draws)]
+        drawn = [
+            partition.quantity(np.zeros(rows, np.int64), clients, beta, rng) for _ in range(draws)
+        ]
         owner = np.concatenate([k * clients + one for k, one in enumerate(drawn)])
     share = np.bincount(owner, minlength=draws * clients) / rows
     squares = (share.reshape(draws, clients) ** 2).sum(axis=1)
