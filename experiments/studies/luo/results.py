@@ -24,21 +24,8 @@ import numpy as np
 
 from experiments.studies.claims import between, listed
 from experiments.studies.claims import where as on_how_many
-from experiments.studies.luo.trials import (
-    BASELINES,
-    CLIPPED,
-    COLUMNS,
-    EXACT,
-    METHODS,
-    NOISES,
-    PRIVATE,
-    SEARCHED,
-    SETTINGS,
-    TRIED,
-    SweepPoint,
-    Tables,
-    run_point,
-)
+from experiments.studies.luo import trials as luo
+from experiments.studies.luo.trials import EXACT, METHODS, PRIVATE, SETTINGS, Tables
 from experiments.studies.rows import counted, grouped, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study, study_file
 from fedcal import datasets
@@ -101,7 +88,7 @@ def cells_of(trials: int, source: str, severity: int, name: str) -> Rows:
     for point in SETTINGS:
         if 2 * point.fit_rows > tables.rows:
             continue
-        ece = run_point(tables, point, COLUMNS, trials)
+        ece = luo.run_point(tables, point, luo.COLUMNS, trials)
         row = {"what": "cell", "data": name, **asdict(point), "trials": trials}
         std = {f"{k} std": float(v.std()) for k, v in ece.items()}
         found.append({**row, **{k: float(v.mean()) for k, v in ece.items()}, **std})
@@ -158,9 +145,9 @@ def _methods(cells: Rows, beside: Mapping[str, Averages]) -> Iterator[Record]:
 
     `behind`: median over that of Acc-T under the same noise.
     """
-    for c in COLUMNS:
+    for c in luo.COLUMNS:
         method, _, noise = c.partition("/")
-        noise, own = noise or NOISES[0], _averages(cells, c)
+        noise, own = noise or luo.NOISES[0], _averages(cells, c)
         paper = {
             f"{name} {what}": lines[method][k] if noise == Local.name and method in lines else None
             for name, lines in beside.items()
@@ -177,7 +164,7 @@ def _methods(cells: Rows, beside: Mapping[str, Averages]) -> Iterator[Record]:
 def _perturbations(cells: Rows) -> Iterator[Record]:
     """Mean over the settings of each data set: what = "perturbation"."""
     for (name,), mine in grouped(cells, "data").items():
-        means = {c: fmean(row[c] for row in mine) for c in COLUMNS}
+        means = {c: fmean(row[c] for row in mine) for c in luo.COLUMNS}
         yield {"what": "perturbation", "data": name, **means}
 
 
@@ -251,7 +238,7 @@ def _aggregation_claims(rows: Rows) -> Iterator[RowsClaim]:
 def _figure_claims(figure: str, cells: Rows) -> Iterator[RowsClaim]:
     """Test what section 5.2 says of the cells of one perturbation."""
     private = [f"{m}/{Local.name}" for m in PRIVATE]
-    best = [min((*BASELINES, *private), key=row.__getitem__) for row in cells]
+    best = [min((*luo.BASELINES, *private), key=row.__getitem__) for row in cells]
     shown = ", ".join(f"{c} in {best.count(c)}" for c in sorted({*best}))
     yield f"{figure}: Acc-T has the lowest ECE in every setting", {*best} == {ACC_T}, shown
     ends = [(mine[0][ACC_T], mine[-1][ACC_T]) for mine in grouped(cells, "sweep").values()]
@@ -266,7 +253,7 @@ def _figure_claims(figure: str, cells: Rows) -> Iterator[RowsClaim]:
 
 # -- at one point ---------------------------------------------------------------------------------
 
-POINT = SweepPoint("epsilon", 50, 30, 1.0)
+POINT = luo.SweepPoint("epsilon", 50, 30, 1.0)
 """The setting of Figure 52; the paper does not say how it divides rows for Tables 4 to 6."""
 
 AT_POINT = ("none", *(f"{m}/{n}" for n in (EXACT, Local.name) for m in ("nll-t", "acc-t", "ece-t")))
@@ -283,8 +270,8 @@ def at_one_point(progress: Progress | None = None, *, trials: int = TRIALS) -> R
     """
 
     def means(name: str, severity: int, columns: Sequence[str]) -> Record:
-        tables = Tables.of(load(PHOTOGRAPHS, name, severity), TRIED)
-        ece = run_point(tables, POINT, columns, trials)
+        tables = Tables.of(load(PHOTOGRAPHS, name, severity), luo.TRIED)
+        ece = luo.run_point(tables, POINT, columns, trials)
         right = float((tables.gaps[0] >= 0).mean())
         return {"accuracy": right, **{k: float(v.mean()) for k, v in ece.items()}}
 
@@ -293,8 +280,8 @@ def at_one_point(progress: Progress | None = None, *, trials: int = TRIALS) -> R
         beside = {f"paper {k}": v for k, v in zip(PRINTED, values, strict=True)}
         mine = means(name, 0 if name == "none" else 5, AT_POINT)
         found.append({"what": "perturbation", "data": name, **mine, **beside})
-    clips = (ACC_T, *(f"{name}/{Local.name}" for name in CLIPPED))
-    searches = [f"{name}/{noise}" for noise in (EXACT, Local.name) for name in SEARCHED]
+    clips = (ACC_T, *(f"{name}/{Local.name}" for name in luo.CLIPPED))
+    searches = [f"{name}/{noise}" for noise in (EXACT, Local.name) for name in luo.SEARCHED]
     tried = {("clip", "snow", 1): clips, ("iterations", "fog", 5): searches}
     for (what, name, severity), columns in tried.items():
         ece = means(name, severity, columns)
