@@ -1,4 +1,4 @@
-"""How often a run that fedcal warns of made the model worse."""
+"""Rate at which runs that fedcal warns of made the model worse."""
 
 from __future__ import annotations
 
