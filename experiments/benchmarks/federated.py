@@ -42,18 +42,20 @@ def _released(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def engine_round(clients: int, rows: int, quick: bool) -> Case:
     """Time a later round of a run in each engine, without the start of Ray and the first round.
 
-    The released values of all rounds are compared bit for bit.
+    The released values of all rounds are compared bit for bit; pfl's round has noise of its own.
     """
     clients, rounds = (20, 3) if quick else (clients, ROUNDS)
     data, n = datasets.load(DATA), clients * rows
     owner = partition.iid(data.labels[:n], clients, np.random.default_rng(0))
     shards = rows_by_owner(data.logits[:n], data.labels[:n], owner, clients)
+    arrays = {"logits": shards.logits, "labels": shards.labels, "owner": shards.owner}
     contestants = [
         Contestant(name, partial(_later, engine, shards, rounds), _released)
         for name, engine in ENGINES.items()
     ]
+    pfl = peer("pfl-research", lambda total: {}, "pfl_round", arrays, bins=128, bound=10.0)
     size = f"{clients} clients x {rows} rows x {shards.classes} classes"
-    return Case(f"a later histogram round, {size}", None, contestants)
+    return Case(f"a later histogram round, {size}", None, [*contestants, pfl])
 
 
 def _later(engine: Any, shards: Shards, rounds: int) -> Callable[[], Inside]:
@@ -128,6 +130,7 @@ def evaluation(quick: bool) -> Case:
         [
             Contestant("fedcal, all metrics, epsilon 1", lambda: lambda: evaluated(shards), auc),
             peer("scikit-learn roc_auc_score, pooled", named("AUC"), "sklearn_roc_auc", arrays),
+            peer("torchmetrics binary_auroc, pooled", named("AUC"), "torchmetrics_roc_auc", arrays),
         ],
     )
 

@@ -17,7 +17,7 @@ TOLERANCES = {
     **{"AUC": 0.02},  # ours has noise
 }
 NEEDS = {"scikit-learn": ("sklearn",), "torchmetrics": ("torch", "torchmetrics")}
-ABSENT = ("netcal", "probmetrics", "Flower's loop, Ray")
+ABSENT = ("netcal", "probmetrics", "pfl", "Flower's loop, Ray")
 
 
 @pytest.mark.slow
