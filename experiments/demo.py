@@ -10,13 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.studies.spec import experiment
-from fedcal.cli import compare as compare_command
 from fedcal.core.checks import TooLittle
+from fedcal.results.comparison import as_table
 from fedcal.results.figures.diagrams import reliability_sheet
 from fedcal.results.figures.drawing import draw, save_figure
-from fedcal.results.terminal import console, progress, show
+from fedcal.results.terminal import progress, show
 from fedcal.run.comparison import compare
 from fedcal.run.simulation import simulate
+
+SHOWN, METRICS = ("none", "pooled-temperature", "fednewton"), ("accuracy", "ece", "nll")
+"""Methods and metrics that are printed; the report has all."""
 
 ONE_RUN = "fednewton-epsilon-1"
 """Folder of the one run that is written with all its files."""
@@ -37,8 +40,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     title = f"{run.title}: test rows"
     for name, dark in (("reliability.png", False), ("reliability-dark.png", True)):  # of docs/img
         save_figure(draw(reliability_sheet(run.reliability, title), dark), out / name, dark=dark)
-    show(compare_command.shown(comparison, out))
-    console().print(f"one run with all its files is in {out / ONE_RUN}")
+    shown = [c for c in comparison.cells if c["method"] in SHOWN]
+    cells = [c for c in shown if c["baseline"] or c["epsilon"] == 1]
+    before, pooled, after = (f"{100 * c['after']['ece']['mean']:.2f}" for c in cells)
+    learnt = (
+        "100 clients made a real network's probabilities true and showed nobody a row: at epsilon "
+        f"= 1 for each client its ECE falls from {before} to {after} %; with all rows in one place "
+        f"it is {pooled} %."
+    )
+    where = f"All methods: {out / 'report.html'}; one run with its files: {out / ONE_RUN}"
+    show([learnt, as_table(cells, METRICS), where])
 
 
 if __name__ == "__main__":

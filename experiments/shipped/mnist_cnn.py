@@ -1,4 +1,4 @@
-"""The networks that made the shipped logits of MNIST images: `mnist-cnn` and `mnist-shift`."""
+"""The networks that made logits of images: `mnist-cnn`, `mnist-shift`, and those of CIFAR-10."""
 
 from __future__ import annotations
 
@@ -47,4 +47,24 @@ class MnistCNN(nn.Sequential):
             nn.Flatten(),
             *(nn.Linear(32 * (height // 4) * (width // 4), 128), norms[2], nn.ReLU()),
             nn.Linear(128, classes),
+        )
+
+
+class Cifar10CNN(nn.Sequential):
+    """Two convolutions and three dense layers for 32 x 32 colour images, after LeCun et al. (1998).
+
+    conv 5x5 (6) - pool - conv 5x5 (16) - pool - dense (120) - dense (84) - dense (10): 62,006
+    parameters. Maddock et al. call their network a simple two-layer CNN and give no widths; these
+    are those of the benchmark of Li et al., "Federated learning on non-IID data silos" (2022).
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            Pixels(),
+            *(nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2)),
+            nn.Flatten(),
+            *(nn.Linear(400, 120), nn.ReLU()),
+            *(nn.Linear(120, 84), nn.ReLU()),
+            nn.Linear(84, 10),
         )

@@ -2,7 +2,8 @@
 
 A small network is trained on the clean training images; kept are its logits on corrupted test
 images, every second one of them (the first half of MNIST's is easier than the second), under each
-of the 15 corruptions with severities 1 and 5, rounded by `packed`.
+of the 15 corruptions with severities 1 and 5, rounded by `packed`. (The file that ships was made
+when JPEG was not Pillow's: its pixels differed by 0.02 and 0.6 grey levels on average.)
 """
 
 from __future__ import annotations

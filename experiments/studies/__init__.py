@@ -6,7 +6,8 @@ says what stands there); the code that is a paper's own lies in a folder of its 
 kinds:
 
 * **A grid**: `parts` say which methods are run with which settings; each part is a comparison, as
-  `fedcal compare` makes it. `claims` are keys of `maddock.claims.CLAIMS`.
+  `fedcal compare` makes it. `claims` are keys of `[shared.claims]` of
+  `maddock.toml`: comparisons of cells, see `claims.Cell`.
 * **A function that returns rows** of plain values (text, bool, int, finite float, None):
   `rows = "MODULE:NAME"` names the `spec.Study` of the function and its claims, in this package. Of
   the parameters `seeds`, `jobs`, `progress` (called with rows done and rows in all) and `options`

@@ -11,7 +11,8 @@ of it and what `--check` compares; metrics are fractions:
   the rows themselves, and nothing but the data changes its result;
 * `epsilon` (inf = without privacy, and for baselines), `rounds`, `sampling_rate`, `clients`,
   `partition` of its runs; None for baselines;
-* `classwise_ece` and `accuracy` on the test rows, one value for each seed;
+* `classwise_ece`, `accuracy` and `ece` on the test rows, one value for each seed (results of some
+  grids were stored without `ece`);
 * `failures`: messages of runs that failed; their seeds have no values.
 
 `completed` adds what follows from these.
@@ -23,7 +24,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from experiments.studies import spec
 from experiments.studies.spec import Outcome, Record, Rows, RowsClaim
@@ -32,7 +33,7 @@ from fedcal.results.comparison import Line
 BASE = "Base"
 """Title of the model as it is; every grid has it, and its accuracy is the one to keep."""
 
-METRICS = {"classwise_ece": 0.01, "accuracy": 0.001}
+METRICS = {"classwise_ece": 0.01, "accuracy": 0.001, "ece": 0.01}
 """Metrics that are kept of each run -> share of the value that `--check` tolerates."""
 
 MEAN, STD = "classwise_ece_mean", "classwise_ece_std"
@@ -41,6 +42,9 @@ SETTINGS = ("epsilon", "rounds", "sampling_rate", "clients", "partition")
 
 LOSS = 0.01
 """A method that loses more accuracy than this (absolute) is marked, as in the paper."""
+
+POOLED = "pooled temperature"
+"""Title of the temperature that all rows in one place give."""
 
 
 def row_of(line: Line, part: spec.Part, network: str) -> Record:
@@ -58,22 +62,30 @@ def row_of(line: Line, part: spec.Part, network: str) -> Record:
 
 
 def completed(experiment: spec.Experiment, rows: Rows) -> Rows:
-    """Add each row's place in the tables, means, spread, and whether it loses accuracy."""
+    """Add each row's place in the tables, means, spread, and what it does to accuracy."""
     parts = {part.name: part for part in experiment.parts}
-    base = {r["network"]: fmean(r["accuracy"]) for r in rows if r["title"] == BASE}
+    base, pooled = (
+        {r["network"]: fmean(r[key]) for r in rows if r["title"] == title and r[key]}
+        for title, key in ((BASE, "accuracy"), (POOLED, "classwise_ece"))
+    )
     found = []
     for row in rows:
         part, before = parts[row["part"]], base.get(row["network"], math.nan)
         place = {"block": part.block, "row": part.row, "method": part.methods[row["title"]]}
         found.append(row | place | {"accuracy_before": before})
         if row["classwise_ece"]:
-            accuracy = fmean(row["accuracy"])
+            accuracy, mean = fmean(row["accuracy"]), fmean(row["classwise_ece"])
             found[-1] |= {
-                MEAN: fmean(row["classwise_ece"]),
+                MEAN: mean,
                 STD: spread(row["classwise_ece"]),
                 "accuracy_mean": accuracy,
+                "accuracy_change": accuracy - before,
                 "loses_accuracy": before - accuracy > LOSS,
             }
+            if "ece" in row:
+                found[-1]["ece_mean"] = fmean(row["ece"])
+            if row["network"] in pooled:
+                found[-1]["over_pooled"] = mean / pooled[row["network"]]
     return found
 
 
@@ -102,7 +114,8 @@ def printed_rows(table: spec.Printed) -> Rows:
             **{"network": name, "part": "printed", "row": "", "title": title, "rounds": None},
             "epsilon": math.inf if title == BASE else table.epsilon,
             MEAN: value[0] / 100,
-            **{"accuracy_before": math.nan, "accuracy_mean": math.nan, "loses_accuracy": False},
+            **dict.fromkeys(("accuracy_before", "accuracy_mean", "accuracy_change"), math.nan),
+            "loses_accuracy": False,
         }
         for name, values in table.rows.items()
         for title, value in zip(table.columns, values, strict=True)
@@ -263,6 +276,64 @@ def between(
 
 # -- claims about grids --------------------------------------------------------------------------
 
+Cell: TypeAlias = str | float | Mapping[str, Any]
+"""A number, or one of some rows of a grid.
+
+A mapping from facts that the rows have ("title", "part", "network", "epsilon"; a value or a list)
+and `rounds` (a value, "fewest" or "most" of these rows); or a title alone. Of their `key` ("error":
+the mean classwise ECE, inf for one that loses accuracy) it is `of` ("max" on the left of a
+comparison, "min" on the right, "mean", "range", or "ratio" of the largest to the smallest), times
+`times`.
+"""
+
+_REDUCE: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "min": min,
+    "max": max,
+    "mean": fmean,
+    "range": lambda values: max(values) - min(values),
+    "ratio": lambda values: max(values) / min(values),
+}
+
+
+def number(rows: Rows, cell: Cell, of: str) -> float:
+    """Return the number of a cell; nan if no row has it."""
+    if isinstance(cell, (int, float)):
+        return float(cell)
+    facts: dict[str, Any] = {"key": "error", "of": of, "times": 1.0}
+    facts |= {"title": cell} if isinstance(cell, str) else cell
+    key, of, times = (facts.pop(k) for k in ("key", "of", "times"))
+    end = {"fewest": min, "most": max}.get(str(facts.get("rounds")))
+    if end:
+        del facts["rounds"]
+    sets = {k: v if isinstance(v, list) else [v] for k, v in facts.items()}
+    mine = [r for r in rows if all(r[k] in values for k, values in sets.items())]
+    if end and mine:
+        last = end(r["rounds"] for r in mine if r["rounds"] is not None)
+        mine = [r for r in mine if r["rounds"] == last]
+    kept = ({"error": math.inf if r["loses_accuracy"] else r[MEAN]} | r for r in mine)
+    values = [r.get(key, math.nan) for r in kept]
+    known = values and not any(map(math.isnan, values))
+    return float(times * _REDUCE[of](values)) if known else math.nan
+
+
+def compared(pairs: Iterable[tuple[Cell, Cell]]) -> Callable[[Rows], Found]:
+    """Test that the first of each pair of cells is below the second; None if one is nan."""
+
+    def holds(rows: Rows) -> Found:
+        found = [(number(rows, a, "max"), number(rows, b, "min")) for a, b in pairs]
+        if any(math.isnan(value) for pair in found for value in pair):
+            return None
+        return all(a < b for a, b in found)
+
+    return holds
+
+
+CLAIMS: Mapping[str, Claim] = {
+    key: Claim(holds=compared(claim.pop("lower")), **claim)
+    for key, claim in spec.study_file("maddock")["shared"]["claims"].items()
+}
+"""Claims of `maddock.toml` by the key that a study names; `lower` has the pairs."""
+
 
 def judge(key: str, claim: Claim, rows: Rows, printed: Rows) -> Verdict:
     """Hold a claim against the rows of a grid, and against the paper's own.
@@ -273,7 +344,7 @@ def judge(key: str, claim: Claim, rows: Rows, printed: Rows) -> Verdict:
     holds, evidence = None, "no cells to tell it by"
     if here:
         holds = any(here.values()) if claim.over == "some" else all(here.values())
-        evidence = "on average over all networks" if claim.over == "all" else where(here)
+        evidence = "over all networks" if claim.over == "all" else where(here)
     beside, partly = where(own) if own else "", any(here.values())
     return Verdict(key, claim.text, claim.where, holds, evidence, beside, partly, here)
 

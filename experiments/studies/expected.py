@@ -152,7 +152,8 @@ def checked(experiment: Experiment, rows: Rows) -> dict[Key, Values]:
     for row in without_failures(rows) if experiment.parts else ():
         place = ("network", "part", "title", *(() if row["baseline"] else SETTINGS))
         key = tuple("" if row[k] is None else str(row[k]) for k in place)
-        found[key] = {metric: (row[metric], tolerance(metric, row[metric])) for metric in METRICS}
+        known = [metric for metric in METRICS if metric in row]
+        found[key] = {metric: (row[metric], tolerance(metric, row[metric])) for metric in known}
     for table in experiment.tables:
         names = [f.key for f in table.fields if f.digits is None and f.tolerance is None]
         numbers = {f.key: f.tolerance for f in table.fields if f.tolerance is not None}

@@ -9,13 +9,13 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from experiments.studies import claims
-from experiments.studies.claims import MEAN, STD, Verdict
-from experiments.studies.maddock.claims import CLAIMS
+from experiments.studies.claims import CLAIMS, MEAN, STD, Verdict
 from experiments.studies.spec import Experiment, Field, Part, Record, Rows, experiment
 from fedcal import datasets
 from fedcal.core.checks import InputError, TooLittle, integer
@@ -32,10 +32,11 @@ from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
 
 MARK = "†"
-"""Follows the classwise ECE of a calibrator that loses more than 1 % of accuracy."""
+"""Follows a number of a calibrator that loses more than 1 % of accuracy."""
 
 LEGEND = (
-    "Mean (standard deviation over seeds) of the classwise ECE on test rows, in %. "
+    "Mean (standard deviation over seeds) on test rows, in %, of the classwise ECE, or of what the "
+    "heading names. "
     f"{MARK}: loses more than 1 % of accuracy."
 )
 
@@ -109,8 +110,9 @@ class Reproduction:
         order = {title: k for k, title in enumerate(t for p in of.parts for t in p.methods)}
         for name in dict.fromkeys(part.block for part in of.parts):
             mine = [cell for cell in self.cells if cell["block"] == name]
-            if mine:
-                found.append(_block(name, sorted(mine, key=lambda cell: order[cell["title"]])))
+            mine.sort(key=lambda cell: order[cell["title"]])
+            shown = dict.fromkeys(m for p in of.parts if p.block == name for m in p.metrics)
+            found += [_block(name, mine, metric) for metric in shown if mine]
         if paper := of.paper:
             lines = [(name, *map(_printed, values)) for name, values in paper.rows.items()]
             names = "network" if of.parts else "method"
@@ -196,8 +198,8 @@ def pivot(
     return Table(title, (*heads, *map(str, values)), lines, left=tuple(range(len(heads))))
 
 
-def _block(title: str, cells: Rows) -> Table:
-    """Return the classwise ECE of each method; baselines have no settings: a line of their own."""
+def _block(title: str, cells: Rows, metric: str) -> Table:
+    """Return a metric of each method; baselines have no settings: a line of their own."""
     fitted = [c for c in cells if not c["baseline"]]
     titles = {c["title"] for c in fitted}
     varied = [k for k in VARIED if len({(c["title"], c[k]) for c in fitted}) > len(titles)]
@@ -206,15 +208,17 @@ def _block(title: str, cells: Rows) -> Table:
         words = (VARIED[k].format(cell[k]) for k in varied if cell[k] not in (None, math.inf))
         return (", ".join(filter(None, (cell["network"], cell["row"], *words))),)
 
-    return pivot(title, cells, ("network",), line, "title", _entry)
+    if metric != "classwise_ece":
+        title += f": {metric.replace('ece', 'ECE')}, %"
+    return pivot(title, cells, ("network",), line, "title", partial(_entry, metric))
 
 
-def _entry(cell: Record) -> str:
-    if cell["failures"]:
-        return "failed"
-    text = f"{100 * cell[MEAN]:.3f}"
-    if len(cell["classwise_ece"]) > 1:
-        text += f" ({100 * cell[STD]:.3f})"
+def _entry(metric: str, cell: Record) -> str:
+    if cell["failures"] or metric not in cell:
+        return "failed" if cell["failures"] else ""
+    text = f"{100 * fmean(cell[metric]):.3f}"
+    if len(cell[metric]) > 1:
+        text += f" ({100 * claims.spread(cell[metric]):.3f})"
     return text + (MARK if cell["loses_accuracy"] else "")
 
 
@@ -312,7 +316,8 @@ def _grid(
                 progress(before + finished, sum(counts))
 
         table = compare(progress=moved, uncalibrated=False, jobs=jobs, **options)
-        rows += [claims.row_of(line, part, short[line["data"]]) for line in table.cells]
+        names = ((line, short[line["data"]].removesuffix(".npz")) for line in table.cells)
+        rows += [claims.row_of(line, part, network) for line, network in names]
         statement |= dict.fromkeys(table.statement)
     return Reproduction(found, rows, list(statement))
 

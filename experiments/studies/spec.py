@@ -30,6 +30,7 @@ from fedcal.storage.toml_files import read_toml
 
 STUDIES = ("maddock", "own", "evaluation", "luo", "angelopoulos", "zhang")
 FOLDER = Path(__file__).parent
+DATA = FOLDER.parent / "data"
 SETTINGS = ("rounds", "sampling_rate", "epsilon", "delta", "clients", "partition")
 """Options of `compare` that a part may set; each is a value or a list."""
 
@@ -78,6 +79,8 @@ class Part:
         those, and others with 100 clients and Dirichlet(0.1)
     block
         heading of the table that its columns stand in
+    metrics
+        of `claims.METRICS`; each has a table
     row
         what tells its lines apart from those of other parts of the block; may be empty
     """
@@ -87,6 +90,7 @@ class Part:
     settings: Mapping[str, Any]
     block: str = ""
     row: str = ""
+    metrics: Sequence[str] = ("classwise_ece",)
 
     def title_of(self, name: str, settings: Mapping[str, Any]) -> str:
         """Return the title of a method with these parameters."""
@@ -162,8 +166,8 @@ class Experiment:
     paper
         the paper's table beside it
     parts, networks, seeds
-        of a grid: what to run, on which shipped data, how many seeds from 0; a function may have
-        seeds in place of its own
+        of a grid: what to run, on which shipped data or NAME.npz of `DATA`, how many seeds from 0;
+        a function may have seeds in place of its own
     module
         MODULE:NAME of a `Study` in this package
     features
@@ -194,6 +198,12 @@ class Experiment:
         name, _, study = self.module.partition(":")
         found: Study = getattr(importlib.import_module(f"experiments.studies.{name}"), study)
         return found
+
+
+def source_of(network: str) -> str:
+    """Return the path of `DATA` that has a network of this name, or the name, of shipped data."""
+    path = DATA / f"{network}.npz"
+    return str(path) if path.is_file() else network
 
 
 def study_file(name: str) -> dict[str, Any]:
@@ -239,6 +249,7 @@ def experiment(name: str) -> Experiment:
         return Experiment(module=section.pop("rows"), tables=found, **section)
     methods = shared.get("methods", {}) | section.pop("methods", {})
     section["parts"] = tuple(_part(p, methods, texts) for p in section["parts"])
+    section["networks"] = [source_of(network) for network in section["networks"]]
     return Experiment(**section)
 
 
@@ -258,7 +269,7 @@ def _table(raw: Mapping[str, Any], columns: Mapping[str, Any]) -> RowsTable:
 def _part(raw: dict[str, Any], methods: Mapping[str, str], texts: Mapping[str, str]) -> Part:
     titles = raw.pop("methods")
     mine = titles if isinstance(titles, Mapping) else {title: methods[title] for title in titles}
-    words = {k: raw.pop(k) for k in ("name", "block", "row") if k in raw}
+    words = {k: raw.pop(k) for k in ("name", "block", "row", "metrics") if k in raw}
     words["block"] = texts.get(words.get("block", ""), words.get("block", ""))
     settings = {one_of("setting", k.replace("-", "_"), SETTINGS): v for k, v in raw.items()}
     return Part(methods=mine, settings=settings, **words)

@@ -30,7 +30,7 @@ from experiments.studies.expected import content, minutes, shipped, write
 from experiments.studies.own.comparisons import line_of
 from experiments.studies.rows import one, where
 from experiments.studies.run import Reproduction, pivot, reproduce
-from experiments.studies.spec import EXPERIMENTS, Record, experiment, study_file
+from experiments.studies.spec import EXPERIMENTS, SEEDS, WORDS, Record, experiment, study_file
 from fedcal.core.checks import one_of
 from fedcal.core.pages import Table
 from fedcal.results.comparison import as_table
@@ -145,6 +145,21 @@ def claims(page: str) -> str:
     return "\n".join(lines)
 
 
+def on_cifar10() -> str:
+    """Return the verdicts on claims about grids where the network is the paper's kind, and else."""
+    lines = []
+    for name in PAGES["maddock"]:
+        for verdict in results(name).verdicts:
+            places = {**verdict.places}
+            if (here := places.pop("cifar10-cnn", None)) is not None:
+                words = results(name).experiment.expected[verdict.key]
+                others = f"{sum(map(bool, places.values()))} of {len(places)}" if places else ""
+                word = WORDS[here] + f"; {SEEDS}" * (words.get("cifar10-cnn") == SEEDS)
+                lines.append((verdict.text, word, others, f"`{name}`"))
+    heads = ("claim", "on CIFAR-10", "on other networks", "study")
+    return markdown(Table("", heads, lines, left=(0, 1, 2, 3)))
+
+
 # -- items ---------------------------------------------------------------------------------------
 
 
@@ -214,8 +229,7 @@ def _exists(place: str) -> bool:
 
 def items(paper: str) -> list[Item]:
     """Return the items of a paper, in its order."""
-    lines = study_file(paper).get("items", {}).items()
-    return [Item(name, **line) for name, line in lines]
+    return [Item(name, **line) for name, line in study_file(paper)["items"].items()]
 
 
 def items_table(paper: str) -> str:
@@ -268,6 +282,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
             *("FedOPVector", "FedBBQ (weighting=all)"),
         ),
     ),
+    "maddock-cifar10": on_cifar10,
     "demo-table": partial(demo_lines, _SHORT),
     **{f"{page}-claims": partial(claims, page) for page in PAGES},
     **{f"{paper}-items": partial(items_table, paper) for paper in PAPERS},
@@ -275,7 +290,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "studies": all_studies,
     "too-little": partial(tables, "too-little"),
     "zhang-main": partial(tables, "zhang-table1-cifar10", slice(1)),
-    "luo-main": partial(tables, "luo-table1", slice(1)),
+    "luo-main": partial(tables, "luo-cifar10-table1", slice(1)),
+    "luo-noiseless": partial(tables, "luo-cifar10-table4"),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
     "five-hospitals-main": partial(tables, "five-hospitals", slice(1)),
     **{

@@ -125,7 +125,9 @@ class _Binning(Calibrator):
     def entries(table: Floats, probs: Floats) -> Floats:
         """Return what a (tables, bins) array has for each predicted probability, (n, tables)."""
         count, bins = table.shape
-        return table.ravel()[bin_index(one_vs_rest(probs), bins) + np.arange(count) * bins]
+        return np.asarray(
+            table.ravel()[bin_index(one_vs_rest(probs), bins) + np.arange(count) * bins]
+        )
 
 
 class HistogramBinning(_Binning):

@@ -258,7 +258,7 @@ def test_links_lead_somewhere():
 
 
 def test_every_test_that_the_pitfalls_name_exists():
-    text = (DOCS / "pitfalls.md").read_text("utf-8")
+    text = (DOCS / "contributing/index.md").read_text("utf-8")
     named = re.findall(r"^  `(tests/\S+\.py)::(test_\w+)`$", text, re.MULTILINE)
     assert len(named) == text.count("\n- ") >= 25  # one for each
     for file, name in named:

@@ -7,7 +7,7 @@ from refusals import refused
 from scipy import ndimage
 
 from experiments.corruptions import CORRUPTIONS, corrupt
-from experiments.shipped import hospitals, mnist_shift
+from experiments.shipped import cifar10_cnn, hospitals, mnist_shift
 from fedcal.datasets import shifted
 from fedcal.datasets._load import key_of, unpacked
 
@@ -77,6 +77,17 @@ def test_mnist_shift_is_made_from_images(tmp_path):
     np.testing.assert_array_equal(made["labels"], y[::2])
     assert (unpacked(made["none_0"]).argmax(1) == y[::2]).mean() > 0.9
     assert all(np.array_equal(again[key], made[key]) for key in made)
+
+
+def test_logits_of_cifar10_keep_their_distances_and_clients(tmp_path):
+    z, y = np.random.default_rng(0).normal(0, 4, (20, 10)), np.arange(20) % 10
+    file = {"logits": z, "labels": y, "client": 5 * y, "test_logits": z, "test_labels": y}
+    np.savez(tmp_path / "logits.npz", **file)
+    found = cifar10_cnn.shipped(tmp_path / "logits.npz")
+    assert np.abs(found["logits"] + z.max(axis=1, keepdims=True) - z).max() <= 1 / 16
+    np.testing.assert_array_equal(found["client"], 5 * y)
+    np.testing.assert_array_equal(found["test_logits"], found["logits"][::2])
+    np.testing.assert_array_equal(found["test_labels"], y[::2])
 
 
 def test_no_patient_of_the_model_s_training_is_shipped(tmp_path):

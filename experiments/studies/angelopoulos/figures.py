@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise, product
 from statistics import median, stdev
 
@@ -125,12 +126,10 @@ def _networks(progress: Progress | None = None, *, splits: int = 1_000) -> Rows:
         and `between`: the std of mean set sizes over trainings (one: None)
     """
     todo: list[tuple[str, str, list[Callable[[], common.Scored]]]] = [
-        (NETWORK, PLAINLY, [lambda: common.scored(NETWORK)])
+        (NETWORK, PLAINLY, [partial(common.scored, NETWORK)])
     ]
-    for of in map(task, SHIPPED):
-        for model, how in HEADS.items():
-            runs = [_head(of, how, seed) for seed in range(TRAININGS)]
-            todo.append((of.name, model, runs))
+    for of, (model, how) in product(map(task, SHIPPED), HEADS.items()):
+        todo.append((of.name, model, [partial(_head, of, how, s) for s in range(TRAININGS)]))
     found: Rows = []
     for name, model, runs in counted(todo, progress):
         rng = rng_of("angelopoulos-figure3", 0, name, *([model] if len(runs) > 1 else []))
@@ -148,11 +147,8 @@ def _networks(progress: Progress | None = None, *, splits: int = 1_000) -> Rows:
     return found
 
 
-def _head(of: Task, how: Training, seed: int) -> Callable[[], common.Scored]:
-    def run() -> common.Scored:
-        return common.Scored.of(of.name, trained(of, how, seed).predict(of.test_x), of.test_y)
-
-    return run
+def _head(of: Task, how: Training, seed: int) -> common.Scored:
+    return common.Scored.of(trained(of, how, seed).predict(of.test_x), of.test_y)
 
 
 def _between(each: Sequence[common.SetEvaluation]) -> float | None:

@@ -162,7 +162,7 @@ def settings_of(one: Mapping[str, Any]) -> list[Setting]:
 
 
 def rows(
-    progress: Progress | None = None, *, trials: int = 16, most_clients: int = SIZES[-1]
+    progress: Progress | None = None, *, trials: int = 100, most_clients: int = SIZES[-1]
 ) -> Rows:
     """Mean absolute errors, and slopes.
 

@@ -42,7 +42,7 @@ from fedcal.mechanisms import Sum
 from fedcal.metrics.binning import bin_index
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.privacy import Federation
-from fedcal.strategies.methods.search import GoldenSection, Search
+from fedcal.strategies.methods.search import GoldenSection
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import Setting, lacks_rows
 from fedcal.trust import Central, Local
@@ -51,14 +51,11 @@ from fedcal.units import Example
 BINS = 15
 LOW, HIGH = 0.5, 3.0
 ITERATIONS = 5
-EVALUATIONS = ITERATIONS + 1
 """Golden section shrinks five times and asks six times."""
 
 GRID = 101
 """Temperatures, evenly spaced in log T, of what is no walk through few points. Neighbours differ by
 1.8 %; the last interval of golden section is 0.22 wide."""
-
-golden = partial(GoldenSection, LOW, HIGH, ITERATIONS)
 
 _EXACT = 2.0**30
 _NUMBERS = 1 << 16  # of a block of rows that stays in the processor's cache
@@ -134,11 +131,11 @@ class Tables:
     totals: Floats = field(repr=False)
 
     @classmethod
-    def of(cls, data: Dataset) -> Tables:
-        """Tabulate all rows of a data set."""
+    def of(cls, data: Dataset, iterations: Sequence[int] = (ITERATIONS,)) -> Tables:
+        """Tabulate all rows of a data set for searches of so many iterations."""
         logits, labels = rows_of(data)
         grid = np.exp(log_grid(LOW, HIGH, GRID))
-        temperatures = np.unique(np.concatenate([np.ones(1), grid, reachable(golden)]))
+        temperatures = np.unique(np.concatenate([np.ones(1), grid, *map(reachable, iterations)]))
         gaps, bins, losses = tabulate(logits, labels, temperatures)
         flat = bins.astype(np.int64) + BINS * np.arange(len(bins))[:, None]
         sums = np.bincount(flat.ravel(), gaps.ravel(), BINS * len(bins)).reshape(-1, BINS)
@@ -183,14 +180,14 @@ class Tables:
         return np.asarray(np.abs(rest).sum(axis=1) / (self.rows - fit.shape[1]))
 
 
-def reachable(make: Callable[..., Search]) -> Floats:
-    """All temperatures that a search of six evaluations can ask for or end at.
+def reachable(iterations: int) -> Floats:
+    """All temperatures that golden section can ask for or end at.
 
-    The search decides by comparing a value with 0 or with an earlier one. So of 2**6 searches side
+    The search decides by comparing a value with an earlier one. So of 2**evaluations searches side
     by side that hear values of growing size and each sequence of signs, one goes each possible way.
     """
-    paths = np.arange(2**EVALUATIONS)
-    search = make(searches=len(paths))
+    paths = np.arange(2 ** (iterations + 1))
+    search = GoldenSection(LOW, HIGH, iterations, len(paths))
     asked: list[Floats] = []
     while (t := search.next()) is not None:
         sign = np.where(paths >> len(asked) & 1, 1.0, -1.0)
@@ -376,11 +373,12 @@ Objective = Callable[[Trials, Floats, Floats], Floats]
 """(trials, temperature of each, noise on each answer (b, length)) -> the search's value, (b,)."""
 
 
-def _walk(objective: Objective) -> EceOf:
+def _walk(objective: Objective, iterations: int = ITERATIONS) -> EceOf:
     """Return a golden section search, which only visits temperatures of the tables."""
 
     def run(trials: Trials, draws: Draws) -> Floats:
-        search, noises = golden(searches=len(trials)), iter(np.moveaxis(draws.noise, 1, 0))
+        search = GoldenSection(LOW, HIGH, iterations, len(trials))
+        noises = iter(np.moveaxis(draws.noise, 1, 0))
         while (t := search.next()) is not None:
             search.tell(t, objective(trials, t, next(noises)), float(draws.of.std[0]))
         return trials.test_ece(trials.tables.at(search.answer()))
@@ -464,8 +462,12 @@ PRIVATE = {
     "nll-t": _clipped(NLL_CLIP),
     "acc-t": Private(_walk(_gap_size), "acct"),
 }
-CLIPPED = {f"nll-t-{clip:g}": _clipped(clip) for clip in (1.0, 2.0, 5.0, 10.0, 20.0)}
-"""NLL-T at several clips."""
+CLIPPED = {f"nll-t, clip {clip:g}": _clipped(clip) for clip in (1.0, 2.0, 5.0, 10.0, 20.0)}
+TRIED = (2, 5, 8)
+SEARCHED = {
+    f"acc-t, {k} iterations": Private(_walk(_gap_size, k), "acct", {"iterations": k}) for k in TRIED
+}
+"""NLL-T at several clips, and Acc-T with several numbers of iterations."""
 
 METHODS = (*BASELINES, *PRIVATE)
 """The methods, in the order of the paper's tables."""
@@ -486,7 +488,7 @@ def run_point(
     depend on which others there are.
     """
     fit = divisions(tables, point, trials, seed)
-    draws, private = {}, PRIVATE | CLIPPED
+    draws, private = {}, PRIVATE | CLIPPED | SEARCHED
     for column in columns:
         name, _, noise = column.partition("/")
         if noise:

@@ -1,12 +1,13 @@
-"""Bytes that a client sends in a round: Table 6 of Maddock et al.
+"""Bytes that a client sends in a round, and its time: Tables 6 and 7 of Maddock et al.
 
-It counts the numbers of a calibrator or a histogram, 8 bytes each; so does the payload that
-`result.json` reports.
+Bytes are those of the numbers of a calibrator or a histogram, 8 each, as in the payload that
+`result.json` reports. The time is that of all clients' sums together, divided by their number.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -63,8 +64,9 @@ def _bytes(quick: bool = False, progress: Progress | None = None) -> Rows:
     list of dict
         method, classes, clients, epsilon ("inf" or "1"), query (what is asked), rounds (how often:
         a search asks the same question at several temperatures), and the payload in bytes of one
-        client in one of these rounds, the largest, `numbers_up` and `numbers_down`; `paper_up`,
-        `paper_down` (None where Table 6 has nothing)
+        client in one of these rounds, the largest, `numbers_up` and `numbers_down`; `seconds` of
+        the processor, a client's mean in the slowest of these rounds; `paper_up`, `paper_down`
+        (None where Table 6 has nothing)
     """
     networks = (10,) if quick else tuple(NETWORKS)
     runs = product(networks, variants(), ("inf", "1"))
@@ -117,12 +119,14 @@ def sizes_of(job: Job, shards: Shards) -> Rows:
         request = asked.request
         row = found.setdefault(request.query.kind, {"query": request.query.kind, "rounds": 0})
         row["rounds"] += 1
+        begun = time.process_time()
+        total: Words = contribute(shards, request, alive).sum(axis=0, dtype=np.uint64)
         for key, size in (
+            ("seconds", (time.process_time() - begun) / len(alive)),
             ("numbers_up", WORD * request.bound.length),
             ("numbers_down", wire.payload_bytes(request)),
         ):
             row[key] = max(size, row.get(key, 0))
-        total: Words = contribute(shards, request, alive).sum(axis=0, dtype=np.uint64)
         return total
 
     run_inline(job.strategy(), shards, sum_of=sum_of)
@@ -154,6 +158,12 @@ def _bytes_claims(table: Rows) -> Iterator[RowsClaim]:
         "FedBBQ sends more than FedTemp and FedOPVector and less than FedCal",
         max(up["fedtemp"], up["fedopvector"]) < up["fedbbq"] < up["fedcal"],
         ", ".join(f"{name} {up[name]:,}" for name in sorted(up, key=up.__getitem__)),
+    )
+    spent = [r["seconds"] for r in table if r["classes"] == 10]
+    yield (
+        "No method takes a client more than 0.125 s a round (table 7)",
+        max(spent) <= 0.125,
+        f"at most {max(spent):.4f} s",
     )
 
 

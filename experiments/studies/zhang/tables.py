@@ -46,6 +46,9 @@ GLOBAL, ALL_ROWS = "Global clipping", "Global clipping, no row left out"
 PS, TS, EXACT_TS = "DP-PS", "DP-TS", "DP + non-private TS"
 NON_PRIVATE, SPLIT = "Non-private", "DP on 90 %"
 
+File = str | None
+"""A file of features in place of the shipped ones."""
+
 Made = tuple[TrainedModel, Calibrator | None]
 
 
@@ -159,9 +162,7 @@ def study(
         shipped ones, unless `rows` gets a file of `features` to use in their place
     """
 
-    def rows(
-        seeds: int = seeds, features: str | None = None, progress: Progress | None = None
-    ) -> Rows:
+    def rows(seeds: int = seeds, features: File = None, progress: Progress | None = None) -> Rows:
         """All trainings on all data: facts, and scores on test and (`train ...`) training rows."""
         found: Rows = []
         tasks = map(task, [str(features)] if features else data)
@@ -242,9 +243,7 @@ def in_paper(table: str, holds: Callable[[Lines], bool]) -> str:
 def table(epsilon: float, shipped: str, beside: str) -> Study:
     """Table 1, 2 or 7: its data, and the paper's table, whose data stand beside."""
 
-    def rows(
-        seeds: int = 10, features: str | None = None, progress: Progress | None = None
-    ) -> Rows:
+    def rows(seeds: int = 10, features: File = None, progress: Progress | None = None) -> Rows:
         """All methods: what = "method"; differences over seeds: what = "pair".
 
         Returns
@@ -328,7 +327,7 @@ table7 = table(3.0, models.IMAGES, "table7")
 # -- Figure 2 and the mean reduction of the ECE: all data ----------------------------------------
 
 FOLD, WORTH = 3.06, 0.03
-"""What recalibration divides the ECE by, in the mean; and the least ECE that it is taken of."""
+"""Mean factor by which recalibration lowers the ECE, over cells with at least so large an ECE."""
 LOSS, TIMES = 0.07, 4.0
 """Accuracy that privacy costs at most, and how many times larger an ECE may be."""
 
@@ -383,7 +382,7 @@ FEW, AGREE = 0.01, 0.05
 up to which they nearly agree."""
 
 
-def _bins(seeds: int = 3, features: str | None = None, progress: Progress | None = None) -> Rows:
+def _bins(seeds: int = 3, features: File = None, progress: Progress | None = None) -> Rows:
     """Reliability diagrams of DP and DP-TS: what = "bin", of the rows of all seeds together."""
     of, found = task(str(features or models.TABLE)), Rows()
     for title in counted((DP, TS), progress):
@@ -419,7 +418,7 @@ figure3 = Study(_bins, _bins_claims)
 HOME, ALL = "none", "all corruptions"
 
 
-def _shifted(seeds: int = 3, features: str | None = None, progress: Progress | None = None) -> Rows:
+def _shifted(seeds: int = 3, features: File = None, progress: Progress | None = None) -> Rows:
     """All methods on the test rows and on each corruption of them.
 
     Returns

@@ -93,7 +93,7 @@ def test_cells_are_what_compare_gives_and_claims_are_evaluated(ran, small, netwo
     assert row["classwise_ece"] == beside["after"]["classwise_ece"]["values"]
     assert row["accuracy"] == beside["after"]["accuracy"]["values"]
     assert row["accuracy_before"] == pytest.approx(beside["before"]["accuracy"]["mean"])
-    assert (row["network"], row["rounds"], row["clients"]) == ("net.npz", 2, 100)
+    assert (row["network"], row["rounds"], row["clients"]) == ("net", 2, 100)
     words = {v.text.partition(" ")[0]: v.word for v in found.verdicts}
     assert words["Without"] == "holds"  # FedNewton without privacy is the pooled temperature
     assert words["FedNewton's"] == "holds"
@@ -101,6 +101,23 @@ def test_cells_are_what_compare_gives_and_claims_are_evaluated(ran, small, netwo
     assert {path.name for path in out.iterdir()} == {"small.json", "small.md", "small.csv"}
     assert "FedBBQ all weight,fedbbq[weighting=all]" in (out / "small.csv").read_text("utf-8")
     refused("holds small: --overwrite", reproduce, small, out=out)
+
+
+def test_a_claim_compares_cells():
+    def row(title, rounds, mean, loses=False):
+        return {"title": title, "rounds": rounds, claims.MEAN: mean, "loses_accuracy": loses}
+
+    rows = [row("a", 1, 0.4), row("a", 3, 0.1), row("b", None, 0.2), row("c", None, 0.05, True)]
+    for below, above, holds in (
+        ("a", "b", False),  # each of them
+        ({"title": "a", "of": "min"}, "b", True),
+        ({"title": "a", "rounds": "most"}, {"title": ["b", "c"]}, True),  # c loses accuracy
+        ("c", "a", False),
+        ({"title": "a", "key": claims.MEAN, "of": "ratio"}, 4.1, True),
+        ("b", {"title": "a", "rounds": 3, "times": 2.0}, False),  # equal
+        ("a", "d", None),
+    ):
+        assert claims.compared([(below, above)])(rows) is holds
 
 
 # -- the check -----------------------------------------------------------------------------------
@@ -135,7 +152,7 @@ def test_check_says_what_deviates(small, tmp_path, monkeypatch, capsys):
     out, err = capsys.readouterr()
     first, last = err.splitlines()
     assert out == ""
-    assert first.startswith("fedcal: deviation: small: net.npz, paper, FedBBQ")
+    assert first.startswith("fedcal: deviation: small: net, paper, FedBBQ")
     assert last == "fedcal: error: small: 1 deviations from what is expected"
 
     monkeypatch.setattr("experiments.__main__.EXPERIMENTS", [small])

@@ -102,10 +102,9 @@ def test_curves_are_those_of_the_rows():
     assert (curve.low[1:-1] <= curve.y[1:-1]).all()
     assert (curve.y <= curve.high).all()
     precision, recall, thresholds = sk.precision_recall_curve(y, scores)
-    curve = evaluation.pr_curve(h)
-    at = np.rint(thresholds * 60).astype(int)
-    np.testing.assert_allclose(curve.x[at], recall[:-1], atol=1e-12)
-    np.testing.assert_allclose(curve.y[at], precision[:-1], atol=1e-12)
+    curve, at = evaluation.pr_curve(h), np.rint(thresholds * 60).astype(int)
+    both = np.stack([curve.x, curve.y])[:, at]
+    np.testing.assert_allclose(both, [recall[:-1], precision[:-1]], atol=1e-12)
     diagram = evaluation.reliability(h, 15)
     index = bin_index(scores, 15)
     used = np.bincount(index, minlength=15) > 0

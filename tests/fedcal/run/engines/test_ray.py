@@ -40,7 +40,7 @@ def job(method: str, clients: int, settings: dict[str, Any] | None = None, **opt
 
 
 ASKED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "fedbbq": ({}, {"epsilon": 1.0}),
+    "fedbbq": ({"rows_per_client": 20}, {"epsilon": 1.0}),
     "fedtemp": ({}, {"epsilon": 1.0, "trust": "distributed", "rounds": 3, "quorum": 0.5}),
     "fednewton": ({"rows_per_client": 20}, {"epsilon": 2.0, "trust": "local"}),
     "acct": ({"rows_per_client": 20}, {"sampling_rate": 0.5, "epsilon": 4.0}),

@@ -116,7 +116,7 @@ def test_an_interrupted_run_leaves_nothing(engine, number, tmp_path):
 
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
-GUIDE = ROOT / "docs" / "guide" / "engines.md"
+GUIDE = ROOT / "docs" / "guide" / "your-flower-app.md"
 
 
 def flower(text: str) -> dict[str, Any]:
