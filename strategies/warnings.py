@@ -38,6 +38,9 @@ class Limits:
         rows of each client, and for each class, below which local fits mislead
     row_share
         what a row adds on average, in units of the bound of a row (as 0.2 nats to 4)
+    worse
+        runs that made the classwise ECE worse, of so many with more noise than this: measured by
+        `python -m experiments too-little`; () = not measured
     """
 
     most_noise: float = 0.5
@@ -45,6 +48,7 @@ class Limits:
     least_rows_each: int = 0
     least_rows_class: int = 0
     row_share: float = 0.05
+    worse: tuple[int, ...] = ()
 
 
 # Method -> its limits; of others, and of other packages, `Limits()`, and a plan is unsure of them.
@@ -211,10 +215,12 @@ def _noisy(job: Job, each: float | None) -> str:
         return ""
     clients = fewest_clients(job, each)
     needed = "" if clients is None else f"It needs at least about {clients:,} clients; "
+    worse = ": in {} of {} such runs on shipped networks the classwise ECE grew"
+    measured = worse.format(*_limits(job).worse) if _limits(job).worse else ""
     return (
         f"with {plan.clients:,} clients at epsilon {plan.epsilon:g} (unit {plan.unit}, trust "
         f"{plan.trust}) the noise on what {job.method} learns is {percent(ratio)} of the largest "
-        f"possible sum, more than {percent(limit)}. {needed}fedcal plan has others"
+        f"possible sum, more than {percent(limit)}{measured}. {needed}fedcal plan has others"
     )
 
 
