@@ -16,7 +16,6 @@ import fedcal
 from fedcal import calibrators, conformal, datasets, strategies, units
 from fedcal.core import checks, numerics, pages
 from fedcal.core.naming import names_in
-from fedcal.evaluation.page import change_table
 from fedcal.metrics import Reliability
 from fedcal.metrics.bootstrap import FEWEST
 from fedcal.results import files, labels, simulation, statement
@@ -375,12 +374,10 @@ class SimulationResult(Displayable):
         return Page(title, self.verdict, [Section("", self.parts)], warnings=lines)
 
     def page_parts(self) -> list[pages.Part]:
-        """Return the artifact's part of a report, then the clients that it changes."""
+        """Return the artifact's part of a report."""
         shown = self.artifact.page()
         if self.test is not None:
             shown += self.artifact.evaluation_page(self.test)
-        if (changed := self.evaluated.get("clients_change", {})).get("sites"):
-            shown.append(change_table(changed, "client"))
         return shown
 
     def save(self, out: str | Path, *, report: bool = True) -> None:

@@ -148,7 +148,7 @@ def _networks(progress: Progress | None = None, *, splits: int = 1_000) -> Rows:
 
 
 def _head(of: Task, how: Training, seed: int) -> common.Scored:
-    return common.Scored.of(of.name, trained(of, how, seed).predict(of.test_x), of.test_y)
+    return common.Scored.of(trained(of, how, seed).predict(of.test_x), of.test_y)
 
 
 def _between(each: Sequence[common.SetEvaluation]) -> float | None:

@@ -11,8 +11,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from experiments.studies.spec import Record
 from fedcal import datasets
@@ -38,8 +40,6 @@ class Scored:
 
     Attributes
     ----------
-    name
-        of the data
     every
         (rows, c) score of each label
     own
@@ -48,16 +48,15 @@ class Scored:
         of the model
     """
 
-    name: str
     every: Floats
     own: Floats
     accuracy: float
 
     @classmethod
-    def of(cls, name: str, logits: Floats, labels: Integers) -> Scored:
+    def of(cls, logits: Floats, labels: Integers) -> Scored:
         """Score rows by their logits."""
         lac, accuracy = Conformity("lac"), float((logits.argmax(axis=1) == labels).mean())
-        return cls(name, lac.of_all(logits), lac.of_labels(logits, labels), accuracy)
+        return cls(lac.of_all(logits), lac.of_labels(logits, labels), accuracy)
 
 
 @cache
@@ -75,7 +74,7 @@ def scored(name: str) -> Scored:
         before = slice(0) if name in TEST_ROWS_ONLY else slice(None)
         logits = np.concatenate([logits[before], data.test_logits])
         labels = np.concatenate([labels[before], data.test_labels])
-    return Scored.of(name, logits, labels)
+    return Scored.of(logits, labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,34 +96,30 @@ class Splits:
     def evaluate(self, at: Floats) -> SetEvaluation:
         """Evaluate the sets of (k,) thresholds `at` on the test rows."""
         covered = (self.of.own[self.tests] <= at[:, None]).mean(axis=1)
-        most = self.of.every.shape[1]
-        sizes = np.zeros(most + 1, np.int64)
-        means = np.empty(len(at))
-        for k, (rows, threshold) in enumerate(zip(self.tests, at, strict=True)):
-            size = np.count_nonzero(self.of.every[rows] <= threshold, axis=1)
-            sizes += np.bincount(size, minlength=most + 1)
-            means[k] = size.mean()
-        return SetEvaluation(covered, means, sizes, float((at >= 1).mean()))
+        sizes = np.stack(
+            [
+                np.count_nonzero(self.of.every[rows] <= threshold, axis=1)
+                for rows, threshold in zip(self.tests, at, strict=True)
+            ]
+        )
+        return SetEvaluation(covered, sizes.mean(axis=1), (sizes == 0).mean(axis=1), at >= 1)
 
 
-@dataclass(frozen=True, eq=False)
-class SetEvaluation:
+class SetEvaluation(NamedTuple):
     """Sets of many splits.
 
     Attributes
     ----------
-    coverage, mean_sizes
+    coverage, mean_sizes, empty
         (k,) of each split
-    sizes
-        (c + 1,) rows of all splits with a set of 0 to c labels
     all_labels
-        share of splits whose sets hold all labels
+        (k,) whether the split's sets hold all labels
     """
 
     coverage: Floats
     mean_sizes: Floats
-    sizes: Integers
-    all_labels: float
+    empty: Floats
+    all_labels: NDArray[np.bool_]
 
     @property
     def record(self) -> Record:
@@ -136,19 +131,14 @@ class SetEvaluation:
             "coverage_error": float(self.coverage.std() / math.sqrt(splits)),
             "coverage_median": float(np.median(self.coverage)),
             "set_size": float(self.mean_sizes.mean()),
-            "empty": float(self.sizes[0] / self.sizes.sum()),
-            "all_labels": self.all_labels,
+            "empty": float(self.empty.mean()),
+            "all_labels": float(self.all_labels.mean()),
         }
 
 
 def joined(each: Sequence[SetEvaluation]) -> SetEvaluation:
     """Join splits of several networks, as many of each."""
-    return SetEvaluation(
-        np.concatenate([one.coverage for one in each]),
-        np.concatenate([one.mean_sizes for one in each]),
-        np.sum([one.sizes for one in each], axis=0),
-        float(np.mean([one.all_labels for one in each])),
-    )
+    return SetEvaluation(*map(np.concatenate, zip(*each, strict=True)))
 
 
 def split(of: Scored, n: int, tests: int, count: int, rng: np.random.Generator) -> Splits:

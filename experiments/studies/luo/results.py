@@ -24,21 +24,8 @@ import numpy as np
 
 from experiments.studies.claims import between, listed
 from experiments.studies.claims import where as on_how_many
-from experiments.studies.luo.trials import (
-    BASELINES,
-    CLIPPED,
-    COLUMNS,
-    EXACT,
-    METHODS,
-    NOISES,
-    PRIVATE,
-    SEARCHED,
-    SETTINGS,
-    TRIED,
-    SweepPoint,
-    Tables,
-    run_point,
-)
+from experiments.studies.luo import trials as methods
+from experiments.studies.luo.trials import EXACT, PRIVATE, SweepPoint, Tables, run_point
 from experiments.studies.rows import counted, grouped, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study, study_file
 from fedcal import datasets
@@ -98,10 +85,10 @@ def cells_of(trials: int, source: str, severity: int, name: str) -> Rows:
     """
     data, found = load(source, name, severity), Rows()
     tables = Tables.of(data)
-    for point in SETTINGS:
+    for point in methods.SETTINGS:
         if 2 * point.fit_rows > tables.rows:
             continue
-        ece = run_point(tables, point, COLUMNS, trials)
+        ece = run_point(tables, point, methods.COLUMNS, trials)
         row = {"what": "cell", "data": name, **asdict(point), "trials": trials}
         std = {f"{k} std": float(v.std()) for k, v in ece.items()}
         found.append({**row, **{k: float(v.mean()) for k, v in ece.items()}, **std})
@@ -158,9 +145,9 @@ def _methods(cells: Rows, beside: Mapping[str, Averages]) -> Iterator[Record]:
 
     `behind`: median over that of Acc-T under the same noise.
     """
-    for c in COLUMNS:
+    for c in methods.COLUMNS:
         method, _, noise = c.partition("/")
-        noise, own = noise or NOISES[0], _averages(cells, c)
+        noise, own = noise or methods.NOISES[0], _averages(cells, c)
         paper = {
             f"{name} {what}": lines[method][k] if noise == Local.name and method in lines else None
             for name, lines in beside.items()
@@ -177,7 +164,7 @@ def _methods(cells: Rows, beside: Mapping[str, Averages]) -> Iterator[Record]:
 def _perturbations(cells: Rows) -> Iterator[Record]:
     """Mean over the settings of each data set: what = "perturbation"."""
     for (name,), mine in grouped(cells, "data").items():
-        means = {c: fmean(row[c] for row in mine) for c in COLUMNS}
+        means = {c: fmean(row[c] for row in mine) for c in methods.COLUMNS}
         yield {"what": "perturbation", "data": name, **means}
 
 
@@ -209,7 +196,7 @@ def _order_claims(mine: Averages, beside: Mapping[str, Averages]) -> Iterator[Ro
         }
         shown = ", ".join(f"{TITLES[m]} {mine[m][k]:.4f}" for m in order)
         yield f"Acc-T has the lowest {what} ECE", order[0] == "acc-t", shown, on_how_many(own)
-    for which, names in (("method", METHODS), ("private method", PRIVATE)):
+    for which, names in (("method", methods.METHODS), ("private method", PRIVATE)):
         following, lead = _lead(mine, names)
         yield (
             f"In the median Acc-T is at least {AHEAD:g} times ahead of the next {which}",
@@ -251,7 +238,7 @@ def _aggregation_claims(rows: Rows) -> Iterator[RowsClaim]:
 def _figure_claims(figure: str, cells: Rows) -> Iterator[RowsClaim]:
     """Test what section 5.2 says of the cells of one perturbation."""
     private = [f"{m}/{Local.name}" for m in PRIVATE]
-    best = [min((*BASELINES, *private), key=row.__getitem__) for row in cells]
+    best = [min((*methods.BASELINES, *private), key=row.__getitem__) for row in cells]
     shown = ", ".join(f"{c} in {best.count(c)}" for c in sorted({*best}))
     yield f"{figure}: Acc-T has the lowest ECE in every setting", {*best} == {ACC_T}, shown
     ends = [(mine[0][ACC_T], mine[-1][ACC_T]) for mine in grouped(cells, "sweep").values()]
@@ -283,7 +270,7 @@ def at_one_point(progress: Progress | None = None, *, trials: int = TRIALS) -> R
     """
 
     def means(name: str, severity: int, columns: Sequence[str]) -> Record:
-        tables = Tables.of(load(PHOTOGRAPHS, name, severity), TRIED)
+        tables = Tables.of(load(PHOTOGRAPHS, name, severity), methods.TRIED)
         ece = run_point(tables, POINT, columns, trials)
         right = float((tables.gaps[0] >= 0).mean())
         return {"accuracy": right, **{k: float(v.mean()) for k, v in ece.items()}}
@@ -293,8 +280,8 @@ def at_one_point(progress: Progress | None = None, *, trials: int = TRIALS) -> R
         beside = {f"paper {k}": v for k, v in zip(PRINTED, values, strict=True)}
         mine = means(name, 0 if name == "none" else 5, AT_POINT)
         found.append({"what": "perturbation", "data": name, **mine, **beside})
-    clips = (ACC_T, *(f"{name}/{Local.name}" for name in CLIPPED))
-    searches = [f"{name}/{noise}" for noise in (EXACT, Local.name) for name in SEARCHED]
+    clips = (ACC_T, *(f"{name}/{Local.name}" for name in methods.CLIPPED))
+    searches = [f"{name}/{noise}" for noise in (EXACT, Local.name) for name in methods.SEARCHED]
     tried = {("clip", "snow", 1): clips, ("iterations", "fog", 5): searches}
     for (what, name, severity), columns in tried.items():
         ece = means(name, severity, columns)

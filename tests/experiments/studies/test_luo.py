@@ -79,7 +79,7 @@ def test_the_strategies_themselves_reach_the_same_ece(key, trust):
 
 def test_a_table_sums_up_its_cells(monkeypatch):
     monkeypatch.setattr(datasets, "shifted", lambda name: [("fog", 5), ("snow", 5), ("fog", 1)])
-    monkeypatch.setattr(results, "SETTINGS", methods.SETTINGS[4::5])
+    monkeypatch.setattr(methods, "SETTINGS", methods.SETTINGS[4::5])
     rows = table1.rows(jobs=1, trials=2)
     cells = [r for r in rows if r["what"] == "cell"]
     assert {r["data"] for r in cells} == {"fog", "snow"}

@@ -10,7 +10,6 @@ from experiments.studies.evaluation.intervals import Cell, populations, shards_o
 from experiments.studies.evaluation.worlds import released, rows_of_rounds, world
 from experiments.studies.own import five_hospitals as study
 from experiments.studies.rows import rng_of
-from fedcal.core.numerics import softmax
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.verdicts import ALL, verdicts_of
@@ -99,25 +98,6 @@ def test_a_slope_holds_by_its_limit_and_not_by_its_noise():
     ):
         rows = [exact, one | {"slope": slope_, "slope_std": error, "theory": -1}]
         assert list(errors.claims(rows))[1][1] is holds
-
-
-def test_patients_count_once_and_are_off_by_what_is_reported():
-    truths = [study.Truth(), *(study.with_gap(g, True) for g in (0.1, -0.2)), study.with_gap(-0.15)]
-    truths.append(study.Truth(slope=study.SLOPE))
-    rng = np.random.default_rng(0)
-    off = []
-    for _ in range(60):
-        made = study.patients(truths, rng)
-        weights = made.weights(1)
-        assert made.sum_rows(weights) == pytest.approx(list(study.PATIENTS.values()))
-        residual = weights * (softmax(made.logits)[:, 1] - made.labels)
-        off.append(made.sum_rows(residual) / made.sum_rows(weights))
-    std = np.std(off, axis=0) / 60**0.5
-    assert (np.abs(np.mean(off, axis=0) - [t.gap for t in truths]) < 4 * std).all()
-    each = np.unique(made.subjects, return_counts=True)[1]
-    assert (each.min(), each.max()) == (1, study.MOST_ROWS)
-    first = made.labels[np.unique(made.subjects, return_index=True)[1]]
-    assert (np.repeat(first, each) == made.labels).mean() > 0.9  # outcomes of one patient are alike
 
 
 def test_names_are_those_of_verdicts():

@@ -48,7 +48,7 @@ def test_evaluated_as_the_sets_themselves():
     labels = shipped.test_labels[splits.tests[0]]
     assert found.coverage[0] == chosen[np.arange(300), labels].mean()
     assert found.mean_sizes == pytest.approx([chosen.sum(axis=1).mean(), 10.0])
-    assert (found.sizes.sum(), found.all_labels) == (600, 0.5)
+    assert (found.empty[1], *found.all_labels) == (0.0, False, True)
     assert [len(set(rows)) for rows in splits.tests] == [300, 300]
     scores = np.linspace(0.01, 0.99, 99)[None]
     assert exact_thresholds(scores, 0.1) == [scores[0, 89]]  # the 90th of 99, exactly
