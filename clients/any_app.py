@@ -42,7 +42,7 @@ Scores = Callable[[ArrayRecord, Context], Any]
 """(the model's arrays, the node's context) -> (logits, labels), or the keys of a data file."""
 
 Key: TypeAlias = str | int
-"""What a batch has a tensor under: a name, or its place in a sequence."""
+"""Name of a tensor in a batch, or its place in a sequence."""
 
 Answer: TypeAlias = Callable[[Message, Context], Message]
 

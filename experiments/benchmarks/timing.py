@@ -35,6 +35,9 @@ VARIABLE = "FEDCAL_PEERS"
 APART = ("netcal", "probmetrics")
 """The packages in its environment; the names of their functions in `peers` begin so."""
 
+PFL = "pfl"
+"""The package with an environment of its own."""
+
 _SETTINGS = {
     **peers.HUGE_PAGES,
     "TQDM_DISABLE": "1",
@@ -162,7 +165,7 @@ def peer(
     **options: Any,
 ) -> Contestant:
     """Return a function of `peers`, here or in its own environment, which takes these arrays."""
-    if function.startswith(APART):
+    if function.startswith((*APART, PFL)):
         return Contestant(name, apart(function, arrays, **options), values)
     return Contestant(name, partial(getattr(peers, function), **arrays, **options), values)
 
@@ -171,16 +174,17 @@ def peer(
 def apart(function: str, arrays: Mapping[str, NDArray[Any]], **options: Any) -> Iterator[Prepare]:
     """Start a process for one peer; it ends when the block is left.
 
-    Its interpreter is `FEDCAL_PEERS`, or that of `peers/` inside our own environment.
+    Its interpreter is `FEDCAL_PEERS`, or that of `peers/` (or `pfl/`) inside our own environment.
 
     Raises
     ------
     ImportError
         There is no environment, the peer is not in it, or it failed.
     """
-    python = Path(os.environ.get(VARIABLE) or Path(sys.prefix) / "peers" / "bin" / "python")
+    where = PFL if function.startswith(PFL) else "peers"
+    python = Path(os.environ.get(VARIABLE) or Path(sys.prefix) / where / "bin" / "python")
     if not python.is_file():
-        raise ImportError(f"no environment for {' and '.join(APART)}: `make bench-all`")
+        raise ImportError(f"no environment for {', '.join((*APART, PFL))}: `make bench-all`")
     with ExitStack() as stack:
         with TemporaryDirectory(prefix="fedcal-peer-") as folder:
             for name, array in arrays.items():

@@ -152,8 +152,8 @@ def _are_probs(model: Any, columns: Columns) -> bool:
     except Exception:  # noqa: BLE001  a model may refuse such a row
         return False
     # of whole numbers alone, which are 0 then, one logit may lie in [0, 1] by chance
-    whole = abs(row.sum() - 1) < 1e-3 if len(row) > 1 else any(kinds.values())
-    return bool(whole and ((row >= 0) & (row <= 1)).all())
+    complete = abs(row.sum() - 1) < 1e-3 if len(row) > 1 else any(kinds.values())
+    return bool(complete and ((row >= 0) & (row <= 1)).all())
 
 
 def _batches(rows: Any) -> Iterator[Columns]:

@@ -41,7 +41,7 @@ IMAGES, TABLE = "mnist-features", "adult-features"
 SHIPPED = (IMAGES, TABLE)
 
 MIXTURE, DISTANCE = "two Gaussians", 1.5
-"""Of the centres along each axis; the paper's constant is not legible in its text."""
+"""Distance of the centres along each axis; the paper's constant is not legible in its text."""
 
 NORM = 1.0
 """To which longer rows of features are scaled: clip norms mean the same on all data then."""

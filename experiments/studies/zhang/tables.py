@@ -327,7 +327,7 @@ table7 = table(3.0, models.IMAGES, "table7")
 # -- Figure 2 and the mean reduction of the ECE: all data ----------------------------------------
 
 FOLD, WORTH = 3.06, 0.03
-"""What recalibration divides the ECE by, in the mean; and the least ECE that it is taken of."""
+"""Mean factor by which recalibration lowers the ECE, over cells with at least so large an ECE."""
 LOSS, TIMES = 0.07, 4.0
 """Accuracy that privacy costs at most, and how many times larger an ECE may be."""
 
