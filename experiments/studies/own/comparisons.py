@@ -16,7 +16,7 @@ from fedcal.results.comparison import Line
 from fedcal.run.comparison import compare
 from fedcal.strategies.server.outcome import Progress
 
-METRICS = ("accuracy", "ece", "classwise_ece")
+METRICS = ("accuracy", "ece", "classwise_ece", "nll")
 FACTS = (
     *("data", "method", "label", "settings", "clients", "partition", "epsilon", "delta", "unit"),
     *("trust", "sampling_rate", "rounds", "seeds", "noise_std", "mechanism", "bytes_up"),
