@@ -42,7 +42,7 @@ Scores = Callable[[ArrayRecord, Context], Any]
 """(the model's arrays, the node's context) -> (logits, labels), or the keys of a data file."""
 
 Key: TypeAlias = str | int
-"""What a batch has a tensor under: a name, or its place in a sequence."""
+"""Name of a tensor in a batch, or its place in a sequence."""
 
 Answer: TypeAlias = Callable[[Message, Context], Message]
 
@@ -185,16 +185,15 @@ def score_batches(
         If a batch has no labels or no inputs, or the outputs are no scores.
     """
     torch, labels = need("torch", "export", "answering by a PyTorch model"), list[Any]()
-    wanted = (inputs,) if isinstance(inputs, Key) else tuple(inputs or ())
+    names = (inputs,) if isinstance(inputs, Key) else tuple(inputs or ())
 
-    def scored(like: Any) -> Iterator[tuple[int, model_scores.Batch]]:
+    def inputs_of_batches() -> Iterator[model_scores.Columns]:
         for batch in batches:
-            columns, truth = _parts(batch, wanted, target, model, torch)
-            moved = {key: model_scores.moved_to(like, value) for key, value in columns.items()}
+            columns, truth = _parts(batch, names, target, model, torch)
             labels.append(rules.as_array("labels", truth))
-            yield len(truth), list(moved.values()) if 0 in moved else moved
+            yield columns
 
-    kind, scores = model_scores.outputs_of(model, scored)
+    kind, scores = model_scores.outputs_of(model, inputs_of_batches())
     if not labels:
         raise FormError(NO_ROWS)
     return {kind: scores, "labels": np.concatenate(labels)}

@@ -73,15 +73,15 @@ def command(
     if name == ALL:
         if out is None or json or seeds:
             raise InputError("all studies need --out DIR, and take neither --json nor --seeds")
-        wanted = [k for k in EXPERIMENTS if features or not experiment(k).features]
-        done = [k for k in wanted if not overwrite and (out / f"{k}.json").is_file()]
-        left = [k for k in wanted if k not in done]
+        chosen = [k for k in EXPERIMENTS if features or not experiment(k).features]
+        done = [k for k in chosen if not overwrite and (out / f"{k}.json").is_file()]
+        left = [k for k in chosen if k not in done]
         took = f"{sum(map(minutes, left)):.0f} processor minutes"
         took = took if all(map(minutes, left)) else f"at least {took}"
         to.print(f"{len(left)} studies, {took}; {len(done)} are in {out}")
-        for other in [k for k in EXPERIMENTS if k not in wanted]:
+        for other in [k for k in EXPERIMENTS if k not in chosen]:
             to.print(f"{other}: left out, needs --features FILE")
-        for each in wanted:
+        for each in chosen:
             if each in done:
                 rows = jsons.loads((out / f"{each}.json").read_text("utf-8"))
                 result = restored(each, rows["cells"] or rows["rows"])

@@ -104,8 +104,8 @@ def corrupt(images: NDArray[np.uint8], name: str, severity: int, seed: int) -> N
     x = images.reshape(*images.shape[:3], -1).astype(np.float32) / np.float32(255)
     changed = 255 * np.clip(function(x, Draws(seed, name, len(x)), *level), 0, 1)
     # as in the benchmark a fraction of photographs is cut off; no last bit decides
-    whole = np.rint(changed) if images.ndim == 3 else np.floor(changed + np.float32(0.001))
-    return whole.astype(np.uint8).reshape(images.shape)
+    integers = np.rint(changed) if images.ndim == 3 else np.floor(changed + np.float32(0.001))
+    return integers.astype(np.uint8).reshape(images.shape)
 
 
 # -- what several share --------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from fedcal.storage.toml_files import read_toml
 Arrays = dict[str, NDArray[Any]]
 
 TABLES = read_toml(Path(__file__).with_name("uci.toml"))
-"""What UCI says of its files."""
+"""Columns and sizes of UCI's files, as their descriptions have them."""
 
 
 def logistic(x: Floats, y: Integers, ridge: float = 1.0, steps: int = 30) -> Floats:

@@ -299,8 +299,9 @@ def number(rows: Rows, cell: Cell, of: str) -> float:
     """Return the number of a cell; nan if no row has it."""
     if isinstance(cell, (int, float)):
         return float(cell)
-    facts = {"title": cell} if isinstance(cell, str) else {**cell}
-    key, of, times = (facts.pop(k, v) for k, v in (("key", "error"), ("of", of), ("times", 1.0)))
+    facts: dict[str, Any] = {"key": "error", "of": of, "times": 1.0}
+    facts |= {"title": cell} if isinstance(cell, str) else cell
+    key, of, times = (facts.pop(k) for k in ("key", "of", "times"))
     end = {"fewest": min, "most": max}.get(str(facts.get("rounds")))
     if end:
         del facts["rounds"]

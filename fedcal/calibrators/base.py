@@ -20,7 +20,7 @@ from fedcal.core.checks import Absent, InputError, integer, one_of, same
 from fedcal.core.naming import class_names
 from fedcal.core.numerics import KINDS, Floats, Integers, Kind, logits_of
 from fedcal.core.scores import check_scores, finite, moderate, own_names, places_of
-from fedcal.metrics.bootstrap import FEWEST, changes_by_client, changes_record
+from fedcal.metrics.bootstrap import FEWEST
 from fedcal.metrics.score_table import check_score, scored
 from fedcal.metrics.standard import brier_of_rates
 from fedcal.storage.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
@@ -196,9 +196,7 @@ class Calibrator(Artifact):
     def judge(self, test: Holdout) -> dict[str, Any]:
         """Return metrics on test rows `before` any calibration and `after` this one, as fractions.
 
-        Also the clients whose gap grew or shrank, `clients_change`, if the clients of the rows are
-        known. Their gaps are of the `score`: "positive" (class 1) of two classes, else
-        "confidence".
+        Also the `score`: "positive" (class 1) of two classes, else "confidence".
         """
         both = {"before": test.probs, "after": self.test_probs(test)}
         evaluated: dict[str, Any] = {
@@ -209,10 +207,6 @@ class Calibrator(Artifact):
         counts = np.bincount(test.labels, minlength=test.probs.shape[1])
         evaluated["brier_of_rates"] = brier_of_rates(counts)
         evaluated["score"] = check_score("", test.probs.shape[1])
-        if test.owner is not None:
-            scores = [score_and_outcome(p, test.labels) for p in both.values()]
-            changes = changes_by_client(test.owner, test.names, *scores)
-            evaluated["clients_change"] = changes_record(changes, evaluated["score"])
         return evaluated
 
     def intervals(self, test: Holdout) -> dict[str, Any]:

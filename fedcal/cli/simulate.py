@@ -8,7 +8,6 @@ from typing import Any
 from fedcal.cli import parameters
 from fedcal.core import naming, pages
 from fedcal.evaluation.intervals import beyond
-from fedcal.evaluation.page import change_table
 from fedcal.metrics import names
 from fedcal.results import headline, terminal
 from fedcal.results.page import words
@@ -95,6 +94,4 @@ def _parts(result: SimulationResult) -> list[Any]:
     columns = ("test rows", *(names.column(metric, *about) for metric in names.TEST_ROWS))
     both = {"before": result.before, "after": result.after}
     rows = [(name, *(names.shown(m, of[m]) for m in names.TEST_ROWS)) for name, of in both.items()]
-    changed = result.evaluated.get("clients_change", {})
-    changes = [change_table(changed, "client")] if changed.get("sites") else []
-    return [pages.Table("", columns, rows, left=(0,)), *changes]
+    return [pages.Table("", columns, rows, left=(0,))]

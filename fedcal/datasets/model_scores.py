@@ -5,9 +5,8 @@ names. Neither package is imported: a caller with such a model has imported its 
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -66,7 +65,7 @@ def from_model(
         if (rows := arrays.pop(f"{part}rows", None)) is not None:
             with blamed(f"the model {name}, on these rows,"):
                 if of_torch:
-                    kind, outputs = outputs_of(model, partial(_batches, rows))
+                    kind, outputs = outputs_of(model, _batches(rows))
                     arrays[f"{part}{kind}"] = outputs
                 else:
                     arrays[f"{part}probs"] = scores_of(model, without_gradient(rows), "probs")
@@ -86,22 +85,16 @@ def _classes(model: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     return classes, None if numbered else class_names(classes.tolist(), len(classes))
 
 
-Batch: TypeAlias = "list[Any] | dict[str, Any]"
-"""Tensors that a model takes in order, or by the names of its parameters."""
+Columns: TypeAlias = "dict[Any, Any]"
+"""Tensors of the rows of a batch: by the names of the model's parameters, or by place from 0."""
 
 
-def outputs_of(
-    model: Any, batches: Callable[[Any], Iterable[tuple[int, Batch]]]
-) -> tuple[Kind, Floats]:
+def outputs_of(model: Any, batches: Iterable[Columns]) -> tuple[Kind, Floats]:
     """Return a `torch.nn.Module`'s scores, (n, c), in evaluation mode and without gradients.
 
-    They are "probs" of a softmax or sigmoid head, else "logits": the model is asked with rows that
-    are constants, so that no row of anybody's decides. Raises FormError if they are neither.
-
-    Parameters
-    ----------
-    batches
-        function of a tensor that is like the model's weights: yields the number of rows, and rows
+    Its inputs are copies on its own device, floats in its own precision. Scores are "probs" of a
+    softmax or sigmoid head, else "logits": the model is asked with rows that are constants, so
+    that no row of anybody's decides. Raises FormError if they are neither.
     """
     import torch
 
@@ -112,10 +105,11 @@ def outputs_of(
     model.eval()
     try:
         with torch.no_grad():
-            for size, batch in batches(like):
-                if not parts and _are_probs(model, batch):
+            for columns in batches:
+                moved = {key: _moved_to(like, x) for key, x in columns.items()}
+                if not parts and _are_probs(model, moved):
                     kind = "probs"
-                parts.append(as_array("outputs", _outputs(model, batch, size)))
+                parts.append(as_array("outputs", _outputs(model, moved)))
     finally:
         for module, mode in modes:
             module.training = mode
@@ -125,9 +119,14 @@ def outputs_of(
     return ("probs" if kind == "probs" else "logits"), outputs
 
 
-def _outputs(model: Any, batch: Batch, size: int) -> Any:
-    """Return the model's outputs of rows, (size, c); c = 1 stands for two classes."""
-    outputs = model(**batch) if isinstance(batch, dict) else model(*batch)
+def _moved_to(like: Any, tensor: Any) -> Any:
+    return tensor.to(like.device, like.dtype if tensor.is_floating_point() else None, copy=True)
+
+
+def _outputs(model: Any, columns: Columns) -> Any:
+    """Return the model's outputs of n rows, (n, c); c = 1 stands for two classes."""
+    size = len(next(iter(columns.values())))
+    outputs = model(*columns.values()) if 0 in columns else model(**columns)
     named = isinstance(outputs, Mapping)
     outputs = outputs.get("logits") if named else getattr(outputs, "logits", outputs)
     shape = tuple(getattr(outputs, "shape", ()))
@@ -142,43 +141,35 @@ def _outputs(model: Any, batch: Batch, size: int) -> Any:
     return outputs
 
 
-def _are_probs(model: Any, batch: Batch) -> bool:
+def _are_probs(model: Any, columns: Columns) -> bool:
     """Return whether a model has a softmax or sigmoid head: a huge constant row shows it."""
     import torch
 
-    columns: dict[Any, Any] = batch if isinstance(batch, dict) else dict(enumerate(batch))
     kinds = {key: x.is_floating_point() for key, x in columns.items()}
     rows = {key: torch.full_like(x[:1], 1000 * kinds[key]) for key, x in columns.items()}
     try:
-        row = _outputs(model, rows if isinstance(batch, dict) else [*rows.values()], 1)[0]
+        row = _outputs(model, rows)[0]
     except Exception:  # noqa: BLE001  a model may refuse such a row
         return False
     # of whole numbers alone, which are 0 then, one logit may lie in [0, 1] by chance
-    whole = abs(row.sum() - 1) < 1e-3 if len(row) > 1 else any(kinds.values())
-    return bool(whole and ((row >= 0) & (row <= 1)).all())
+    complete = abs(row.sum() - 1) < 1e-3 if len(row) > 1 else any(kinds.values())
+    return bool(complete and ((row >= 0) & (row <= 1)).all())
 
 
-def _batches(rows: Any, like: Any) -> Iterator[tuple[int, Any]]:
-    """Yield the number of rows, and the rows as tensors on the model's device, in its precision."""
+def _batches(rows: Any) -> Iterator[Columns]:
+    """Yield rows as tensors."""
     import torch
 
-    columns = dict(rows) if isinstance(rows, Mapping) else {"rows": rows}
-    tensors: dict[str, Any] = {
-        key: x if isinstance(x, torch.Tensor) else torch.as_tensor(as_array(key, x))
+    columns = dict(rows) if isinstance(rows, Mapping) else {0: rows}
+    tensors: dict[Any, Any] = {
+        key: x if isinstance(x, torch.Tensor) else torch.as_tensor(as_array(str(key), x))
         for key, x in columns.items()
     }
     count = {len(x) if x.ndim else 0 for x in tensors.values()}
     if len(count) != 1 or 0 in count:
         raise InputError("rows: no rows, or arrays of different length")
     for parts in zip(*(x.split(BATCH) for x in tensors.values()), strict=True):
-        moved = [moved_to(like, x) for x in parts]
-        named = dict(zip(tensors, moved, strict=True))
-        yield len(moved[0]), named if isinstance(rows, Mapping) else moved
-
-
-def moved_to(like: Any, tensor: Any) -> Any:
-    """Return a writable copy on the device of `like`, and in its precision if of floats."""
-    return tensor.to(like.device, like.dtype if tensor.is_floating_point() else None, copy=True)
+        yield dict(zip(tensors, parts, strict=True))
 
 
 def scores_of(estimator: Any, X: Any, input: Kind = "logits") -> Floats:

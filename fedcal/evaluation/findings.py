@@ -16,7 +16,7 @@ from fedcal.evaluation.estimates import METRICS, accuracies, compare, evaluate, 
 from fedcal.evaluation.estimators import calibration
 from fedcal.evaluation.estimators.calibration import CalibrationTest
 from fedcal.evaluation.intervals import FIRM, Estimate, warned
-from fedcal.metrics.bootstrap import GapChange, changes_record, gap_change, rejected
+from fedcal.metrics.bootstrap import rejected
 from fedcal.metrics.histogram import Histogram
 from fedcal.metrics.score_table import MOST_SUBJECT_ROWS
 from fedcal.units import UNITS
@@ -175,26 +175,7 @@ class Findings:
             p_values = {group: test.p_value for group, test in by_group.items()}
             sure = {"not_calibrated": list(rejected(p_values)), "p_values": p_values}
             record.setdefault("groups_calibration", {})[KEYS[view]] = sure
-        if self.groups and len(self.metrics) == 2:
-            first, second = self.metrics
-            shown = {g: own for g, own in self.groups.items() if own and "gap" in own[first]}
-            each = {
-                g: _gap_change(own[first]["gap"], own[second]["gap"]) for g, own in shown.items()
-            }
-            record["groups_change"] = changes_record(each, self.score)
         return record
-
-
-def _gap_change(before: Estimate, after: Estimate) -> GapChange:
-    """Compare two views of the same rows.
-
-    Their correlation is unknown, so the std of their middle is taken to be at most half the sum of
-    both. The move is that of these rows.
-    """
-    noise = math.hypot(before.noise, after.noise)
-    middle = math.hypot((before.sampling + after.sampling) / 2, noise / 2)
-    slack = before.binning + after.binning
-    return gap_change(before.value, after.value, middle, noise, slack / 2, slack)
 
 
 def _plain(metrics: Metrics) -> dict[str, Any]:

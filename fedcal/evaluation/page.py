@@ -17,7 +17,7 @@ from fedcal.evaluation.estimators import calibration
 from fedcal.evaluation.estimators.calibration import ECES, FAR_TAIL
 from fedcal.evaluation.findings import KEYS, Findings, Key, Metrics, counted
 from fedcal.evaluation.intervals import HIDES, Estimate, beyond
-from fedcal.metrics.bootstrap import ERROR, LEAST
+from fedcal.metrics.bootstrap import ERROR
 from fedcal.metrics.histogram import Histogram
 from fedcal.metrics.names import MORE, ON_DEMAND, decimals, heading, named, scaled, shown
 
@@ -141,9 +141,6 @@ def _decisions(series: Mapping[str, Histogram], level: float) -> Curve | None:
 
 MOST_CURVES = 12
 """Groups whose curve is drawn: those whose test has the smallest p-values."""
-
-MOST_ROWS = 20
-"""Groups in a table of changes: those that got worse most surely."""
 
 MOST_GROUPS = 60
 """Groups in a figure; of more, those whose score and outcome differ most."""
@@ -333,8 +330,7 @@ def _groups(
         for metric, title in _CHARTS.items()
         if metric in there
     ]
-    made = findings.to_json()
-    sure = made.get("groups_calibration", {})
+    sure = findings.to_json().get("groups_calibration", {})
 
     def test(view: str, group: str) -> str:
         if group not in findings.cox[view]:
@@ -360,8 +356,6 @@ def _groups(
     if set(_RATES) <= there:
         title = f"Groups: errors at threshold {findings.threshold:g}"
         tables.append(table(title, _RATES, (), note))
-    if sure and "groups_change" in made:
-        tables.append(change_table(made["groups_change"], "group", tuple(views.values())))
     tests = findings.cox.get(first, {})
     curved: list[Part | None] = []
     for group in sorted(tests, key=lambda group: tests[group].p_value)[:MOST_CURVES]:
@@ -413,29 +407,3 @@ def _forest(
         of = of.removeprefix(" rate")
         axis, note = f"{axis}, %", f"Predicted and observed rates are those{of}. {note}"
     return Intervals(title, axis, series, references, note.strip())
-
-
-_OF = {"positive": "positive class", "confidence": "predicted class"}
-
-
-def change_table(
-    change: Mapping[str, Any], noun: str, names: Sequence[str] = ("before", "after")
-) -> Table:
-    """Return the table of gaps before and after, from `gap_change.changes_record`."""
-    sites = change["sites"]
-    selected = sorted(sites, key=lambda s: (sites[s]["p_worse"], -abs(sites[s]["after"])))
-    verdicts = dict.fromkeys(change["worse"], "worse") | dict.fromkeys(change["better"], "better")
-    rows = [
-        (name, *(f"{100 * site[k]:z.1f}" for k in ("before", "after")), verdicts.get(name, ""))
-        for name, site in sites.items()
-        if name in selected[:MOST_ROWS]
-    ]
-    note = (
-        f"Mean score minus mean outcome, for the {_OF[change['score']]}. A gap is worse or better "
-        f"if its size changed by at least {100 * LEAST:g} points and by more than chance "
-        f"({100 * ERROR:g} % over all {noun}s together, Holm)."
-    )
-    if len(rows) < len(sites):
-        note += f" Shown are the {len(rows)} of {len(sites)} {noun}s with the clearest growth."
-    columns = (noun, *(f"gap {name}, points" for name in names), "")
-    return Table(f"Gap of each {noun}, {' and '.join(names)}", columns, tuple(rows), note)

@@ -12,7 +12,7 @@ from fedcal.core import checks, pages
 from fedcal.core.pages import Part, Table, Text
 from fedcal.datasets import is_shipped
 from fedcal.evaluation.intervals import from_json
-from fedcal.evaluation.page import change_table, in_integers
+from fedcal.evaluation.page import in_integers
 from fedcal.metrics import Reliability, names
 from fedcal.metrics.bootstrap import FEWEST
 from fedcal.results import labels, page
@@ -133,9 +133,6 @@ def calibrator_sections(
         page.Section("Reliability of the top label", [text["bars"], reliability]),
         page.Section("Class by class", [text["classes"], classes]),
     ]
-    changed = result.get("clients_change", {})
-    if changed.get("sites"):
-        sections.append(page.Section("Clients", [change_table(changed, "client")]))
     if by_round is not None:
         sections.append(page.Section("Round by round", [text["rounds"], by_round]))
     return sections

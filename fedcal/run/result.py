@@ -16,10 +16,10 @@ import fedcal
 from fedcal import calibrators, conformal, datasets, strategies, units
 from fedcal.core import checks, numerics, pages
 from fedcal.core.naming import names_in
-from fedcal.evaluation.page import change_table
+from fedcal.core.options import strict
 from fedcal.metrics import Reliability
 from fedcal.metrics.bootstrap import FEWEST
-from fedcal.results import files, labels, simulation, statement
+from fedcal.results import labels, simulation, statement
 from fedcal.results.figures.diagrams import LEGEND, diagram
 from fedcal.results.figures.drawing import Sheet
 from fedcal.results.headline import headline
@@ -284,7 +284,7 @@ class SimulationResult(Displayable):
         return {
             "schema": 1,
             "method": self.config.method,
-            "config": self.config.to_dict() | {"epsilon": files.in_json(self.config.epsilon)},
+            "config": self.config.to_dict() | {"epsilon": strict(self.config.epsilon)},
             "class_names": None if self.class_names is None else list(self.class_names),
             **self.evaluated,
             **self._intervals,
@@ -375,12 +375,10 @@ class SimulationResult(Displayable):
         return Page(title, self.verdict, [Section("", self.parts)], warnings=lines)
 
     def page_parts(self) -> list[pages.Part]:
-        """Return the artifact's part of a report, then the clients that it changes."""
+        """Return the artifact's part of a report."""
         shown = self.artifact.page()
         if self.test is not None:
             shown += self.artifact.evaluation_page(self.test)
-        if (changed := self.evaluated.get("clients_change", {})).get("sites"):
-            shown.append(change_table(changed, "client"))
         return shown
 
     def save(self, out: str | Path, *, report: bool = True) -> None:

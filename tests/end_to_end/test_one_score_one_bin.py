@@ -1,7 +1,6 @@
 """A given score has one bin, one value and one prediction, whatever stands beside it."""
 
 import json
-import math
 
 import numpy as np
 import pytest
@@ -110,28 +109,6 @@ def test_each_command_counts_a_tie_alike(form, tmp_path, capsys):
         "--out", tmp_path / "after.npz",
     )  # fmt: skip
     assert applied["before"]["accuracy"] == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("alpha", [0.3, 0.1])
-def test_each_label_whose_score_is_at_most_the_threshold_is_in_the_set(alpha, form):
-    """1 - p of a label, with any number of zeros beside it; also by the threshold that is shown."""
-    numerators, labels = drawn(20, classes=10)
-    probs = given(numerators, 20, form)
-    result = learnt("conformal", probs, labels, set={"alpha": alpha})
-    sets = result.artifact
-    inside = sets.predict_set(probs)
-    scores = 1 - probs.astype(np.float64)
-    assert inside[scores <= sets.thresholds[0]].all()
-    for score in np.unique(probs):
-        assert len(np.unique(inside[probs == score])) == 1, score
-    assert np.mean(inside[np.arange(len(labels)), labels]) >= 1 - alpha
-    shown = float(sets.page()[0].rows[0][1])
-    assert shown >= sets.thresholds[0]
-    assert shown == pytest.approx(sets.thresholds[0], abs=1e-5)
-    own = np.sort(np.round(scores[np.arange(len(labels)), labels], 12))
-    rank = math.ceil((len(own) + 1) * (1 - alpha)) - 1
-    assert sets.thresholds[0] == pytest.approx(own[rank], abs=2e-12)
 
 
 @pytest.mark.parametrize("threshold", [0.8 + 2e-12, 0.12345612, 3.00000004e-7, 0.9, 0.0])

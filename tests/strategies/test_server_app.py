@@ -23,8 +23,7 @@ from fedcal.core.shards import Shards
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines.flower import InProcessGrid
-from fedcal.run.engines.inline import run_inline
-from fedcal.strategies.server.checkpoint import Checkpoint, read_error, read_progress
+from fedcal.strategies.server.checkpoint import Checkpoint, read_error
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
 from fedcal.strategies.server.participation import SITE_INFO, PromptGrid, message
@@ -66,29 +65,6 @@ def job_of(epsilon: float = 1.0, rounds: int = 3, **options: Any) -> Job:
 def fields_of(job: Job, out: Path | str = "") -> dict[str, Any]:
     here = {"data": "", "partition": "", "out": str(out), **server.FRESH}
     return {**job.to_fields(), **here}
-
-
-def inline(job: Job, shards: Shards) -> Outcome:
-    return job.run(lambda s: run_inline(s, shards, unavailable=job.unavailable))
-
-
-@pytest.mark.parametrize(
-    ("masks", "epsilon", "dropout"), [("none", 1.0, 0.4), ("masks", np.inf, 0.4), ("masks", 1.0, 0)]
-)
-def test_same_bits_as_inline(masks, epsilon, dropout, shards, tmp_path):
-    job = job_of(epsilon, secure_aggregation=masks, dropout=dropout)
-    wire, want = Wire(shards), inline(job, shards)
-    server.serve(wire, fields_of(job, tmp_path))
-    got = Outcome.load(tmp_path)
-    assert got.records == want.records
-    assert (got.bytes_up, got.bytes_down) == (want.bytes_up, want.bytes_down)
-    assert [c.arrays() for c in got.history] == [c.arrays() for c in want.history]
-    assert read_progress(tmp_path) == [(1, 3), (2, 3), (3, 3)]
-    assert read_error(tmp_path) is None
-    gone = [k for number in (1, 2, 3) for k in job.unavailable(number)]
-    assert bool(gone) == bool(dropout)  # nothing is sent to clients that drop out
-    asked = [k for kind, k in wire.sent if kind == ANSWER]
-    assert sorted([*asked, *gone]) == sorted([*range(CLIENTS)] * 3)
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])

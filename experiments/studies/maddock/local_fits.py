@@ -46,10 +46,10 @@ def _changes(progress: Progress | None = None) -> Rows:
     found: Rows = []
     for name, form in counted([(n, f) for n in NETWORKS for f in FORMS], progress):
         data = datasets.load(source_of(name)).split(0)
-        z, y, changes = data.test_logits, data.test_labels, []
-        before = _accuracy(z, y)
-        for client in np.unique(data.client):
-            own, labels = (of[data.client == client] for of in (data.logits, data.labels))
+        z, y, owner = map(np.asarray, (data.test_logits, data.test_labels, data.client))
+        before, changes = _accuracy(z, y), []
+        for client in np.unique(owner):
+            own, labels = data.logits[owner == client], data.labels[owner == client]
             fitted = FORMS[form]().fit(own, labels)
             local = _accuracy(fitted.predict_proba(own), labels) - _accuracy(own, labels)
             changes.append((local, _accuracy(fitted.predict_proba(z), y) - before))

@@ -1,4 +1,4 @@
-"""How often a run that fedcal warns of made the model worse."""
+"""Rate at which runs that fedcal warns of made the model worse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from experiments.studies.spec import Rows, Study
 from fedcal.core.checks import TooLittle
 from fedcal.run.comparison.grid import Variant
 from fedcal.run.simulation import simulate
-from fedcal.strategies.server.outcome import Progress
 from fedcal.strategies.warnings import LIMITS
 
 NETWORKS = ("resnet110-cifar10", "densenet-cifar100", "imdb-binary", "mnist-cnn")
@@ -19,7 +18,7 @@ METHODS = {name: name for name in LIMITS if name != "fedmatrix"}  # 10,100 param
 METHODS |= {"acct, posterior": "acct[search=posterior]"}
 
 
-def _rows(seeds: int = 3, progress: Progress | None = None) -> Rows:
+def _rows(seeds: int = 3) -> Rows:
     """Count the runs of each method that are warned of, and those that made the model worse."""
     found = Rows()
     for name, text in METHODS.items():
@@ -31,11 +30,9 @@ def _rows(seeds: int = 3, progress: Progress | None = None) -> Rows:
                 run = simulate(data, epsilon=epsilon, partition="dirichlet:0.1", **how)
             if any(issubclass(one.category, TooLittle) for one in caught):
                 outcomes.append(run.after["classwise_ece"] > run.before["classwise_ece"])
-        worse, warned = sum(outcomes), len(outcomes)
-        stated = (LIMITS[name].worse or (0, 0)) == (worse, warned)
-        found.append({"method": text, "worse": worse, "warned": warned, "stated": stated})
-        if progress:
-            progress(len(found), len(METHODS))
+        row = {"method": text, "worse": sum(outcomes), "warned": len(outcomes)}
+        stated = (LIMITS[name].worse or (0, 0)) == (row["worse"], row["warned"])
+        found.append(row | {"stated": stated})
     return found
 
 

@@ -12,7 +12,6 @@ from made_up import scored
 
 from fedcal import datasets, evaluate, simulate
 from fedcal.cli.main import exit_code_of
-from fedcal.core.numerics import softmax
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -66,31 +65,6 @@ def test_another_method_s_files_are_no_evaluation_and_no_release(calibrator, cap
     for path in (calibrator, calibrator.with_name("none.npz")):
         _, line = again(capsys, path, code=2)
         assert str(path) in line
-
-
-@pytest.mark.parametrize(
-    ("classes", "gap_of"), [(2, "of the positive class"), (3, "minus accuracy")]
-)
-def test_every_page_means_one_gap_of_the_same_rows(tmp_path, classes, gap_of):
-    rng = np.random.default_rng(4)
-    y, client = rng.integers(0, classes, 600), np.repeat(["a", "b"], 300)
-    scale = np.where(client == "a", 3, 1)[:, None]
-    z = rng.normal(size=(600, classes)) + np.eye(classes)[y] * scale
-    half = {"logits": z, "labels": y, "client": client}
-    given = half | {f"test_{k}": v for k, v in half.items()}
-    simulated = simulate(given, method="none", partition="natural")
-    by_group = evaluate(given, by="site", partition="natural", out=tmp_path / "g")
-    p = softmax(z)
-    gap = p[:, 1] - y if classes == 2 else p.max(axis=1) - (p.argmax(axis=1) == y)
-    for name in ("a", "b"):
-        expected = gap[client == name].mean()
-        change = simulated.evaluated["clients_change"]["sites"][name]
-        assert change["before"] == pytest.approx(expected)
-        found = by_group.evaluated["groups"][name]["metrics"]["gap"]
-        assert found["value"] == pytest.approx(expected, abs=found["binning"] + 1e-6)
-    page = (tmp_path / "g" / "report.html").read_text("utf-8")
-    assert gap_of in page
-    assert ("confidence minus" if classes == 2 else "positive class") not in page
 
 
 NUMBERS = ("0_1", "１", "1_0.5", "infinity")

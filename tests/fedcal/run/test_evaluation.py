@@ -54,8 +54,8 @@ def test_a_calibrator_of_a_release_is_evaluated_at_each_site(tmp_path):
     again = ["evaluate", "--release", str(release), "--calibrate", "platt", "--out", str(made)]
     assert exit_code_of([*again, "--quiet"]) == 0
     run = evaluate(given, by="site", calibrator=made, partition="natural").to_json()
-    assert run["groups_change"]["worse"] == ["Davos"]
-    assert sorted(run["groups_change"]["better"]) == ["Aachen", "Basel", "Celle", "Essen"]
+    davos = run["groups"]["Davos"]
+    assert davos["metrics_after"]["gap"]["value"] > davos["metrics"]["gap"]["high"] > 0.02
     assert abs(run["metrics_after"]["gap"]["value"]) < 0.02
     assert abs(run["metrics"]["gap"]["value"]) > 0.09
 

@@ -13,10 +13,9 @@ from scipy.stats import rankdata
 from fedcal.core.checks import InputError
 from fedcal.evaluation.sites.site_tests import calibration
 from fedcal.evaluation.sites.verdicts import _sites, verdicts_of
-from fedcal.metrics.histogram import from_each_edge
 from fedcal.run.jobs import job_of
 from fedcal.sites.quarter import present, quarter_summary
-from fedcal.sites.quarter_page import parts, quarter_page
+from fedcal.sites.quarter_page import quarter_page
 
 STUDY = hospitals()
 FAULTS = {"shift": {"cedar": 1.2}, "slope": {"elm": 0.35}}
@@ -37,40 +36,6 @@ def test_faults_are_named_and_what_to_do_is_reported(summary):
     assert f"{summary['enough']} patients there" in rest[-1]
     assert 300 < summary["enough"] <= 600  # birch, with 600, sees it
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
-
-
-def test_each_number_stands_under_its_name():
-    of = hospitals(groups=("women", "men"))
-    release = release_of(of, 2, **FAULTS)
-    summary = quarter_summary(of, release, facts_of(of), {})
-    tables = {t.title: t for t in (quarter_page(summary).sections[0].parts[0], *parts(summary))}
-
-    def cell(title, column, *row):
-        table = tables[title]
-        (line,) = (line for line in table.rows if line[: len(row)] == row)
-        return float(re.match(r"-?[\d.,]+", line[table.columns.index(column)])[0].replace(",", ""))
-
-    h = release.histograms["model", "dog", ""]
-    negative, positive = h.counts.sum(axis=1)
-    below, above = from_each_edge(h.counts)[:, int(np.argmin(np.abs(h.edges - 0.2)))]
-    shares = {
-        "sensitivity, %": above / positive,
-        "specificity, %": 1 - below / negative,
-        "precision, %": above / (above + below),
-        "flagged, %": (above + below) / h.rows,
-    }
-    for name, share in shares.items():
-        assert cell("Threshold 0.2 of the probability of sepsis", name, "dog") == pytest.approx(
-            100 * share, abs=0.6
-        )
-    assert cell("", "patients", "dog") == pytest.approx(h.rows, abs=0.6)
-    assert cell("", "prevalence, %", "dog") == pytest.approx(100 * positive / h.rows, abs=0.6)
-    one = release.within["cedar", "men"]
-    gap = (one.middles * one.counts.sum(axis=0)).sum() / one.rows - one.counts[1].sum() / one.rows
-    assert cell("Groups", "gap, points", "cedar", "men") == pytest.approx(100 * gap, abs=1.5)
-    assert cell("Groups", "patients", "cedar", "men") == pytest.approx(one.rows, abs=0.6)
-    assert cell("Calibration", "slope", "elm") == pytest.approx(0.35, abs=0.1)
-    assert cell("Calibration", "gap, points", "cedar") == pytest.approx(-17, abs=3)
 
 
 def test_a_run_s_sentences_are_in_the_study_s_words_but_for_names_and_parts_of_words(summary):
