@@ -57,7 +57,7 @@ reproduce: $(VENV)/.dev
 bench: $(VENV)/.bench $(VENV)/.peers
 	$(BIN)/python -m experiments.benchmarks --out bench-out
 
-bench-all: $(VENV)/.bench $(VENV)/.peers
+bench-all: $(VENV)/.bench $(VENV)/.peers $(VENV)/.pfl
 	$(BIN)/python -m experiments.benchmarks --out bench-out --all
 	$(BIN)/python -m experiments.benchmarks.scale --out bench-out
 
@@ -102,12 +102,19 @@ $(VENV)/.peers: $(BIN)/python locks/peers.txt
 	$(call torch,$(VENV)/peers)
 	$(call hashed,$(VENV)/peers) -c locks/peers.txt $(PEERS) && touch $@ || echo "no peers here"
 
+# pfl-research's simulator, which takes no dp-accounting as new as ours.
+$(VENV)/.pfl: $(BIN)/python locks/pfl.txt
+	$(BIN)/python -m venv $(VENV)/pfl
+	$(call hashed,$(VENV)/pfl) -r locks/pfl.txt && touch $@ || echo "no pfl here"
+
 # The hashes of all files of each release, for every platform and Python.
 lock: $(VENV)/.run
 	printf 'pip\nsetuptools\n' | $(LOCK) - --output-file locks/build.txt
 	$(LOCK) --all-extras pyproject.toml --output-file locks/all.txt
 	printf '%s\n' $(PEERS) | $(LOCK) -c experiments/benchmarks/peers-constraints.txt - \
 		--output-file locks/peers.txt
+	printf 'pfl\n' | $(filter-out -c constraints.txt,$(LOCK)) \
+		-c experiments/benchmarks/pfl-constraints.txt - --output-file locks/pfl.txt
 
 sbom: $(VENV)/.run
 	$(BIN)/python docker/sbom.py --lock locks/all.txt --out sbom.json

@@ -35,14 +35,14 @@ def entries(path: Path) -> dict[str, tuple[str, list[str]]]:
 
 
 OURS = entries(ROOT / "constraints.txt")
-PEERS = entries(BENCHMARKS / "peers-constraints.txt")
+PEERS, PFL = (entries(BENCHMARKS / f"{of}-constraints.txt") for of in ("peers", "pfl"))
 LOCKED = {path.name: entries(path) for path in sorted(LOCKS.glob("*.txt"))}
 
 
 def test_locks_and_constraints_agree_and_every_entry_has_its_hashes():
-    assert LOCKED.keys() == {"all.txt", "build.txt", "peers.txt", "torch-cpu.txt"}
+    assert LOCKED.keys() == {"all.txt", "build.txt", "peers.txt", "pfl.txt", "torch-cpu.txt"}
     for file, lock in LOCKED.items():
-        pinned = {"peers.txt": OURS | PEERS}.get(file, OURS)
+        pinned = {"peers.txt": OURS | PEERS, "pfl.txt": PFL}.get(file, OURS)
         for name, (locked, hashes) in lock.items():
             assert hashes, f"{file}: {name} has no hash; run `make lock`"
             assert locked == pinned[name][0] + "+cpu" * (file == "torch-cpu.txt"), (file, name)

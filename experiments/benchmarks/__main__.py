@@ -29,7 +29,9 @@ LONG = ("temperature-large", "engine-round-500")
 """Benchmarks of `make bench-all` alone: `make bench` ends within ten minutes on two cores."""
 
 REPETITIONS = 7
-_PACKAGES = [*("fedcal", "numpy", "scipy", "flwr", "ray", "scikit-learn", "torch", "torchmetrics")]
+_PACKAGES = [
+    *("fedcal", "numpy", "scipy", "flwr", "ray", "scikit-learn", "torch", "opacus", "torchmetrics")
+]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,20 +1,23 @@
-"""Rounds of many clients and an evaluation, beside our peers'."""
+"""Rounds of many clients, an evaluation and an epoch of training, beside our peers'."""
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from experiments.benchmarks.in_process import run_in_process
 from experiments.benchmarks.pooled import DATA, synthetic
-from experiments.benchmarks.timing import Case, Contestant, Inside, checksum, named, peer
+from experiments.benchmarks.timing import Case, Contestant, Inside, checksum, named, peers_of
 from fedcal import datasets, partition
 from fedcal.calibrators import BBQ, HistogramBinning
+from fedcal.core.numerics import Integers
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
@@ -23,7 +26,9 @@ from fedcal.run.engines.inline import run_inline
 from fedcal.run.engines.ray import run_flower
 from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.strategies.methods.histograms import FedBin
+from fedcal.strategies.methods.training import FedSGD
 from fedcal.strategies.server.job import Job
+from fedcal.training.networks import network_named, register_network, text_of
 from fedcal.units import Example
 
 ROUNDS = 12
@@ -42,18 +47,20 @@ def _released(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def engine_round(clients: int, rows: int, quick: bool) -> Case:
     """Time a later round of a run in each engine, without the start of Ray and the first round.
 
-    The released values of all rounds are compared bit for bit.
+    The released values of all rounds are compared bit for bit; pfl's round has noise of its own.
     """
     clients, rounds = (20, 3) if quick else (clients, ROUNDS)
     data, n = datasets.load(DATA), clients * rows
     owner = partition.iid(data.labels[:n], clients, np.random.default_rng(0))
     shards = rows_by_owner(data.logits[:n], data.labels[:n], owner, clients)
+    arrays = {"logits": shards.logits, "labels": shards.labels, "owner": shards.owner}
     contestants = [
         Contestant(name, partial(_later, engine, shards, rounds), _released)
         for name, engine in ENGINES.items()
     ]
+    pfl = peers_of("round", lambda total: {}, arrays)
     size = f"{clients} clients x {rows} rows x {shards.classes} classes"
-    return Case(f"a later histogram round, {size}", None, contestants)
+    return Case(f"a later histogram round, {size}", None, [*contestants, *pfl])
 
 
 def _later(engine: Any, shards: Shards, rounds: int) -> Callable[[], Inside]:
@@ -117,7 +124,6 @@ def evaluation(quick: bool) -> Case:
     labels = (rng.random(n) < score).astype(np.int64)
     logits = np.stack([np.log1p(-score), np.log(score)], axis=1)
     shards = rows_by_owner(logits, labels, rng.integers(0, clients, n), clients)
-    arrays = {"score": score, "labels": labels}
 
     def auc(release: ScoreRelease) -> dict[str, float]:
         return {"AUC": release.found.metrics["model"]["roc_auc"].value}
@@ -127,7 +133,95 @@ def evaluation(quick: bool) -> Case:
         2.0,
         [
             Contestant("fedcal, all metrics, epsilon 1", lambda: lambda: evaluated(shards), auc),
-            peer("scikit-learn roc_auc_score, pooled", named("AUC"), "sklearn_roc_auc", arrays),
+            *peers_of("ROC AUC", named("AUC"), {"score": score, "labels": labels}),
+        ],
+    )
+
+
+# -- training: an epoch of a CNN, on one thread; what a step costs does not depend on images ------
+
+SHAPE, CLASSES = (28, 28), 10
+BATCH, CLIP, LR, EPSILON, DELTA = 256, 1.0, 0.5, 8.0, 1e-5
+
+
+def _network() -> str:
+    """Name the CNN that made the shipped logits of MNIST."""
+    from experiments.shipped.mnist_cnn import MnistCNN
+
+    return register_network(MnistCNN)
+
+
+def our_method(rows: int) -> FedSGD:
+    """Return an epoch of SGD in one place."""
+    return FedSGD(
+        Federation(clients=1, classes=CLASSES, epsilon=EPSILON, delta=DELTA, unit=Example.name),
+        network=_network(),
+        shape=text_of(SHAPE),
+        rows_per_client=float(rows),
+        batch=float(BATCH),
+        epochs=1.0,
+        lr=LR,
+        clip=CLIP,
+    )
+
+
+def our_epoch(x: NDArray[np.uint8], y: Integers) -> Callable[[], int]:
+    """Plan, sampling, gradients, ring, noise, ledger and steps."""
+    n = len(y)
+    shards = rows_by_owner(np.zeros((n, CLASSES)), y, np.zeros(n, np.int64), 1, inputs=x)
+    method = our_method(n)
+
+    def run() -> int:
+        run_inline(method, shards)
+        return method.released
+
+    return run
+
+
+def opacus_epoch(x: NDArray[np.uint8], y: Integers, multiplier: float) -> Callable[[], int]:
+    """Run Opacus's engine with Poisson batches and the same noise, without accounting."""
+    import torch
+    from opacus import PrivacyEngine
+
+    torch.set_num_threads(1)
+    model = network_named(_network()).module(SHAPE, CLASSES, 0).train()
+    data = torch.utils.data.TensorDataset(torch.from_numpy(x), torch.from_numpy(y))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about hooks and random generators
+        private, optimiser, batches = PrivacyEngine().make_private(
+            module=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=LR),
+            data_loader=torch.utils.data.DataLoader(data, batch_size=BATCH),
+            noise_multiplier=multiplier,
+            max_grad_norm=CLIP,
+        )
+
+    def run() -> int:
+        steps = 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for some, labels in batches:
+                optimiser.zero_grad()
+                loss: Any = torch.nn.functional.cross_entropy(private(some), labels)
+                loss.backward()
+                optimiser.step()
+                steps += 1
+        return steps
+
+    return run
+
+
+def epoch(quick: bool) -> Case:
+    """All that a training does in an epoch."""
+    n, rng = (512 if quick else 5120), np.random.default_rng(0)
+    x, y = rng.integers(0, 256, (n, *SHAPE), dtype=np.uint8), rng.integers(0, CLASSES, n)
+    multiplier = our_method(n).plan.multiplier
+    return Case(
+        f"an epoch of {n:,} rows, batch {BATCH}, MNIST CNN, epsilon {EPSILON:g}",
+        None,
+        [
+            Contestant("fedcal", partial(our_epoch, x, y), named("steps")),
+            Contestant("Opacus", partial(opacus_epoch, x, y, multiplier), named("steps")),
         ],
     )
 
@@ -137,4 +231,5 @@ CASES: dict[str, Callable[[bool], Case]] = {
     "engine-round-500": partial(engine_round, 500, 10),
     "population": population,
     "evaluation": evaluation,
+    "dp-epoch": epoch,
 }

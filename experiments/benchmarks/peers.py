@@ -172,6 +172,13 @@ def sklearn_roc_auc(score: Array, labels: Array) -> Run:
     return lambda: float(auc(labels, score))
 
 
+def torchmetrics_roc_auc(score: Array, labels: Array) -> Run:
+    """ROC AUC by torchmetrics, of pooled rows, from all thresholds."""
+    torch, functional = _torch(), import_module("torchmetrics.functional.classification")
+    p, y = torch.from_numpy(score), torch.from_numpy(labels)
+    return lambda: float(functional.binary_auroc(p, y, validate_args=False))
+
+
 # -- BBQ ----------------------------------------------------------------------------------------
 
 
@@ -186,13 +193,80 @@ def netcal_bbq(probs: Array, labels: Array, held_out: Array) -> Run:
     return run
 
 
-# -- in another environment ---------------------------------------------------------------------
+# -- rounds of many clients ---------------------------------------------------------------------
+
+
+def pfl_round(logits: Array, labels: Array, owner: Array, bins: int, bound: float) -> Run:
+    """Class histograms of each user in pfl-research's simulator, clipped, summed, with noise."""
+    simulate, base = import_module("pfl.aggregate.simulate"), import_module("pfl.algorithm.base")
+    data, made = import_module("pfl.data"), import_module("pfl.data.dataset")
+    stats = import_module("pfl.stats")
+    privacy, model = import_module("pfl.privacy"), import_module("pfl.model.base")
+    metrics, context = import_module("pfl.metrics"), import_module("pfl.context")
+    users, classes = int(owner.max()) + 1, logits.shape[1]
+    rows = [np.flatnonzero(owner == k) for k in range(users)]
+
+    def histograms(user: Any) -> Array:
+        z, y = user.raw_data
+        p = np.exp(z - z.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        index = np.minimum((p * bins).astype(np.int64), bins - 1)
+        cells = index + np.arange(classes) * bins
+        cells += (y[:, None] != np.arange(classes)) * (classes * bins)
+        return np.bincount(cells.ravel(), minlength=2 * classes * bins).astype(np.float64)
+
+    class Histograms(base.FederatedAlgorithm):  # type: ignore[misc, name-defined]
+        """Its statistics are a user's histograms; a model is not used."""
+
+        def simulate_one_user(self, model: Any, user_dataset: Any, central_context: Any) -> Any:
+            user = stats.MappedVectorStatistics({"counts": histograms(user_dataset)})
+            return user, metrics.Metrics()
+
+        def get_next_central_contexts(self, *_: Any, **__: Any) -> Any:
+            raise NotImplementedError
+
+        def process_aggregated_statistics(self, *_: Any, **__: Any) -> Any:
+            raise NotImplementedError
+
+    class NoModel(model.Model):  # type: ignore[misc, name-defined]
+        """Model that a round needs and does not use."""
+
+        def apply_model_update(self, statistics: Any) -> Any:
+            return self, metrics.Metrics()
+
+    order = iter(int(k) for k in np.tile(np.arange(users), 10_000 // users + 100))
+    users_data = data.FederatedDataset(
+        lambda k: made.Dataset(raw_data=(logits[rows[k]], labels[rows[k]])), lambda: next(order)
+    )
+    noise = privacy.CentrallyAppliedPrivacyMechanism(privacy.GaussianMechanism(bound, 1.0))
+    backend = simulate.SimulatedBackend(users_data, users_data, postprocessors=[noise])
+    algorithm = Histograms()
+    asked = context.CentralContext(
+        current_central_iteration=0,
+        do_evaluation=False,
+        cohort_size=users,
+        population=import_module("pfl.common_types").Population.TRAIN,
+        algorithm_params=base.AlgorithmHyperParams(),
+        model_train_params=import_module("pfl.hyperparam").ModelHyperParams(),
+        seed=0,
+    )
+
+    def run() -> Any:
+        found, _ = backend.gather_results(
+            model=NoModel(), training_algorithm=algorithm, central_context=asked
+        )
+        return float(np.asarray(found["counts"]).sum())
+
+    return run
 
 
 def versions(packages: list[str]) -> Run:
     """Versions of packages in this environment; None = not installed."""
     found = {d.name.lower(): d.version for d in distributions()}
     return lambda: {package: found.get(package.lower()) for package in packages}
+
+
+# -- in another environment ---------------------------------------------------------------------
 
 
 def main() -> None:

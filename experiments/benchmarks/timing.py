@@ -8,6 +8,7 @@ out and a line back, with the seconds that passed inside.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 import statistics
@@ -28,12 +29,19 @@ from numpy.typing import NDArray
 
 from experiments.benchmarks import peers
 from fedcal.run.sweep import THREADS, Row
+from fedcal.storage.toml_files import read_toml
 
 VARIABLE = "FEDCAL_PEERS"
 """Environment variable that names the peers' interpreter."""
 
 APART = ("netcal", "probmetrics")
 """The packages in its environment; the names of their functions in `peers` begin so."""
+
+PFL = "pfl"
+"""The package with an environment of its own."""
+
+PEERS = read_toml(Path(__file__).with_name("peers.toml"))
+"""Work -> name of a peer, as shown -> its `function` of `peers` and options."""
 
 _SETTINGS = {
     **peers.HUGE_PAGES,
@@ -154,33 +162,42 @@ def _clock(prepare: Prepare) -> tuple[float, Any, float]:
 # -- peers --------------------------------------------------------------------------------------
 
 
-def peer(
-    name: str,
+def peers_of(
+    work: str,
     values: Callable[[Any], dict[str, float]],
-    function: str,
     arrays: Mapping[str, NDArray[Any]],
     **options: Any,
-) -> Contestant:
-    """Return a function of `peers`, here or in its own environment, which takes these arrays."""
-    if function.startswith(APART):
-        return Contestant(name, apart(function, arrays, **options), values)
-    return Contestant(name, partial(getattr(peers, function), **arrays, **options), values)
+) -> Iterator[Contestant]:
+    """Yield those that `peers.toml` has for a work, here or in their own environment.
+
+    Each takes the arrays that it has parameters for.
+    """
+    for name, line in PEERS[work].items():
+        how = options | line
+        function = getattr(peers, how.pop("function"))
+        takes = inspect.signature(function).parameters
+        given = {k: v for k, v in arrays.items() if k in takes}
+        if function.__name__.startswith((*APART, PFL)):
+            yield Contestant(name, apart(function.__name__, given, **how), values)
+        else:
+            yield Contestant(name, partial(function, **given, **how), values)
 
 
 @contextmanager
 def apart(function: str, arrays: Mapping[str, NDArray[Any]], **options: Any) -> Iterator[Prepare]:
     """Start a process for one peer; it ends when the block is left.
 
-    Its interpreter is `FEDCAL_PEERS`, or that of `peers/` inside our own environment.
+    Its interpreter is `FEDCAL_PEERS`, or that of `peers/` (or `pfl/`) inside our own environment.
 
     Raises
     ------
     ImportError
         There is no environment, the peer is not in it, or it failed.
     """
-    python = Path(os.environ.get(VARIABLE) or Path(sys.prefix) / "peers" / "bin" / "python")
+    where = PFL if function.startswith(PFL) else "peers"
+    python = Path(os.environ.get(VARIABLE) or Path(sys.prefix) / where / "bin" / "python")
     if not python.is_file():
-        raise ImportError(f"no environment for {' and '.join(APART)}: `make bench-all`")
+        raise ImportError(f"no environment for {', '.join((*APART, PFL))}: `make bench-all`")
     with ExitStack() as stack:
         with TemporaryDirectory(prefix="fedcal-peer-") as folder:
             for name, array in arrays.items():
