@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.studies.spec import Record, Rows, Study
+from fedcal.core.options import strict
 from fedcal.results.comparison import Line
-from fedcal.results.files import in_json
 from fedcal.run.comparison import compare
 from fedcal.strategies.server.outcome import Progress
 
-METRICS = ("accuracy", "ece", "classwise_ece")
+METRICS = ("accuracy", "ece", "classwise_ece", "nll")
 FACTS = (
     *("data", "method", "label", "settings", "clients", "partition", "epsilon", "delta", "unit"),
     *("trust", "sampling_rate", "rounds", "seeds", "noise_std", "mechanism", "bytes_up"),
@@ -26,7 +26,7 @@ FACTS = (
 
 def row_of(line: Line) -> Record:
     """Convert a line of a comparison to a row."""
-    row = {k: line[k] for k in FACTS} | {"epsilon": in_json(line["epsilon"])}
+    row = {k: line[k] for k in FACTS} | {"epsilon": strict(line["epsilon"])}
     row |= {"seconds": line["seconds"]["mean"], "seconds std": line["seconds"]["std"]}
     for name in METRICS:
         of = line["after"][name]
