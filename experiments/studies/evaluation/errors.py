@@ -278,7 +278,7 @@ def claims(found: Rows) -> Iterator[RowsClaim]:
         if holds is None:
             shown += f": the 95 % limits are to either side of {most:.2f}"
         yield text, holds, shown
-    text = "The scores are well-behaved: no bucket of a hundred has more than 5 % of an outcome"
+    text = "The scores have no spikes: no bucket of a hundred has more than 5 % of an outcome"
     yield between(text, where(found, what="scores"), "spikes", "world", 0, 0)
     many = [r for r in where(found, axis=HUNDRED, what="error") if r["clients"] >= ENOUGH]
     for (trust, quantity), mine in grouped(many, "trust", "quantity").items():
