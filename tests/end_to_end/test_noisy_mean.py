@@ -69,7 +69,7 @@ def test_the_last_bits_of_float_noise_tell_means_apart(app):
     assert off_grid[1] == 0  # one look at one such value excludes this mean
 
 
-def test_the_result_names_who_took_part(app):
+def test_the_result_names_its_participants(app):
     app["RATE"] = 0.5
     covered, result = ask(app, [[float(client)] for client in range(CLIENTS)])
     assert 0 < len(result["asked"]) < CLIENTS

@@ -136,9 +136,9 @@ def study(
         given = spec.study_file("zhang")["shared"]["trainings"][name]
         for of, line in counted(product(tasks, given["rows"]), progress):
             how = models.training(of, line)
-            told = {fact: getattr(how, key) for fact, key in given.get("told", {}).items()}
+            own = {fact: getattr(how, key) for fact, key in given.get("told", {}).items()}
             facts = {"what": given["what"], **line["facts"]}
-            facts |= {k: v if math.isfinite(v) else None for k, v in told.items()}
+            facts |= {k: v if math.isfinite(v) else None for k, v in own.items()}
             heads = [(models.trained(of, how, seed), None) for seed in range(seeds)]
             probs_by_seed = [probabilities(head, of.test_x) for head in heads]
             runs = []
