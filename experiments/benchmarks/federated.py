@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from experiments.benchmarks.in_process import run_in_process
 from experiments.benchmarks.pooled import DATA, synthetic
-from experiments.benchmarks.timing import Case, Contestant, Inside, checksum, named, peer
+from experiments.benchmarks.timing import Case, Contestant, Inside, checksum, named, peers_of
 from fedcal import datasets, partition
 from fedcal.calibrators import BBQ, HistogramBinning
 from fedcal.core.numerics import Integers
@@ -58,9 +58,9 @@ def engine_round(clients: int, rows: int, quick: bool) -> Case:
         Contestant(name, partial(_later, engine, shards, rounds), _released)
         for name, engine in ENGINES.items()
     ]
-    pfl = peer("pfl-research", lambda total: {}, "pfl_round", arrays, bins=128, bound=10.0)
+    pfl = peers_of("round", lambda total: {}, arrays)
     size = f"{clients} clients x {rows} rows x {shards.classes} classes"
-    return Case(f"a later histogram round, {size}", None, [*contestants, pfl])
+    return Case(f"a later histogram round, {size}", None, [*contestants, *pfl])
 
 
 def _later(engine: Any, shards: Shards, rounds: int) -> Callable[[], Inside]:
@@ -124,7 +124,6 @@ def evaluation(quick: bool) -> Case:
     labels = (rng.random(n) < score).astype(np.int64)
     logits = np.stack([np.log1p(-score), np.log(score)], axis=1)
     shards = rows_by_owner(logits, labels, rng.integers(0, clients, n), clients)
-    arrays = {"score": score, "labels": labels}
 
     def auc(release: ScoreRelease) -> dict[str, float]:
         return {"AUC": release.found.metrics["model"]["roc_auc"].value}
@@ -134,8 +133,7 @@ def evaluation(quick: bool) -> Case:
         2.0,
         [
             Contestant("fedcal, all metrics, epsilon 1", lambda: lambda: evaluated(shards), auc),
-            peer("scikit-learn roc_auc_score, pooled", named("AUC"), "sklearn_roc_auc", arrays),
-            peer("torchmetrics binary_auroc, pooled", named("AUC"), "torchmetrics_roc_auc", arrays),
+            *peers_of("ROC AUC", named("AUC"), {"score": score, "labels": labels}),
         ],
     )
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax
 
-from experiments.benchmarks.timing import Case, Contestant, checksum, named, peer
+from experiments.benchmarks.timing import Case, Contestant, checksum, named, peers_of
 from fedcal import datasets
 from fedcal.calibrators import BBQ, TemperatureScaling
 from fedcal.core.numerics import Floats, Integers, softmax
@@ -56,12 +56,10 @@ def _size(rows: Floats) -> str:
 
 
 def temperature(rows: Callable[[bool], Rows], target: float, quick: bool) -> Case:
-    """Time the pooled fit; T and the NLL that it reaches stand beside the time.
-
-    The ways of probmetrics are those of which one or the other is fastest.
-    """
+    """Time the pooled fit; T and the NLL that it reaches stand beside the time."""
     logits, labels = rows(quick)
-    arrays, each = {"logits": logits, "labels": labels}, np.arange(len(labels))
+    arrays = {"logits": logits, "labels": labels, "probs": softmax(logits)}
+    each = np.arange(len(labels))
 
     def values(t: float) -> dict[str, float]:
         return {"T": t, "NLL": float(-log_softmax(logits / t, axis=1)[each, labels].mean())}
@@ -69,25 +67,10 @@ def temperature(rows: Callable[[bool], Rows], target: float, quick: bool) -> Cas
     def ours() -> float:
         return TemperatureScaling().fit(logits, labels).temperature
 
-    frozen = "scikit-learn CalibratedClassifierCV(FrozenEstimator, method='temperature')"
-    options = {
-        "bisection (its default)": {"opt": "bisection", "dtype": "float64"},
-        "bisection, single precision": {"opt": "bisection", "dtype": "float32"},
-        "L-BFGS with line search": {"opt": "lbfgs_line_search", "dtype": "float64"},
-    }
-    probs = {"probs": softmax(logits), "labels": labels}
     return Case(
         f"temperature fit, {_size(logits)}",
         target,
-        [
-            Contestant("fedcal", lambda: ours, values),
-            peer(frozen, values, "sklearn_temperature", arrays),
-            peer("netcal TemperatureScaling", values, "netcal_temperature", probs),
-            *(
-                peer(f"probmetrics {n}", values, "probmetrics_temperature", arrays, **how)
-                for n, how in options.items()
-            ),
-        ],
+        [Contestant("fedcal", lambda: ours, values), *peers_of("temperature", values, arrays)],
     )
 
 
@@ -95,7 +78,6 @@ def error(
     what: str,
     key: str,
     ours: Score,
-    peers: Mapping[str, str],
     rows: Callable[[bool], Rows],
     target: float | None,
     quick: bool,
@@ -106,8 +88,6 @@ def error(
     ----------
     key
         what its value is called
-    peers
-        name -> function of `peers`
     """
     logits, labels = rows(quick)
     probs = softmax(logits)
@@ -118,7 +98,7 @@ def error(
         target,
         [
             Contestant("fedcal", lambda: lambda: ours(probs, labels, _BINS), named(key)),
-            *(peer(n, named(key), function, arrays, bins=_BINS) for n, function in peers.items()),
+            *peers_of(what, named(key), arrays, bins=_BINS),
         ],
     )
 
@@ -144,7 +124,6 @@ def bbq(quick: bool) -> Case:
         return worth(fitted.calibrated(data.logits)) | {"table crc32": checksum(fitted.table)}
 
     arrays = {"probs": softmax(logits), "labels": labels, "held_out": softmax(data.logits)}
-    counting = "from rows, counting included"
     return Case(
         f"BBQ from the histograms of {_size(logits)}",
         2e-3,
@@ -152,23 +131,18 @@ def bbq(quick: bool) -> Case:
             Contestant(
                 "fedcal", lambda: lambda: BBQ.from_histograms(positive, negative, classes), ours
             ),
-            Contestant(f"fedcal {counting}", lambda: lambda: BBQ().fit(logits, labels), ours),
-            peer(f"netcal BBQ {counting}", worth, "netcal_bbq", arrays),
+            Contestant(
+                "fedcal from rows, counting included",
+                lambda: lambda: BBQ().fit(logits, labels),
+                ours,
+            ),
+            *peers_of("bbq", worth, arrays),
         ],
     )
 
 
-_CLASSWISE = {
-    "torchmetrics binary_calibration_error, one-vs-rest": "torchmetrics_classwise",
-    "netcal ECE, one-vs-rest": "netcal_classwise",
-}
-_TOP_LABEL = {
-    "torchmetrics multiclass_calibration_error": "torchmetrics_top_label",
-    "netcal ECE": "netcal_top_label",
-    "probmetrics CalibrationError": "probmetrics_top_label",
-}
-_classwise = partial(error, "classwise ECE", "cwECE", classwise_ece, _CLASSWISE)
-_top_label = partial(error, "top-label ECE", "ECE", ece, _TOP_LABEL)
+_classwise = partial(error, "classwise ECE", "cwECE", classwise_ece)
+_top_label = partial(error, "top-label ECE", "ECE", ece)
 
 
 CASES: dict[str, Callable[[bool], Case]] = {

@@ -8,6 +8,7 @@ out and a line back, with the seconds that passed inside.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 import statistics
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 
 from experiments.benchmarks import peers
 from fedcal.run.sweep import THREADS, Row
+from fedcal.storage.toml_files import read_toml
 
 VARIABLE = "FEDCAL_PEERS"
 """Environment variable that names the peers' interpreter."""
@@ -37,6 +39,9 @@ APART = ("netcal", "probmetrics")
 
 PFL = "pfl"
 """The package with an environment of its own."""
+
+PEERS = read_toml(Path(__file__).with_name("peers.toml"))
+"""Work -> name of a peer, as shown -> its `function` of `peers` and options."""
 
 _SETTINGS = {
     **peers.HUGE_PAGES,
@@ -157,17 +162,25 @@ def _clock(prepare: Prepare) -> tuple[float, Any, float]:
 # -- peers --------------------------------------------------------------------------------------
 
 
-def peer(
-    name: str,
+def peers_of(
+    work: str,
     values: Callable[[Any], dict[str, float]],
-    function: str,
     arrays: Mapping[str, NDArray[Any]],
     **options: Any,
-) -> Contestant:
-    """Return a function of `peers`, here or in its own environment, which takes these arrays."""
-    if function.startswith((*APART, PFL)):
-        return Contestant(name, apart(function, arrays, **options), values)
-    return Contestant(name, partial(getattr(peers, function), **arrays, **options), values)
+) -> Iterator[Contestant]:
+    """Yield those that `peers.toml` has for a work, here or in their own environment.
+
+    Each takes the arrays that it has parameters for.
+    """
+    for name, line in PEERS[work].items():
+        how = options | line
+        function = getattr(peers, how.pop("function"))
+        takes = inspect.signature(function).parameters
+        given = {k: v for k, v in arrays.items() if k in takes}
+        if function.__name__.startswith((*APART, PFL)):
+            yield Contestant(name, apart(function.__name__, given, **how), values)
+        else:
+            yield Contestant(name, partial(function, **given, **how), values)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from experiments.studies.claims import METRICS, SETTINGS, spread, without_failur
 from experiments.studies.run import Reproduction
 from experiments.studies.spec import Experiment, Record, Rows, experiment
 from fedcal.core.checks import InputError
-from fedcal.results.files import in_json
+from fedcal.core.options import strict
 from fedcal.storage.atomic import atomic_file
 
 FOLDER = Path(__file__).with_name("expected")
@@ -43,7 +43,7 @@ def content(result: Reproduction) -> Rows:
     checked(result.experiment, result.rows)
     if result.experiment.parts:
         kept = ({k: v for k, v in row.items() if k != "failures"} for row in result.rows)
-        return [row | {"epsilon": in_json(row["epsilon"])} for row in kept]
+        return [row | {"epsilon": strict(row["epsilon"])} for row in kept]
     return [
         {k: float(f"{v:.8g}") if isinstance(v, float) else v for k, v in row.items()}
         for row in result.rows

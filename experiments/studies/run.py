@@ -19,10 +19,10 @@ from experiments.studies.claims import CLAIMS, MEAN, STD, Verdict
 from experiments.studies.spec import Experiment, Field, Part, Record, Rows, experiment
 from fedcal import datasets
 from fedcal.core.checks import InputError, TooLittle, integer
+from fedcal.core.options import strict
 from fedcal.core.pages import Table
 from fedcal.datasets import Dataset
 from fedcal.results.comparison import names_of
-from fedcal.results.files import in_json
 from fedcal.results.terminal import csv_text, markdown
 from fedcal.run.comparison import compare
 from fedcal.run.comparison.grid import read_grid, resolve
@@ -128,7 +128,7 @@ class Reproduction:
     def to_json(self) -> dict[str, Any]:
         """Return the content of `NAME.json`: strict JSON, metrics as fractions."""
         of = self.experiment
-        cells = [r | {"epsilon": in_json(r["epsilon"])} for r in self.cells] if of.parts else []
+        cells = [r | {"epsilon": strict(r["epsilon"])} for r in self.cells] if of.parts else []
         return {
             **{"schema": 1, "kind": "reproduction", "name": of.name, "title": of.title},
             "cells": cells,

@@ -140,9 +140,9 @@ PAGES["own"] = ["five-hospitals", "audit"]
 """Page of docs/results/ -> the experiments whose results it shows."""
 
 
-def tables(name: str, some: slice = slice(None)) -> str:
-    """Return the tables of an experiment, or some of them, as in `NAME.md`."""
-    return "\n".join(map(markdown, results(name).tables[some]))
+def tables(name: str, first: int | None = None) -> str:
+    """Return the tables of an experiment, or the first ones, as in `NAME.md`."""
+    return "\n".join(map(markdown, results(name).tables[:first]))
 
 
 def complete(page: str) -> str:
@@ -290,44 +290,13 @@ def all_studies() -> str:
 
 # -- pages ---------------------------------------------------------------------------------------
 
-_SHORT = ("method", "epsilon", "accuracy %", "ECE %")
 BLOCKS: Mapping[str, Callable[[], str]] = {
-    "demo-headline": demo_headline,
-    "demo-short": partial(
-        demo_lines,
-        (*_SHORT, "cwECE %", "bytes up / down"),
-        (
-            *("uncalibrated", "pooled temperature", "FedNewton", "FedOneShot"),
-            *("FedTemp (average=inverse)", "FedTemp (average=temperature)"),
-            *("FedOPVector", "FedBBQ (weighting=all)"),
-        ),
-    ),
-    "maddock-cifar10": on_cifar10,
-    "demo-table": partial(demo_lines, _SHORT),
     **{f"{page}-claims": partial(claims, page) for page in PAGES},
     **{f"{paper}-items": partial(items_table, paper) for paper in PAPERS},
-    "items": all_items,
-    "studies": all_studies,
-    "too-little": partial(tables, "too-little"),
-    "zhang-main": partial(tables, "zhang-table1-cifar10", slice(1)),
-    "luo-main": partial(tables, "luo-cifar10-table1", slice(1)),
-    "luo-noiseless": partial(tables, "luo-cifar10-table4"),
-    "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
-    "lowest": lowest,
-    "five-hospitals-main": partial(tables, "five-hospitals", slice(1)),
-    **{
-        f"by-clients-{data}": partial(
-            pivoted, "choosing-clients", ("clients", "epsilon"), "method", data=data
-        )
-        for data in ("resnet110-cifar10", "imdb-binary")
-    },
-    "by-budget": partial(pivoted, "choosing-budgets", ("data", "epsilon"), "label"),
-    "by-search": partial(pivoted, "choosing-searches", ("data", "clients", "epsilon"), "method"),
-    "by-trust": partial(pivoted, "choosing-trust", ("data", "unit", "trust"), "method"),
-    "trust-costs": partial(pivoted, "trust-models", ("unit", "trust"), "method"),
     **{f"{name}-command": partial(command, name) for name in COMPARISONS},
+    **{name: partial(globals()[of.pop("text")], **of) for name, of in study_file("blocks").items()},
 }
-"""By the name that a page gives."""
+"""By the name that a page gives; `text` of a line of `blocks.toml` is a function of this module."""
 
 _BEGIN = re.compile(r"^<!-- generated:", re.M)
 _BLOCK = re.compile(r"^<!-- generated: (\S+) -->\n(.*?)^<!-- /generated -->$", re.DOTALL | re.M)

@@ -356,7 +356,7 @@ def names_of(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> list[Sheet]:
-    """For each data set quality against epsilon."""
+    """For each data set quality against epsilon, and against bytes."""
     there = _everywhere(cells)
     plotted = family_in(cells).plotted or [m for m in columns_of(cells) if m in there][:4]
     sets = names_of(cells) if plotted else {}
@@ -364,10 +364,13 @@ def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> list[Sheet]:
     for i, (data, name) in enumerate(sets.items(), 1):
         mine = [c for c in cells if str(c["data"]) == data]
         stem, of = ("", "") if len(sets) == 1 else (f"-{i}", f": {name}")
-        if not all(c["baseline"] for c in mine):
-            sheet = curves.quality_sheet(mine, plotted, f"Quality against epsilon{of}")
-            note = page.block_lines("comparison", "epsilon")[0]
-            sheets.append(replace(sheet, name=f"epsilon{stem}", note=note))
+        for by, key, shown in (("epsilon", "epsilon", plotted), ("bytes", "bytes_up", plotted[:2])):
+            if not any(not c["baseline"] and c[key] > 0 for c in mine):
+                continue
+            sheet = curves.quality_sheet(mine, shown, f"Quality against {by}{of}", key)
+            sheets.append(
+                replace(sheet, name=by + stem, note=page.block_lines("comparison", by)[0])
+            )
     return sheets
 
 

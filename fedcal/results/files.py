@@ -22,11 +22,6 @@ def to_json(value: Any) -> str:
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
-def in_json(number: float) -> float | str:
-    """Return the number, infinity as "inf": strict JSON can hold it, and `float` reads it."""
-    return "inf" if number == float("inf") else number
-
-
 def write_folder(out: Path, write: Callable[[Path], None], stale: Iterable[str] = ()) -> None:
     """Put the files that `write` makes into the folder `out`: all, or what was there before.
 

@@ -3,13 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from fedcal.calibrators.score_map import Curve, ScoreLogistic, calibrator_from
+from fedcal.calibrators.score_map import SCORES, Curve, ScoreLogistic, calibrator_from
 from fedcal.core import checks
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.storage.atomic import path_of
-
-_ALL_ROWS = ("positive", "confidence")
-"""Scores of all rows, and not of each class."""
 
 
 def read_release(path: str | Path) -> ScoreRelease:
@@ -28,7 +25,7 @@ def read_release(path: str | Path) -> ScoreRelease:
 def calibrator_of(release: ScoreRelease, curve: Curve) -> ScoreLogistic:
     """Return a calibrator fitted to a release's counts: "platt" or "beta"."""
     asked = release.question
-    score: Any = checks.one_of("score to calibrate", asked.score, _ALL_ROWS)
+    score: Any = checks.one_of("score to calibrate", asked.score, SCORES)
     overall = release.histograms["model", "", ""]
     made = calibrator_from(overall, score, curve, asked.classes, release.input)
     made.of_classes(release.class_names)

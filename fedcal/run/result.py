@@ -16,9 +16,10 @@ import fedcal
 from fedcal import calibrators, conformal, datasets, strategies, units
 from fedcal.core import checks, numerics, pages
 from fedcal.core.naming import names_in
+from fedcal.core.options import strict
 from fedcal.metrics import Reliability
 from fedcal.metrics.bootstrap import FEWEST
-from fedcal.results import files, labels, simulation, statement
+from fedcal.results import labels, simulation, statement
 from fedcal.results.figures.diagrams import LEGEND, diagram
 from fedcal.results.figures.drawing import Sheet
 from fedcal.results.headline import headline
@@ -283,7 +284,7 @@ class SimulationResult(Displayable):
         return {
             "schema": 1,
             "method": self.config.method,
-            "config": self.config.to_dict() | {"epsilon": files.in_json(self.config.epsilon)},
+            "config": self.config.to_dict() | {"epsilon": strict(self.config.epsilon)},
             "class_names": None if self.class_names is None else list(self.class_names),
             **self.evaluated,
             **self._intervals,

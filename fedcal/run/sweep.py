@@ -100,22 +100,17 @@ def digest_of(data: Dataset) -> str:
 # --- where runs are computed ----------------------------------------------------------------------
 
 
-def here(runs: Sequence[Run], sources: Sources, work: Work, *, jobs: int) -> Generator[Row]:
-    """On this machine: in `jobs` processes, or in this one if one is enough."""
-    if min(jobs, len(runs)) > 1:
-        yield from in_processes(runs, sources, work, min(jobs, len(runs)))
-    else:
-        for run in runs:
-            yield work(run, sources[run["data"]])
-
-
 def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -> Generator[Row]:
     """Compute runs in `jobs` separate interpreters, each on one thread.
 
     Each has a copy of the data. They end when this process closes its end of a pipe, or is killed.
+    Where one is enough, it is this process.
 
     Raises FedcalError if a worker dies.
     """
+    if (jobs := min(jobs, len(runs))) < 2:
+        yield from (work(run, sources[run["data"]]) for run in runs)
+        return
     spawn = multiprocessing.get_context("spawn")
     theirs, ours = spawn.Pipe(duplex=False)
     pool = ProcessPoolExecutor(jobs, spawn, _begin, (sources, theirs))
@@ -383,7 +378,7 @@ def run_all(
     step = progress or (lambda done, total: None)
     step(len(rows), len(named))
     missing = [run for key, run in named.items() if key not in rows]
-    with contextlib.closing(here(missing, sources, work, jobs=jobs)) as finished:
+    with contextlib.closing(in_processes(missing, sources, work, jobs)) as finished:
         for row in finished:
             rows[key_of(row["run"])] = row
             step(len(rows), len(named))

@@ -25,7 +25,7 @@ from fedcal.core import checks, naming
 from fedcal.core import scores as labels_of
 from fedcal.core.checks import InputError, located
 from fedcal.core.numerics import Integers, Purpose, stream
-from fedcal.core.scores import as_array, numbers
+from fedcal.core.scores import as_array
 from fedcal.core.shards import Shards
 from fedcal.datasets import IDS, Dataset, by_name, feature_sets, read_feature_set
 from fedcal.partition import CLIENTS, deal, held_out
@@ -246,13 +246,10 @@ def _names(arrays: Arrays, key: str) -> tuple[str, ...]:
 def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows:
     """Return what `read_labelled` would read from a file of these rows.
 
-    `data` is `(rows, labels)`; a data frame with a column `label`, optional `client`, `subject`,
-    `group`, and features in all others; or a mapping with the keys of a file, where `rows` and
-    `test_rows` stand for `features`, if they are (n, d), and else for `x`. An array is whatever
-    `as_array` takes. Labels may be names. InputError, of one line, for anything else.
+    `data` is `(rows, labels)`, or a mapping with the keys of a file, where `rows` and `test_rows`
+    stand for `features`, if they are (n, d), and else for `x`. An array is whatever `as_array`
+    takes, also a frame. Labels may be names. InputError, of one line, for anything else.
     """
-    if hasattr(data, "columns") and hasattr(data, "to_numpy"):
-        data = _of_frame(data)
     named = by_name(data, "rows")
     arrays = {str(key): as_array(str(key), value) for key, value in named.items()}
     for part in ("", "test_"):
@@ -270,17 +267,6 @@ def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows
     for key, y in labels.items():
         arrays[key] = y.astype(np.int64) if y.dtype == np.bool_ else y
     return labelled_rows(arrays, feature_norm)
-
-
-def _of_frame(frame: Any) -> dict[str, Any]:
-    """Return the columns of a frame as arrays."""
-    own = {str(name): name for name in frame.columns}
-    checks.one_of("column", "label", own)
-    features = [name for name in own if name not in ("label", *IDS)]
-    checks.integer("the number of columns of features", len(features), 1)
-    columns = [numbers(name, frame[own[name]].to_numpy()) for name in features]
-    ids = {name: frame[name].to_numpy() for name in IDS if name in own}
-    return {"rows": np.column_stack(columns), "labels": frame["label"].to_numpy(), **ids}
 
 
 PARTS = ("train", "calibration", "test")

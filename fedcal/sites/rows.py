@@ -179,12 +179,10 @@ class SiteRows:
         of = "" if subjects is None else f" of {len(np.unique(subjects)):,} {self.plural}"
         return f"{len(self.shards.labels):,} rows{of}"
 
-    def described(self, *, counts: bool = True) -> str:
-        """One line; with `counts` for the site's own terminal and for nothing else."""
+    def described(self) -> str:
+        """One line, for the site's own terminal and for nothing else."""
         rows, names = self.rows, self.names
         what = f"{len(names)} classes ({listed(names, most=10)}), {rows.input}"
-        if not counts:
-            return f"{rows.name}: {what}"
         groups = "" if rows.group_names is None else f", {len(rows.group_names)} groups"
         return f"{rows.name}: {self.counts}, {what}{groups}"
 

@@ -45,7 +45,8 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if k != "seconds"} for row in found]
 
 
-FIGURES = {"epsilon.png", "epsilon.svg", "column.pdf", "column.svg"}
+FIGURES = {f"{name}.{suffix}" for name in ("epsilon", "bytes") for suffix in ("png", "svg")}
+FIGURES |= {"column.pdf", "column.svg"}
 OURS = ".inputs.json"
 """Digests of the data, for its owner alone."""
 

@@ -40,7 +40,7 @@ NOTEBOOKS = [*DOCS.glob("notebooks/*.ipynb"), *ROOT.glob("examples/*.ipynb")]
 PAGES = sorted(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)
 
 README = ROOT / "README.md"
-ALONE = [*sorted(ROOT.glob("*.md")), ROOT / "fedcal" / "datasets" / "README.md"]
+ALONE = [*sorted(ROOT.glob("*.md")), *ROOT.glob("docker/*.md"), *ROOT.glob("fedcal/*/*.md")]
 
 MARKS = ("not run", "slow", "needs", "fails")
 GENERATED = "generated"  # tests/experiments/studies/test_grid.py

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.studies.spec import Record, Rows, Study
+from fedcal.core.options import strict
 from fedcal.results.comparison import Line
-from fedcal.results.files import in_json
 from fedcal.run.comparison import compare
 from fedcal.strategies.server.outcome import Progress
 
@@ -26,7 +26,7 @@ FACTS = (
 
 def row_of(line: Line) -> Record:
     """Convert a line of a comparison to a row."""
-    row = {k: line[k] for k in FACTS} | {"epsilon": in_json(line["epsilon"])}
+    row = {k: line[k] for k in FACTS} | {"epsilon": strict(line["epsilon"])}
     row |= {"seconds": line["seconds"]["mean"], "seconds std": line["seconds"]["std"]}
     for name in METRICS:
         of = line["after"][name]

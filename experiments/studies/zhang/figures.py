@@ -5,9 +5,7 @@ Each is a row for each training, as `tables.study` measures it, and its claims.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -16,16 +14,12 @@ from experiments.studies.claims import all_of, larger, listed, ordered
 from experiments.studies.rows import of_each, one, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study
 from experiments.studies.zhang import models
-from experiments.studies.zhang.models import EPSILON, MIXED, PLAIN, Task, Training
-from experiments.studies.zhang.tables import DP, DROPS, MATTERS, NON_PRIVATE, above, named, study
+from experiments.studies.zhang.models import EPSILON, Task
+from experiments.studies.zhang.tables import DP, MATTERS, NON_PRIVATE, above, study
 from fedcal.core.numerics import Floats
 
 # -- Figure 4 (a): the clip norm at a fixed epsilon ----------------------------------------------
 
-CLIPS = {
-    f"{c:g}": Training(EPSILON, clip=c, lr=models.CLIP * models.LR / c) for c in (0.1, 0.3, 1.0)
-}
-"""On features: lr times the clip norm stays the same."""
 LITTLE = 0.02
 """A change of accuracy that is marginal."""
 
@@ -43,18 +37,12 @@ def _clip_claims(found: Rows) -> Iterator[RowsClaim]:
     yield text, max(accuracies) - min(accuracies) < LITTLE, listed(lines, "accuracy", "clip")
 
 
-figure4a = Study(study(named("clip", "clip", {**CLIPS, "none": PLAIN}), 5), of_each(_clip_claims))
+figure4a = Study(study("figure4a", 5), of_each(_clip_claims))
 
 # -- Figure 1, and 4 (a) on its data: a private model is sure of most rows -----------------------
 
 SURE, POINT = 0.95, 0.01
 """Confidences from here on are called near 1; what accuracies may differ by."""
-ON_MIXTURE = {
-    "0.1": MIXED,
-    "1": replace(MIXED, clip=1.0, lr=1.0),
-    "10": replace(MIXED, clip=10.0, lr=0.2),  # with .1 the optimum is not reached in these steps
-    "none": replace(MIXED, epsilon=math.inf, rule="none", lr=1.0),
-}
 
 
 def _sure(of: Task, facts: Record, probs_by_seed: Sequence[Floats]) -> Record:
@@ -73,7 +61,7 @@ def _gaussians_claims(found: Rows) -> Iterator[RowsClaim]:
     yield from _clip_claims(found)
 
 
-_on_mixture = study(named("clip", "clip", ON_MIXTURE), 2, _sure, (models.MIXTURE,))
+_on_mixture = study("figure1", 2, _sure, (models.MIXTURE,))
 figure1 = Study(_on_mixture, _gaussians_claims)
 
 # -- Figure 4 (c): noise without clipping, and clipping without noise ----------------------------
@@ -83,16 +71,6 @@ figure1 = Study(_on_mixture, _gaussians_claims)
 BOTH, CLIPPED, NOISED, NEITHER = "both (DP-SGD)", "clipping", "noise", "neither"
 CAUSE = 0.8
 """Share of what DP-SGD adds to the ECE from which one of the two is called its cause."""
-
-
-def _parts(of: Task) -> Iterator[tuple[Record, Training]]:
-    """Yield what = "part" with `gradients`, the treatment of gradients."""
-    both, plain = Training(EPSILON), PLAIN
-    yield {"what": "part", "gradients": BOTH}, both
-    yield {"what": "part", "gradients": CLIPPED}, replace(both, epsilon=math.inf)
-    added = models.multiplier(of, both) * both.clip
-    yield {"what": "part", "gradients": NOISED}, replace(plain, added=added)
-    yield {"what": "part", "gradients": NEITHER}, plain
 
 
 @of_each
@@ -110,24 +88,13 @@ def _parts_claims(found: Rows) -> Iterator[RowsClaim]:
     yield text, most if adds else None, places if adds else f"it adds nothing: {places}"
 
 
-figure4c = Study(study(_parts, 3), _parts_claims)
+figure4c = Study(study("figure4c", 3), _parts_claims)
 
 # -- Figure 5: is it the accuracy? ECE and accuracy over epsilon, and at equal accuracy ----------
 
 BUDGET = 8.0
-EPSILONS = (1.0, 3.0, BUDGET)
-STOPS, NEAR = (0.1, 0.5, 2.0), 0.01
-"""Epochs after which training without privacy is stopped early; accuracies that are equal."""
-
-
-def _stopped(of: Task) -> Iterator[tuple[Record, Training]]:
-    """Yield what = "model" with `model` ("DP", "non-private"), `epsilon`, `epochs`."""
-    for epsilon in EPSILONS:
-        how = Training(epsilon)
-        yield {"what": "model", "model": "DP", "epsilon": epsilon, "epochs": how.epochs}, how
-    for epochs in (*STOPS, PLAIN.epochs):
-        facts = {"what": "model", "model": "non-private", "epsilon": None, "epochs": epochs}
-        yield facts, replace(PLAIN, epochs=epochs)
+NEAR = 0.01
+"""Accuracies so near are equal."""
 
 
 @of_each
@@ -152,15 +119,10 @@ def _stopped_claims(found: Rows) -> Iterator[RowsClaim]:
     )
 
 
-figure5 = Study(study(_stopped, 3), _stopped_claims)
+figure5 = Study(study("figure5", 3), _stopped_claims)
 
 # -- Figure 6: ECE and loss on training and on test rows -----------------------------------------
 
-ON_ROWS = {
-    f"{DP}, epsilon = 8": Training(8.0),
-    f"{DP}, epsilon = 3": Training(3.0),
-    NON_PRIVATE: PLAIN,
-}
 NEARLY = 0.1
 """Relative difference of train and test ECE up to which they are said to agree nearly."""
 
@@ -168,7 +130,7 @@ NEARLY = 0.1
 @of_each
 def _rows_claims(found: Rows) -> Iterator[RowsClaim]:
     """Yield the claims of section 4.3, and what recalibration without a split needs."""
-    private, plain = (one(found, method=title) for title in (next(iter(ON_ROWS)), NON_PRIVATE))
+    private, plain = (one(found, method=title) for title in (f"{DP}, epsilon = 8", NON_PRIVATE))
     both = [private, plain]
     for key, what in (("ece", "ECE"), ("nll", "loss")):
         less, more = (abs(r[key] - r[f"train {key}"]) for r in both)
@@ -188,22 +150,12 @@ def _rows_claims(found: Rows) -> Iterator[RowsClaim]:
     )
 
 
-figure6 = Study(study(named("method", "method", ON_ROWS), 5), _rows_claims)
+figure6 = Study(study("figure6", 5), _rows_claims)
 
 # -- Figure 7: what the Bayes classifier may be sure of, and what a private model is -------------
 
-DROPPED = "Non-private, dropout"
-SHARES, MORE = (0.0, 0.3, 0.6), 0.05
-"""Share of the training labels that are drawn anew; by how much a confidence exceeds the
-best classifier's before it is called too high."""
-
-
-def _noisy(of: Task) -> Iterator[tuple[Record, Training]]:
-    """Yield what = "model" with `method`, `noise`; scores are of the test rows' own labels."""
-    for title, how in {DP: Training(8.0), DROPPED: replace(PLAIN, dropout=DROPS[0])}.items():
-        for share in SHARES:
-            facts = {"what": "model", "method": title, "noise": share}
-            yield facts, replace(how, label_noise=share)
+DROPPED, MORE = "Non-private, dropout", 0.05
+"""By how much a confidence exceeds the best classifier's before it is called too high."""
 
 
 def _confident(of: Task, facts: Record, probs_by_seed: Sequence[Floats]) -> Record:
@@ -237,4 +189,4 @@ def _noisy_claims(found: Rows) -> Iterator[RowsClaim]:
     yield text, most["over"] > 0.5, f"mean confidence {most['confidence']:.3f}"
 
 
-figure7 = Study(study(_noisy, 2, _confident), _noisy_claims)
+figure7 = Study(study("figure7", 2, _confident), _noisy_claims)

@@ -126,10 +126,6 @@ CLIP, LR = 0.1, 80.0
 PLAIN_LR = 8.0
 """Without clipping, where lr times the norm of what a row adds is about the same."""
 
-REACH, BEYOND = 1.5, 2.1
-"""Z of global clipping: a little above the longest gradient at the start, below which nothing is
-learnt; and above all gradients of rows of norm 1, so that none is left out."""
-
 HELD = 0.1
 """Share of the rows for recalibration: the paper's validation ratio."""
 
@@ -145,7 +141,7 @@ class Training:
     rule, clip
         see `fedsgd`
     lr
-        None = Langevin dynamics, `sgld`
+        0 = Langevin dynamics, `sgld`
     epochs, batch, weight_decay
         see `fedsgd`
     share
@@ -163,7 +159,7 @@ class Training:
     epsilon: float = math.inf
     rule: Rule = "row"
     clip: float = CLIP
-    lr: float | None = LR
+    lr: float = LR
     epochs: float = EPOCHS
     batch: float = BATCH
     weight_decay: float = 0.0
@@ -179,8 +175,18 @@ PLAIN = Training(rule="none", lr=PLAIN_LR)
 
 EPSILON = 8.0
 
-MIXED = Training(EPSILON, lr=1 / CLIP, epochs=60.0, batch=4_000.0)
-"""On the two Gaussians; neither batch nor epochs are legible in the paper's text."""
+
+def training(of: Task, line: Mapping[str, Any], epsilon: float = EPSILON) -> Training:
+    """Return the training of a line of `zhang.toml`.
+
+    It has privacy unless it is `plain`, and its `settings` are those of `Training` that differ;
+    `noised`: with noise as DP-SGD has it at this epsilon, and nothing clipped for it.
+    """
+    how = PLAIN if line.get("plain") else Training(epsilon)
+    if line.get("noised"):
+        how = replace(how, added=multiplier(of, Training(epsilon)) * CLIP)
+    return replace(how, **line.get("settings", {}))
+
 
 # -- training ------------------------------------------------------------------------------------
 
@@ -208,8 +214,8 @@ def method(task: Task, how: Training, seed: int) -> FedSGD:
         rows_per_client=task.rows * (1 - how.share),
         batch=how.batch,
         epochs=how.epochs,
-        lr=how.lr,
-        optimiser="sgld" if how.lr is None else "sgd",
+        lr=how.lr or None,
+        optimiser="sgd" if how.lr else "sgld",
         clip=None if how.rule == "none" else how.clip,
         clipping=how.rule,
         reach=how.reach,
@@ -267,13 +273,6 @@ def _changed_sums(
 
 # -- recalibration -------------------------------------------------------------------------------
 
-Recalibration = Callable[[Task, Training, int], Calibrator]
-
-
-def rest(how: Training) -> Training:
-    """Return the same training without the rows that are held out."""
-    return replace(how, share=HELD)
-
 
 @cache
 def held_logits(task: Task, how: Training, seed: int) -> tuple[Floats, Integers]:
@@ -282,19 +281,14 @@ def held_logits(task: Task, how: Training, seed: int) -> tuple[Floats, Integers]
     return trained(task, how, seed).predict(task.x[held]), task.y[held]
 
 
-def exact_temperature(task: Task, how: Training, seed: int) -> Calibrator:
-    """Fit the optimum on the held-out rows, without privacy."""
+def recalibrated(name: str, task: Task, how: Training, seed: int) -> Calibrator:
+    """Fit a private method on the held-out rows, with its own budget (Proposition A.1).
+
+    Or "exact": the optimal temperature, without privacy.
+    """
     z, y = held_logits(task, how, seed)
-    return TemperatureScaling(classes=task.classes).fit(z, y, input="logits")
-
-
-def private(name: str) -> Recalibration:
-    """Return a private method on the held-out rows, with its own budget (Proposition A.1)."""
-
-    def fitted(task: Task, how: Training, seed: int) -> Calibrator:
-        z, y = held_logits(task, how, seed)
-        make: Any = STRATEGIES[name]
-        chosen = make(federation(task, how.epsilon, seed), rows_per_client=HELD * task.rows)
-        return cast("Calibrator", run_inline(chosen, one_client(z, y)))
-
-    return fitted
+    if name == "exact":
+        return TemperatureScaling(classes=task.classes).fit(z, y, input="logits")
+    make: Any = STRATEGIES[name]
+    chosen = make(federation(task, how.epsilon, seed), rows_per_client=HELD * task.rows)
+    return cast("Calibrator", run_inline(chosen, one_client(z, y)))

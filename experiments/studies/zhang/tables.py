@@ -8,10 +8,10 @@ DP-SGD.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from statistics import fmean, stdev
 from typing import Any
 
@@ -25,7 +25,7 @@ from experiments.studies.expected import read
 from experiments.studies.rows import counted, grouped, of_each, standard_error, where
 from experiments.studies.spec import Outcome, Record, Rows, RowsClaim, Study
 from experiments.studies.zhang import models
-from experiments.studies.zhang.models import EPSILON, PLAIN, SHIPPED, Task, Training, task
+from experiments.studies.zhang.models import EPSILON, SHIPPED, Task, task
 from fedcal.calibrators import Calibrator
 from fedcal.core.numerics import Floats, Integers, softmax
 from fedcal.evaluation import Histogram
@@ -52,43 +52,17 @@ File = str | None
 Made = tuple[TrainedModel, Calibrator | None]
 
 
-def _alone(task: Task, how: Training, seed: int) -> Made:
-    return models.trained(task, how, seed), None
-
-
-def _global(reach: float) -> Callable[[Task, float, int], Made]:
-    return lambda task, epsilon, seed: _alone(
-        task, Training(epsilon=epsilon, rule="global", reach=reach), seed
-    )
-
-
-def _split(fit: models.Recalibration | None) -> Callable[[Task, float, int], Made]:
-    def made(task: Task, epsilon: float, seed: int) -> Made:
-        how = models.rest(Training(epsilon=epsilon))
-        found = None if fit is None else fit(task, how, seed)
-        return models.trained(task, how, seed), found
-
-    return made
-
-
-METHODS: Mapping[str, Callable[[Task, float, int], Made]] = {
-    DP: lambda task, epsilon, seed: _alone(task, Training(epsilon=epsilon), seed),
-    SGLD: lambda task, epsilon, seed: _alone(task, Training(epsilon=epsilon, lr=None), seed),
-    GLOBAL: _global(models.REACH),
-    ALL_ROWS: _global(models.BEYOND),
-    PS: _split(models.private("dp-platt")),
-    TS: _split(models.private("dp-ts")),
-    EXACT_TS: _split(models.exact_temperature),
-    NON_PRIVATE: lambda task, epsilon, seed: _alone(task, PLAIN, seed),
-    SPLIT: _split(None),
-}
-"""The lines of Tables 1 to 3 and 7; the model that DP-PS and DP-TS recalibrate."""
+METHODS: Mapping[str, Mapping[str, Any]] = spec.study_file("zhang")["shared"]["lines"]
+"""The lines of Tables 1 to 3 and 7, see `models.training`; `fit` recalibrates by the rows left."""
 
 
 @cache
 def made(task: Task, title: str, epsilon: float, seed: int) -> Made:
     """Train a model and fit its recalibration."""
-    return METHODS[title](task, epsilon, seed)
+    line = METHODS[title]
+    how = models.training(task, line, epsilon)
+    fitted = models.recalibrated(line["fit"], task, how, seed) if "fit" in line else None
+    return models.trained(task, how, seed), fitted
 
 
 def probabilities(model: Made, x: NDArray[Any]) -> Floats:
@@ -130,20 +104,12 @@ def spread(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return found
 
 
-Trainings = Callable[[Task], Iterable[tuple[Record, Training]]]
-"""Data -> the facts of a row, and the training that it is of."""
-
 Seen = Callable[[Task, Record, Sequence[Floats]], Record]
 """Data, facts and the test rows' probabilities by seed -> more facts."""
 
 
-def named(what: str, key: str, hows: Mapping[str, Training]) -> Trainings:
-    """Return the same trainings on all data, each with its name under a key."""
-    return lambda of: (({"what": what, key: name}, how) for name, how in hows.items())
-
-
 def study(
-    trainings: Trainings,
+    name: str,
     seeds: int,
     seen: Seen = lambda of, facts, probs_by_seed: {},
     data: Sequence[str] = SHIPPED,
@@ -152,8 +118,9 @@ def study(
 
     Parameters
     ----------
-    trainings
-        what is trained on data
+    name
+        of `trainings` in `zhang.toml`: `what` the rows are, and for each its facts and training;
+        `told` are facts that settings are, None for inf
     seeds
         unless others are chosen
     seen
@@ -166,9 +133,13 @@ def study(
         """All trainings on all data: facts, and scores on test and (`train ...`) training rows."""
         found: Rows = []
         tasks = map(task, [str(features)] if features else data)
-        todo = [(of, facts, how) for of in tasks for facts, how in trainings(of)]
-        for of, facts, how in counted(todo, progress):
-            heads = [_alone(of, how, seed) for seed in range(seeds)]
+        given = spec.study_file("zhang")["shared"]["trainings"][name]
+        for of, line in counted(product(tasks, given["rows"]), progress):
+            how = models.training(of, line)
+            own = {fact: getattr(how, key) for fact, key in given.get("told", {}).items()}
+            facts = {"what": given["what"], **line["facts"]}
+            facts |= {k: v if math.isfinite(v) else None for k, v in own.items()}
+            heads = [(models.trained(of, how, seed), None) for seed in range(seeds)]
             probs_by_seed = [probabilities(head, of.test_x) for head in heads]
             runs = []
             for head, probs in zip(heads, probs_by_seed, strict=True):
@@ -478,22 +449,11 @@ table3 = Study(_shifted, _shifted_claims)
 
 # -- Table 5: weight decay, dropout and early stopping -------------------------------------------
 
-DECAYS, DROPS, STOPS = (1e-4, 1e-3, 1e-2, 1e-1), (0.1, 0.2, 0.3), (2.0, 4.0, 6.0, 8.0)
-"""The paper's values."""
-
-REGULAR = {
-    **{f"weight decay {decay:g}": replace(PLAIN, weight_decay=decay) for decay in DECAYS},
-    **{f"dropout {share:g}": replace(PLAIN, dropout=share) for share in DROPS},
-    **{f"early stopping ({stop:g} epochs)": replace(PLAIN, epochs=stop) for stop in STOPS},
-}
-TRAININGS = {DP: Training(EPSILON), NON_PRIVATE: PLAIN, **REGULAR}
-
 
 @of_each
 def _regular_claims(found: Rows) -> Iterator[RowsClaim]:
     """Yield the claims of section 4.3."""
-    of = {r["method"]: r for r in found}
-    private, regular = of[DP], [of[t] for t in REGULAR]
+    private, _, *regular = found
     printed = "not for weight decay .1, dropout .1 and 8 epochs, one model: .1874 against .166"
     text = "every regulariser has a smaller ECE than DP-SGD"
     yield ordered(text, [private], regular, "ece", "method", least=MATTERS, printed=printed)
@@ -506,4 +466,4 @@ def _regular_claims(found: Rows) -> Iterator[RowsClaim]:
     )
 
 
-table5 = Study(study(named("method", "method", TRAININGS), 3), _regular_claims)
+table5 = Study(study("table5", 3), _regular_claims)

@@ -321,12 +321,9 @@ def placements(cells: Floats) -> Floats:
     return np.asarray(_mean_ranks(cells)[..., ::-1, :] * _SIDES[:, None])
 
 
-def gaps(sites: Sites, truth: Floats, share: Floats | None = None) -> tuple[Floats, Floats]:
-    """Return each site's mean score minus outcome rate, and its std, (...); `truth` from a fit.
-
-    `share`: mean score in each bucket (..., buckets); None = of the scores as they are.
-    """
-    share, one = sites.shares() if share is None else share, sites.directions[..., :1, :]
+def gaps(sites: Sites, truth: Floats) -> tuple[Floats, Floats]:
+    """Return each site's mean score minus outcome rate, and its std, (...); `truth` from a fit."""
+    share, one = sites.shares(), sites.directions[..., :1, :]
     gap = -sites.score(share, one)[..., 0] / sites.total
     variance = sites.distribution_of(share - gap[..., None], one, truth).variance[..., 0, 0]
     return gap, np.where(sites.rows.sum(axis=-1) < 1, 1.0, np.sqrt(variance) / sites.total)

@@ -18,6 +18,6 @@ CURVE_NAMES = _files("curve-[0-9]*")
 
 COMPARISON_NAMES = (
     *("column.pdf", "column.svg"),
-    *_files("epsilon", "epsilon-[0-9]*", "bytes", "bytes-[0-9]*"),  # against bytes: until 0.2
+    *_files("epsilon", "epsilon-[0-9]*", "bytes", "bytes-[0-9]*"),
 )
 """Patterns of the files of figures that a comparison may leave: one pair for each data set."""

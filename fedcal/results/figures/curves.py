@@ -1,4 +1,4 @@
-"""Curves: test metrics by round, and a comparison's quality against epsilon."""
+"""Curves: test metrics by round, and a comparison's quality against epsilon and against bytes."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -157,15 +157,33 @@ def spaced_axis(label: str, values: Iterable[float]) -> tuple[Scale, dict[float,
     return scale | {"xticklabels": list(ticks.values())}, places
 
 
-def quality_sheet(cells: Sequence[Cell], metrics: Sequence[str], title: str) -> Sheet:
-    """Quality against the budget.
+def quality_sheet(
+    cells: Sequence[Cell], metrics: Sequence[str], title: str, by: str = "epsilon"
+) -> Sheet:
+    """Quality against the budget, or against bytes sent by a client, which grow with rounds.
 
-    Each group of cells has a row of panels, of as many metrics as there is room for. Curves have
-    whiskers of one standard deviation and stand a little beside each other.
+    Each group of cells has a row of panels, of as many metrics as there is room for; against
+    bytes a group is of one budget. Curves have whiskers of one standard deviation and stand a
+    little beside each other.
+
+    Parameters
+    ----------
+    by
+        "epsilon" or "bytes_up"
     """
-    mine = [c for c in cells if not c["baseline"]]
-    x, places = spaced_axis("epsilon", [c["epsilon"] for c in mine])
-    groups = facets(mine, differing(mine))
+    budget = by == "epsilon"
+    mine = [c for c in cells if not c["baseline"] and (budget or c["bytes_up"] > 0)]
+    keys, places = differing(mine), None
+    if budget:
+        x, places = spaced_axis("epsilon", [c["epsilon"] for c in mine])
+    else:
+        mine.sort(key=lambda c: float(c["epsilon"]))
+        keys = {"epsilon": {c["epsilon"] for c in mine}, **keys}
+        keys.pop("rounds", None)
+        sent = [c["bytes_up"] for c in mine]
+        limits = (min(sent) / 1.25, max(sent) * 1.25)
+        x = {"xlabel": "bytes up per client", "xscale": "log", "xlim": limits}
+    groups = facets(mine, keys)
     baselines = {c["label"]: c for c in cells if c["baseline"]}
     methods = dict.fromkeys(c["label"] for c in cells if not c["baseline"])
     looks = dict(zip(baselines, BASELINE_STYLES * len(cells), strict=False))
@@ -185,12 +203,11 @@ def quality_sheet(cells: Sequence[Cell], metrics: Sequence[str], title: str) -> 
         ]
         labels, words = dict.fromkeys(c["label"] for c in some), []
         for k, label in enumerate(labels):
-            own = (c for c in some if c["label"] == label)
-            points = sorted(own, key=lambda c: float(c["epsilon"]))
-            at = [float(c["epsilon"]) for c in points]
+            points = sorted((c for c in some if c["label"] == label), key=lambda c: float(c[by]))
+            at = [float(c[by]) for c in points]
             mean, std = (np.array(of(metric, points, key)) for key in ("mean", "std"))
             aside = _ASIDE * float(np.ptp(x["xlim"])) * (k - (len(labels) - 1) / 2)
-            place = np.array([places[v] for v in at]) + aside
+            place = at if places is None else np.array([places[v] for v in at]) + aside
             lines.append((looks[label], place, mean, np.maximum(mean - std, 0), mean + std))
             pairs = zip(mean, at, strict=True)
             words.append(f"{label}: " + ", ".join(f"{m:.4g} at {v:,g}" for m, v in pairs))
@@ -200,4 +217,5 @@ def quality_sheet(cells: Sequence[Cell], metrics: Sequence[str], title: str) -> 
         panels.append(Panel(named(metric).title, plot, description, aspect=0.8, note=note))
     legend = [(looks[name], f"{name} (baseline)") for name in baselines]
     legend += [(looks[name], name) for name in methods]
-    return Sheet(title, len(metrics), tuple(panels), tuple(legend))
+    wide = len(metrics) if budget or len(panels) <= 4 else 2 * len(metrics)
+    return Sheet(title, wide, tuple(panels), tuple(legend))

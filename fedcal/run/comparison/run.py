@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from fedcal import trust, units
 from fedcal.core import checks, fitting
+from fedcal.core.options import strict
 from fedcal.datasets import Dataset
 from fedcal.metrics.names import METRICS
-from fedcal.results import comparison, files, page, terminal
+from fedcal.results import comparison, page, terminal
 from fedcal.results.labels import family_of
 from fedcal.results.statement import sentences, sets_noise
 from fedcal.run import folders, load, simulation, sweep
@@ -130,7 +131,7 @@ def _looks(cell: Cell) -> bool:
 
 def runs_of(cell: Cell) -> list[Run]:
     """Return the requests of a resolved cell, one for each seed, as strict JSON can hold them."""
-    plain = cell.config.to_dict() | {"epsilon": files.in_json(cell.config.epsilon)}
+    plain = cell.config.to_dict() | {"epsilon": strict(cell.config.epsilon)}
     del plain["engine"]  # all engines give the same bits
     return [plain | {"seed": seed} for seed in cell.seeds]
 
@@ -214,11 +215,11 @@ class Comparison(page.Displayable):
         return {
             "schema": 1,
             "kind": "comparison",
-            "config": config | {"epsilon": [*map(files.in_json, config["epsilon"])]},
+            "config": config | {"epsilon": strict(config["epsilon"])},
             "headline": self.verdict,
             "statement": self.statement,
             "more": self.more,
-            "cells": [c | {"epsilon": files.in_json(c["epsilon"])} for c in self.cells],
+            "cells": [c | {"epsilon": strict(c["epsilon"])} for c in self.cells],
             "versions": versions(),
         }
 

@@ -8,12 +8,9 @@ import pytest
 from experiments.studies.evaluation import curves, errors
 from experiments.studies.evaluation.intervals import Cell, populations, shards_of
 from experiments.studies.evaluation.worlds import released, rows_of_rounds, world
-from experiments.studies.own import five_hospitals as study
 from experiments.studies.rows import rng_of
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.sites.verdicts import ALL, verdicts_of
-from fedcal.mechanisms import NoiseDistribution
 from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.evaluate import FedEvaluate
@@ -98,28 +95,3 @@ def test_a_slope_holds_by_its_limit_and_not_by_its_noise():
     ):
         rows = [exact, one | {"slope": slope_, "slope_std": error, "theory": -1}]
         assert list(errors.claims(rows))[1][1] is holds
-
-
-def test_names_are_those_of_verdicts():
-    rng, truths = np.random.default_rng(1), study.world(True)
-    truths[3] = [*truths[3][:1], study.with_gap(0.1), *truths[3][2:]]
-    years = [[study.release(t, rng) for t in truths]]
-    joint, gap, slope, changes = study.named(np.moveaxis(np.array(years), 1, 0))
-    _, asked, std = study.plan()
-    for year, quarters in enumerate(years):
-        made = [ScoreRelease(asked, c.ravel(), std, NoiseDistribution(True)) for c in quarters]
-        for q, one in enumerate(made):
-            ends = sorted({0, q - 1} & {*range(q)})
-            verdicts = verdicts_of(one, {str(k): made[k] for k in ends}, level=study.LEVEL)
-            named = [verdicts["sites"][s]["named"] for s in study.SITES]
-            assert [bool(n) for n in named] == joint[q, year].tolist()
-            assert ["gap" in n for n in named] == gap[q, year].tolist()
-            assert ["slope" in n for n in named] == slope[q, year].tolist()
-            for k in ends:
-                since = verdicts["changes"][str(k)]
-                off = [bool(since[s]["named"]) for s in (*study.SITES, ALL)]
-                assert off == changes[k, q][year].tolist()
-        assert verdicts["tests"] == study.TESTS
-    assert joint[:, :, 4].all()
-    assert slope[:, :, 4].all()
-    assert not joint[0, :, 0].any()

@@ -105,7 +105,7 @@ def test_features_from_a_file(of, tmp_path):
 def test_split_and_recalibration_share_the_model_and_no_row(of):
     held = models.kept_from(of, 0)
     assert 0 < held.sum() < of.rows / 5
-    z, y = models.held_logits(of, models.rest(Training(8.0)), 0)
+    z, y = models.held_logits(of, Training(8.0, share=models.HELD), 0)
     assert (y == of.y[held]).all()
     assert len(z) == held.sum()
     split, exact = (made(of, title, 8.0, 0)[0] for title in (tables.SPLIT, tables.EXACT_TS))

@@ -4,21 +4,15 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from made_up import scored
 from refusals import refused
 from scipy.optimize import minimize_scalar
 
-from fedcal.calibrators import (
-    BBQ,
-    HistogramBinning,
-    TemperatureScaling,
-    TopLabelBinning,
-    WeightedBinning,
-)
-from fedcal.calibrators.histogram_binning import PRIOR_ROWS, least_value, norm_sub, shrunk
+from fedcal.calibrators import BBQ, HistogramBinning, TemperatureScaling, WeightedBinning
+from fedcal.calibrators.histogram_binning import PRIOR_ROWS, norm_sub, shrunk
 from fedcal.core.fitting import label_entries, tempered_moments
 from fedcal.core.numerics import shifted, softmax
 from fedcal.metrics.binning import cells_of
@@ -186,25 +180,6 @@ def test_changed_mixes_only_rows_whose_prediction_changes():
     mixed = WeightedBinning(base, weights, "all").predict_proba(logits)
     np.testing.assert_array_equal(got[changed], mixed[changed])
     assert (mixed[~changed] != plain[~changed]).any(axis=1).mean() > 0.9
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    classes=st.integers(2, 12),
-    value=st.floats(0.0, 1.0),
-    scale=st.sampled_from([0.0, 1e-12, 1e-3, 1.0, 40.0, 1e90]),
-    seed=st.integers(0, 10**6),
-)
-def test_top_label_binning_never_changes_the_prediction(classes, value, scale, seed):
-    z = np.random.default_rng(seed).normal(size=(20, classes)) * scale
-    z[::3] = np.round(z[::3])  # ties
-    probs = TopLabelBinning([value], classes).predict_proba(z)
-    top = probs.max(axis=1)
-    np.testing.assert_array_equal(probs.argmax(axis=1), z.argmax(axis=1))
-    np.testing.assert_array_equal(probs.astype(np.float32).argmax(axis=1), z.argmax(axis=1))
-    np.testing.assert_array_equal(top, max(value, least_value(classes)))
-    np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=0, atol=1e-12)
-    assert (probs >= 0).all()
 
 
 COUNTS = arrays(

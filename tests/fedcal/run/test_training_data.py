@@ -89,7 +89,7 @@ def test_nothing_is_fitted_to_a_test_part(tmp_path):
     assert (loaded.evaluated().scores == MARK).all()
 
 
-@pytest.mark.parametrize("kind", ["pair", "tensors", "frame"])
+@pytest.mark.parametrize("kind", ["pair", "tensors"])
 def test_rows_in_memory_are_those_of_a_file(tmp_path, kind):
     x, names = RNG.normal(size=(200, 3)).astype(np.float32), np.array(list("abcd"))
     ids = {"client": np.arange(200) % 5, "group": np.array(["m", "f"])[np.arange(200) % 2]}
@@ -97,13 +97,10 @@ def test_rows_in_memory_are_those_of_a_file(tmp_path, kind):
     given: Any = (x, names[Y][:, None])
     if kind == "pair":
         config = replace(config, clients=4, partition="iid")
-    elif kind == "tensors":
+    else:
         tensor = pytest.importorskip("torch").from_numpy
         given = {"rows": tensor(x).requires_grad_(), "labels": tensor(Y), "class_names": names}
         given |= ids | {"client": tensor(ids["client"])}
-    else:
-        columns = {0: x[:, 0], 1: x[:, 1], "label": names[Y], "c": x[:, 2]}
-        given = pytest.importorskip("pandas").DataFrame(columns | ids)
     found, resolved = load(replace(config, data=IN_MEMORY), given)
     of_file, expected = load(config)
     assert found.fingerprint() == of_file.fingerprint()

@@ -40,9 +40,9 @@ def test_whiskers_are_wilson_s_intervals():
 
 CELLS = cells_of(
     [
-        cell("none", "inf", 0.05, baseline=True, partition=None, clients=None),
+        cell("none", "inf", 0.05, baseline=True, partition=None, clients=None, bytes_up=0),
         *(cell("a", e, v) for e, v in ((8.0, 0.01), (0.5, 0.03), ("inf", 0.005))),
-        *(cell("b", e, v) for e, v in ((0.5, 0.2), (8.0, 0.1))),
+        *(cell("b", e, v, bytes_up=9000) for e, v in ((0.5, 0.2), (8.0, 0.1))),
         cell("a", 0.5, 0.04, partition="natural"),
     ]
 )

@@ -18,7 +18,7 @@ from fedcal.core.checks import FedcalError
 from fedcal.datasets import Dataset
 from fedcal.run.comparison.grid import read_grid, resolve
 from fedcal.run.comparison.run import run_row, runs_of
-from fedcal.run.sweep import Run, digest_of, here, in_processes, key_of
+from fedcal.run.sweep import Run, digest_of, in_processes, key_of
 
 
 def small(seed: int = 0, **more: Any) -> Dataset:
@@ -66,7 +66,7 @@ def test_processes_end_with_their_rows_and_a_dead_one_is_an_error():
     found = bare([next(rows), next(rows)])
     assert len(ours()) == 2
     rows.close()  # as an interrupt does
-    assert found.items() <= bare(here(runs, sources, run_row, jobs=1)).items()
+    assert found.items() <= bare(in_processes(runs, sources, run_row, 1)).items()
     assert not ours()
     rows = in_processes(*asked(small(), seeds=50), run_row, 2)
     next(rows)
