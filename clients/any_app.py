@@ -217,7 +217,8 @@ def _parts(
     if len(named) < len(found) and (inputs or len(found) == 1):
         named = dict(enumerate(found.values()))
     if target not in parts or not named:
-        has = f"a batch has {', '.join(map(str, parts))}"
+        keys = ", ".join(key for key in parts if isinstance(key, str))  # numbers may be of rows
+        has = f"a batch, {type(batch).__name__}, has {keys or 'no names'}"
         raise FormError(f"{has}: name the labels by target=, what the model takes by inputs=")
     return named, parts[target]
 

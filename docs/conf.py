@@ -36,7 +36,7 @@ suppress_warnings = [
 ]
 
 # Reference. Packages that a reader of the docs need not have are never imported.
-autodoc_mock_imports = ["torch", "ray", "sklearn", "onnx", "onnxruntime", "pyarrow"]
+autodoc_mock_imports = ["torch", "opacus", "ray", "sklearn", "onnx", "onnxruntime", "pyarrow"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_default_options = {"members": True}

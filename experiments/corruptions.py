@@ -381,11 +381,7 @@ def jpeg_compression(x: Images, draws: Draws, quality: int) -> Images:
     return found
 
 
-_FUNCTIONS: tuple[Callable[..., Images], ...] = (
-    *(gaussian_noise, shot_noise, impulse_noise),
-    *(defocus_blur, glass_blur, motion_blur, zoom_blur),
-    *(snow, frost, fog, brightness),
-    *(contrast, elastic_transform, pixelate, jpeg_compression),
-)
-CORRUPTIONS = {function.__name__: function for function in _FUNCTIONS}
+CORRUPTIONS: dict[str, Callable[..., Images]] = {
+    name: globals()[name] for name in CONSTANTS["photographs"]
+}
 """The fifteen corruptions, by name: noise, blurs, weather, digital."""

@@ -32,7 +32,15 @@ from experiments.studies.expected import content, minutes, shipped, write
 from experiments.studies.own.comparisons import line_of
 from experiments.studies.rows import one, where
 from experiments.studies.run import Reproduction, pivot, reproduce
-from experiments.studies.spec import EXPERIMENTS, SEEDS, WORDS, Record, experiment, study_file
+from experiments.studies.spec import (
+    EVERYWHERE,
+    EXPERIMENTS,
+    SEEDS,
+    WORDS,
+    Record,
+    experiment,
+    study_file,
+)
 from fedcal.core.checks import one_of
 from fedcal.core.pages import Table
 from fedcal.results.comparison import as_table
@@ -174,7 +182,8 @@ def on_cifar10() -> str:
             if (here := places.pop("cifar10-cnn", None)) is not None:
                 words = results(name).experiment.expected[verdict.key]
                 others = f"{sum(map(bool, places.values()))} of {len(places)}" if places else ""
-                word = WORDS[here] + f"; {SEEDS}" * (words.get("cifar10-cnn") == SEEDS)
+                known = words.get("cifar10-cnn", words.get(EVERYWHERE))
+                word = WORDS[here] + f"; {SEEDS}" * (known == SEEDS)
                 lines.append((verdict.text, word, others, f"`{name}`"))
     heads = ("claim", "on CIFAR-10", "on other networks", "study")
     return markdown(Table("", heads, lines, left=(0, 1, 2, 3)))

@@ -177,7 +177,7 @@ def _plain(part: Any) -> Any:
     if isinstance(part, float) and not part.is_integer():  # first: most are weights of networks
         return f"{part:.8e}"
     if isinstance(part, (np.generic, np.ndarray)):
-        part = part.tolist()
+        return _plain(part.tolist())
     if part is None or isinstance(part, bool):
         return part
     if isinstance(part, str):

@@ -93,8 +93,8 @@ def outputs_of(model: Any, batches: Iterable[Columns]) -> tuple[Kind, Floats]:
     """Return a `torch.nn.Module`'s scores, (n, c), in evaluation mode and without gradients.
 
     Its inputs are copies on its own device, floats in its own precision. Scores are "probs" of a
-    softmax or sigmoid head, else "logits": the model is asked with rows that are constants, so
-    that no row of anybody's decides. Raises FormError if they are neither.
+    softmax or sigmoid head, else "logits": the model is asked with made-up rows, the same
+    everywhere, so that no row of anybody's decides. Raises FormError if they are neither.
     """
     import torch
 
@@ -142,18 +142,30 @@ def _outputs(model: Any, columns: Columns) -> Any:
 
 
 def _are_probs(model: Any, columns: Columns) -> bool:
-    """Return whether a model has a softmax or sigmoid head: a huge constant row shows it."""
+    """Return whether a model has a softmax or sigmoid head, which nothing takes out of [0, 1].
+
+    Neither made-up rows of many sizes do, nor the last layer's parameters, a hundredfold.
+    """
     import torch
 
-    kinds = {key: x.is_floating_point() for key, x in columns.items()}
-    rows = {key: torch.full_like(x[:1], 1000 * kinds[key]) for key, x in columns.items()}
+    drawn, rows = torch.Generator().manual_seed(0), dict[Any, Any]()
+    for key, x in columns.items():
+        sizes = torch.logspace(-2, 1, 32).reshape(-1, *[1] * (x.ndim - 1))
+        made_up = sizes * torch.randn(32, *x.shape[1:], generator=drawn)
+        rows[key] = (made_up * x.is_floating_point()).to(x)
+    last = [(x, x.clone()) for x in [*model.parameters()][-2:]]
     try:
-        row = _outputs(model, rows)[0]
-    except Exception:  # noqa: BLE001  a model may refuse such a row
+        plain = _outputs(model, rows)
+        for x, _ in last:
+            x.mul_(100)
+        outputs = torch.cat([plain, _outputs(model, rows)]).double()
+    except Exception:  # noqa: BLE001  a model may refuse such rows
         return False
-    # of whole numbers alone, which are 0 then, one logit may lie in [0, 1] by chance
-    complete = abs(row.sum() - 1) < 1e-3 if len(row) > 1 else any(kinds.values())
-    return bool(complete and ((row >= 0) & (row <= 1)).all())
+    finally:
+        for x, own in last:
+            x.copy_(own)
+    complete = outputs.shape[1] == 1 or (abs(outputs.sum(1) - 1) < 1e-2).all()
+    return bool(complete and ((outputs >= 0) & (outputs <= 1)).all() and outputs.any())
 
 
 def _batches(rows: Any) -> Iterator[Columns]:

@@ -341,7 +341,8 @@ class FlowerTransport(Method, Strategy):
                 self._passed.add(info.node)
                 continue
             if info.site is None and info.digest is None:
-                self.names[site] = info.name
+                taken = info.name in {**self.names, site: ""}.values()  # a partition of two nodes
+                self.names[site] = info.name + f" of node {info.node}" * taken
             self.roster[info.node] = site
             if info.error and not self.plan.private:
                 log.warning("fedcal: %s is not asked: %s", self._called(site), info.error)

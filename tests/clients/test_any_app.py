@@ -10,6 +10,7 @@ from flwr.clientapp import ClientApp
 
 from fedcal import AfterTraining, InProcessGrid, InputError, RoundFailed, datasets
 from fedcal.clients.any_app import add_answers, score_batches, with_answers
+from fedcal.core.checks import FormError
 from fedcal.partition import deal
 
 DATA = datasets.load("resnet110-cifar10").split(0)
@@ -88,6 +89,11 @@ def test_one_output_is_of_class_1_and_a_head_of_probabilities_is_seen(classes):
     assert logits["logits"].shape == (4, 2)
     odds = np.exp(logits["logits"])
     np.testing.assert_allclose(probs["probs"], odds / odds.sum(1, keepdims=True), rtol=1e-5)
+    nets[0].load_state_dict({"weight": torch.zeros(classes, 2), "bias": torch.ones(classes) / 2})
+    assert "logits" in score_batches(nets[0], [(ROWS, LABELS)])  # in [0, 1] and sum to 1, by chance
+    assert nets[0].bias.tolist() == [0.5] * classes
+    with pytest.raises(FormError, match="a batch, Tensor, has no names: "):
+        score_batches(nets[0], [ROWS])  # not how many rows there are
 
 
 def rows_of(context):

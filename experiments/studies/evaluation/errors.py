@@ -43,9 +43,8 @@ from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Local, SecAgg
 from fedcal.units import Example, User
 
-SIZES = (1_000, 10_000, 100_000, 200_000, 500_000, 1_000_000)
-"""Clients; slopes are of the last four."""
-LARGE = 100_000
+LARGE, LARGEST = 100_000, 1_000_000
+"""Clients; slopes are of as many as lie between."""
 SLACK = 0.1
 """By how much a slope may exceed the exponent of the bound and still be said to agree. Its upper
 95 % limit has to be below; a slope whose error is too large for that is not told."""
@@ -131,24 +130,19 @@ HUNDRED = "clients, 100 buckets"
 ENOUGH, GOOD = 10_000, 0.02
 """Clients from which on the paper calls accuracy good, and the error that we call so."""
 
-_ALONG: dict[str, tuple[str, Sequence[float], dict[str, Any]]] = {
-    "clients": ("clients", SIZES, {}),
-    "buckets": ("bins", (10, 20, 40, 80, 160, 320), {"clients": 1_000_000}),
-    "epsilon": ("epsilon", (0.25, 0.5, 1.0, 2.0), {"clients": LARGE, "bins": 240}),
-    "height": ("height", (1, 2, 4, 8), {"clients": LARGE, "bins": 256}),
-    HUNDRED: ("clients", (1_000, 10_000, 100_000), {"bins": 100}),
-}
-"""Axis -> what of a `Setting` varies, its values, and what stays."""
+SHARED = study_file("evaluation")["shared"]
 
 
 def settings_of(one: Mapping[str, Any]) -> list[Setting]:
     """Return the settings along the axis of a series of `evaluation.toml`.
 
-    What has no name of its own there are facts of all settings; with `power` there are
+    Of an axis one setting is `varied`, has `values`, and others stay. What has no name of its own
+    there are facts of all settings; with `power` there are
     `factor` clients**`power` epsilon**`power_of_epsilon` buckets, an even number, so that 1/2 is an
     edge.
     """
-    varied, values, fixed = _ALONG[one["axis"]]
+    fixed = dict(SHARED["axes"][one["axis"]])
+    varied, values = fixed.pop("varied"), fixed.pop("values")
     known = ("axis", "label", "quantity", "theory", "power", "factor", "power_of_epsilon")
     facts = fixed | {k: v for k, v in one.items() if k not in known}
     each = [facts | {varied: value} for value in values]
@@ -162,7 +156,7 @@ def settings_of(one: Mapping[str, Any]) -> list[Setting]:
 
 
 def rows(
-    progress: Progress | None = None, *, trials: int = 100, most_clients: int = SIZES[-1]
+    progress: Progress | None = None, *, trials: int = 100, most_clients: int = LARGEST
 ) -> Rows:
     """Mean absolute errors, and slopes.
 
@@ -184,7 +178,7 @@ def rows(
         has none), and `slope_std`; what = "scores": see `_behaved`
     """
     found: Rows = [_behaved(name) for name in (*worlds.WORLDS, "adult-income")]
-    for one in counted(study_file("evaluation")["shared"]["series"], progress):
+    for one in counted(SHARED["series"], progress):
         known = {k: one[k] for k in ("axis", "label", "quantity", "trust")}
         used: list[tuple[float, float, float]] = []
         for setting in settings_of(one):
@@ -201,7 +195,7 @@ def rows(
                 }
             )
             if one["axis"] != "clients" or setting.clients >= min(LARGE, most_clients):
-                used.append((getattr(setting, _ALONG[one["axis"]][0]), error, std))
+                used.append((getattr(setting, SHARED["axes"][one["axis"]]["varied"]), error, std))
         theory = float(Fraction(one["theory"])) if "theory" in one else None
         found.append(
             {"what": "slope", **known, "theory": theory, **_slope(np.reshape(used, (-1, 3)))}
@@ -284,7 +278,7 @@ def claims(found: Rows) -> Iterator[RowsClaim]:
         if holds is None:
             shown += f": the 95 % limits are to either side of {most:.2f}"
         yield text, holds, shown
-    text = "The scores are well-behaved: no bucket of a hundred has more than 5 % of an outcome"
+    text = "The scores have no spikes: no bucket of a hundred has more than 5 % of an outcome"
     yield between(text, where(found, what="scores"), "spikes", "world", 0, 0)
     many = [r for r in where(found, axis=HUNDRED, what="error") if r["clients"] >= ENOUGH]
     for (trust, quantity), mine in grouped(many, "trust", "quantity").items():

@@ -25,18 +25,16 @@ import numpy as np
 from experiments.studies.claims import between
 from experiments.studies.evaluation import worlds
 from experiments.studies.rows import counted, grouped, rng_of, where
-from experiments.studies.spec import Record, Rows, RowsClaim, Study
+from experiments.studies.spec import Record, Rows, RowsClaim, Study, study_file
 from fedcal import partition
 from fedcal.core.numerics import Floats, Integers
 from fedcal.core.scores import rows_by_owner
 from fedcal.core.shards import Shards
 from fedcal.evaluation import METRICS, Estimate, Histogram, evaluate
-from fedcal.evaluation.estimators.calibration import ClasswiseEce
 from fedcal.metrics.score_table import fine_tails
 from fedcal.run.engines.inline import run_inline
 from fedcal.strategies.methods.evaluate import BUCKETS, FedEvaluate
 from fedcal.strategies.server.outcome import Progress
-from fedcal.trust import Central, Distributed, Local, SecAgg
 from fedcal.units import Example, User
 
 ROWS_PER_CLIENT = 50
@@ -59,10 +57,6 @@ def shards_of(drawn: Integers, clients: int, dealt: str, rng: np.random.Generato
 LEVEL = 0.95
 
 SMOOTH = ("accuracy", "precision", "recall", "roc_auc", "brier")
-ERRORS = (ClasswiseEce.name,)
-OF_USERS = SMOOTH
-
-TRUSTS = (SecAgg.name, Central.name, Distributed.name, Local.name)
 NARROW, WIDE = 0.925, 0.975
 """Between which coverage of smooth metrics must lie: 95 % but for three and a half standard errors
 of 1,000 federations."""
@@ -81,22 +75,18 @@ class Cell:
 
     world: str
     trust: str
-    metrics: tuple[str, ...]
+    metrics: Sequence[str]
     bins: int = BUCKETS
     unit: str = Example.name
     clients: int = 100
     dealt: str = "any"
 
 
-CELLS_RUN = (
-    *(Cell(w, t, SMOOTH) for w, t in product(worlds.WORLDS, TRUSTS)),
-    *(Cell(w, SecAgg.name, ("roc_auc", "brier"), FINE) for w in worlds.WORLDS),
-    *(Cell("calibrated", t, ERRORS) for t in (SecAgg.name, Central.name, Local.name)),
-    *(
-        Cell("imdb-binary", Central.name, OF_USERS, unit=User.name, clients=k, dealt=dealt)
-        for k, dealt in product((100, 1000), ("iid", "dirichlet:1"))
-    ),
-)
+CELLS_RUN = [
+    Cell(*place, **line["of"])
+    for line in study_file("evaluation")["shared"]["federations"]
+    for place in product(line["worlds"], line["trusts"])
+]
 
 
 def _populations(

@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 
 from experiments.studies.rows import counted, where
-from experiments.studies.spec import Record, Rows, RowsClaim, Study
+from experiments.studies.spec import Record, Rows, RowsClaim, Study, study_file
 from fedcal import datasets, partition
 from fedcal.clients.answers import contribute
 from fedcal.core.checks import InputError
@@ -24,6 +24,7 @@ from fedcal.core.numerics import Integers, Words
 from fedcal.core.shards import Shards
 from fedcal.privacy import wire
 from fedcal.privacy.curator import OpenRound
+from fedcal.run.comparison.grid import Variant
 from fedcal.run.config import Config
 from fedcal.run.engines.inline import run_inline
 from fedcal.run.jobs import job_of
@@ -34,13 +35,11 @@ from fedcal.strategies.settings import Setting, exact_only
 NETWORKS = {10: "resnet110-cifar10", 100: "densenet-cifar100"}
 """Classes -> shipped data."""
 
-METHODS = (
-    *("fedtemp", "fednewton", "fedoneshot", "fedbin", "fedbbq", "fedvector", "fedmatrix"),
-    *("fedopvector", "fedcal", "fednewton-entropy", "fednewton-vector"),
-    *("acct", "nllt", "ecet", "dp-histogram"),
-)
-"""The paper's, and those set beside them. By name, so that methods registered later change no table
-of the paper."""
+VARIANTS = {
+    title: Variant.parse(text) for title, text in study_file("maddock")["shared"]["sent"].items()
+}
+"""The paper's methods, and those set beside them. By name, so that methods registered later change
+no table of the paper."""
 
 CLIENTS = 100
 WORD = 8
@@ -69,28 +68,19 @@ def _bytes(quick: bool = False, progress: Progress | None = None) -> Rows:
         (None where Table 6 has nothing)
     """
     networks = (10,) if quick else tuple(NETWORKS)
-    runs = product(networks, variants(), ("inf", "1"))
-    todo = [run for run in runs if run[2] == "inf" or run[1][1] not in exact_only()]
+    runs = product(networks, VARIANTS.items(), ("inf", "1"))
+    todo = [run for run in runs if run[2] == "inf" or run[1][1].method not in exact_only()]
     done: Rows = []
-    for classes, (title, method, settings), epsilon in counted(todo, progress):
+    for classes, (title, variant), epsilon in counted(todo, progress):
         shards = _shards(classes, 3 if quick else CLIENTS)
         known = {"method": title, "classes": classes, "clients": shards.clients, "epsilon": epsilon}
+        method, settings = variant.method, dict(variant.settings)
         for sizes in sizes_of(job_for(method, settings, shards, float(epsilon)), shards):
             # its FedBBQ sends a table for each class, and the paper takes class counts to be free
             there = classes == 10 and title != "fedbbq" and sizes["query"] != "class_counts"
             up, down = (of.get(method) if there else None for of in (PAPER_UP, PAPER_DOWN))
             done.append(known | sizes | {"paper_up": up, "paper_down": down})
     return done
-
-
-def variants() -> list[tuple[str, str, dict[str, Setting]]]:
-    """(title, method, settings): each of `METHODS`, and FedBBQ as in Table 6."""
-    plain: list[tuple[str, str, dict[str, Setting]]] = [(name, name, {}) for name in METHODS]
-    table: dict[str, Setting] = {"tables": "per_class", "bins_exponent": 7}
-    return plain + [
-        (f"fedbbq[tables=per_class,weighting={w}]", "fedbbq", table | {"weighting": w})
-        for w in ("none", "all")
-    ]
 
 
 def job_for(

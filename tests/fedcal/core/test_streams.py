@@ -10,6 +10,7 @@ from laws import noise as noise_of
 from fedcal.clients.questions.histograms import ClassCounts
 from fedcal.clients.questions.scaling import MLPUpdate, ScalingUpdate
 from fedcal.clients.questions.search import CalibrationGaps
+from fedcal.core.numerics import key_of
 from fedcal.mechanisms import Laplace
 from fedcal.privacy import Federation, Plan, make_plan, wire
 from fedcal.privacy.query import Request
@@ -45,6 +46,7 @@ def test_learned_parameters_are_in_no_noise_key(query):
 def test_a_question_s_key_survives_the_wire_and_has_all_that_the_noise_follows_from():
     asked = request()
     assert wire.from_fields(wire.to_fields(asked), facts_of(asked.query)).key == asked.key
+    assert key_of(np.float32(1.5)) == key_of(np.array(1.5)) == key_of(1.5) != key_of(1)
     noises = [{"mechanism": Laplace}, {"lengths": (1, 2)}, {"scales": (5.0, 6.5)}, {"shares": 3}]
     changes: list[dict[str, Any]] = [
         {},
