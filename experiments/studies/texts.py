@@ -19,10 +19,12 @@ import pkgutil
 import re
 import shlex
 import subprocess
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +89,26 @@ def pivoted(name: str, heads: Sequence[str], column: str, **facts: Any) -> str:
     return f"{markdown(table)}\nECE, %. Beside it: {beside}."
 
 
+def lowest() -> str:
+    """Return how often each method has the lowest ECE and log loss, and a higher loss than none."""
+    rows = results("choosing-searches").rows
+    cells: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
+    for row in where(rows, baseline=False):
+        cells[row["data"], row["clients"], row["epsilon"]].append(row)
+    none = {row["data"]: row["nll"] for row in where(rows, method="none")}
+    ece, loss = (
+        Counter(min(cell, key=itemgetter(metric))["method"] for cell in cells.values())
+        for metric in ("ece", "nll")
+    )
+    harm = Counter(
+        r["method"] for cell in cells.values() for r in cell if r["nll"] > none[r["data"]]
+    )
+    lines = [(f"`{m}`", str(ece[m]), str(loss[m]), str(harm[m])) for m, _ in ece.most_common()]
+    heads = ("method", "lowest ECE", "lowest log loss", "higher log loss than the model")
+    table = markdown(Table("", heads, lines, left=(0,)))
+    return f"{table}\nOf {len(cells)} cells, five seeds each."
+
+
 # -- README and the demo -------------------------------------------------------------------------
 
 
@@ -120,11 +142,9 @@ def demo_headline() -> str:
 
 # -- results -------------------------------------------------------------------------------------
 
-PAGES = {
-    page: [name for name in EXPERIMENTS if name.startswith(page)]
-    for page in ("maddock", "luo", "angelopoulos", "zhang", "evaluation", "five-hospitals", "audit")
-}
+PAGES = {page: [name for name in EXPERIMENTS if name.startswith(page)] for page in PAPERS}
 PAGES["maddock"] += ["private-temperature"]
+PAGES["own"] = ["five-hospitals", "audit"]
 """Page of docs/results/ -> the experiments whose results it shows."""
 
 

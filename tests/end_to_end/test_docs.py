@@ -43,7 +43,7 @@ README = ROOT / "README.md"
 ALONE = [*sorted(ROOT.glob("*.md")), *ROOT.glob("docker/*.md"), *ROOT.glob("fedcal/*/*.md")]
 
 MARKS = ("not run", "slow", "needs", "fails")
-GENERATED = "generated"  # tests/experiments/studies/test_texts.py
+GENERATED = "generated"  # tests/experiments/studies/test_grid.py
 
 
 @dataclass
@@ -255,6 +255,32 @@ def test_links_lead_somewhere():
             assert (page.parent / target).exists(), f"{page}: {target}"
         for module in re.findall(r"^\.\. automodule:: (\S+)", page.read_text("utf-8"), re.M):
             assert find_spec(module), f"{page}: {module}"
+
+
+def numbers(text: str) -> set[str]:
+    """Numbers outside generated blocks, tags and the targets of links."""
+    outside = re.sub(
+        r"<!-- generated.*?<!-- /generated -->|<[^>]*>|\]\([^)]*\)", "", text, flags=re.S
+    )
+    return set(re.findall(r"\d+(?:\.\d+)?", outside))
+
+
+def test_the_numbers_of_readme_are_printed_or_stored(tmp_path, monkeypatch, capsys):
+    """Its commands print the headline and the verdicts; generated blocks have a test elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    text = README.read_text("utf-8")
+    headline = r"`(fedcal simulate .*?)`.*ECE is ([\d.]+) % \(seed 0\)"
+    command, seed_0 = re.search(headline, text, re.S).groups()
+    assert cli.exit_code_of(shlex.split(command)[1:]) == 0
+    printed = map(tokens, capsys.readouterr().out.splitlines())
+    assert seed_0 in next(row for row in printed if row[:1] == ["after"])
+    study, verdicts = (b for b in blocks(text) if b.language == "text" or "study init" in b.text)
+    exec(blocks((DOCS / "guide/study.md").read_text("utf-8"))[0].text, {})  # makes all.csv
+    assert [cli.exit_code_of(words[1:]) for words, _ in commands(study)] == [0, 0]
+    assert_says(capsys.readouterr().out.splitlines(), verdicts.lines)
+    facts = ("pyproject.toml", "experiments/studies/own.toml", "fedcal/datasets/README.md")
+    known = set().union(*(numbers((ROOT / file).read_text("utf-8")) for file in facts))
+    assert numbers(prose(README)) <= known | {"1", "2", "6"}  # A.6, Algorithm 2, 1/T
 
 
 def test_every_test_that_the_pitfalls_name_exists():
