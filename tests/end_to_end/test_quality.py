@@ -91,11 +91,11 @@ def by_rank(z: np.ndarray, u: np.ndarray, penalty: float = 0.0, free: int = 0) -
     ("name", "score", "formula", "settings"),
     [
         ("mmlu-llama", "lac", lambda z, u: 1 - softmax(z), {}),
-        ("densenet-cifar100", "aps", lambda z, u: by_rank(z, 0 * u), {}),
+        ("densenet-cifar100", "aps", lambda z, u: by_rank(z, 0 * u), {"randomised": False}),
         ("mmlu-llama", "aps", by_rank, {"randomised": True}),
         (
             *("densenet-cifar100", "raps", lambda z, u: by_rank(z, 0 * u, 0.1, 2)),
-            {"penalty": 0.1, "free": 2},
+            {"penalty": 0.1, "free": 2, "randomised": False},
         ),
     ],
 )
