@@ -19,7 +19,7 @@ import pkgutil
 import re
 import shlex
 import subprocess
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -28,19 +28,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from experiments.studies import spec
 from experiments.studies.expected import content, minutes, shipped, write
 from experiments.studies.own.comparisons import line_of
-from experiments.studies.rows import one, where
+from experiments.studies.rows import grouped, one, where
 from experiments.studies.run import Reproduction, pivot, reproduce
-from experiments.studies.spec import (
-    EVERYWHERE,
-    EXPERIMENTS,
-    SEEDS,
-    WORDS,
-    Record,
-    experiment,
-    study_file,
-)
+from experiments.studies.spec import EXPERIMENTS, Record, experiment, study_file
 from fedcal.core.checks import one_of
 from fedcal.core.pages import Table
 from fedcal.results.comparison import as_table
@@ -92,9 +85,7 @@ def pivoted(name: str, heads: Sequence[str], column: str, **facts: Any) -> str:
 def lowest() -> str:
     """Return how often each method has the lowest ECE and log loss, and a higher loss than none."""
     rows = results("choosing-searches").rows
-    cells: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
-    for row in where(rows, baseline=False):
-        cells[row["data"], row["clients"], row["epsilon"]].append(row)
+    cells = grouped(where(rows, baseline=False), "data", "clients", "epsilon")
     none = {row["data"]: row["nll"] for row in where(rows, method="none")}
     ece, loss = (
         Counter(min(cell, key=itemgetter(metric))["method"] for cell in cells.values())
@@ -182,8 +173,8 @@ def on_cifar10() -> str:
             if (here := places.pop("cifar10-cnn", None)) is not None:
                 words = results(name).experiment.expected[verdict.key]
                 others = f"{sum(map(bool, places.values()))} of {len(places)}" if places else ""
-                known = words.get("cifar10-cnn", words.get(EVERYWHERE))
-                word = WORDS[here] + f"; {SEEDS}" * (known == SEEDS)
+                known = words.get("cifar10-cnn", words.get(spec.EVERYWHERE))
+                word = spec.WORDS[here] + f"; {spec.SEEDS}" * (known == spec.SEEDS)
                 lines.append((verdict.text, word, others, f"`{name}`"))
     heads = ("claim", "on CIFAR-10", "on other networks", "study")
     return markdown(Table("", heads, lines, left=(0, 1, 2, 3)))
@@ -267,9 +258,8 @@ def items_table(paper: str) -> str:
         (i.name, i.what, ", ".join(f"`{place}`" for place in i.places) or "-", i.data, i.words)
         for i in items(paper)
     ]
-    return markdown(
-        Table("", ("item", "what", "where", "data", "verdict"), lines, left=(0, 1, 2, 3, 4))
-    )
+    heads = ("item", "what", "where", "data", "verdict")
+    return markdown(Table("", heads, lines, left=(0, 1, 2, 3, 4)))
 
 
 def all_items() -> str:

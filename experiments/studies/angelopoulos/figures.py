@@ -392,11 +392,8 @@ def _budgets_claims(found: Rows) -> Iterator[RowsClaim]:
         of = f"{chosen} of one seed" if BINS[chosen] is None else chosen
         about = f"m = {of}, {like} ({', '.join(f'{e:g}' for e in epsilons)}): "
         text = f"{about}the rule becomes less conservative as epsilon grows"
-        yield (
-            text,
-            False if rises else falls(mine[0], mine[-1]),
-            listed(mine, "coverage", "epsilon"),
-        )
+        shown = listed(mine, "coverage", "epsilon")
+        yield text, False if rises else falls(mine[0], mine[-1]), shown
         yield (
             f"{about}there is little sensitivity to epsilon, sets are within {100 * LITTLE:.0f} %",
             max(sizes) <= (1 + LITTLE) * min(sizes),

@@ -187,13 +187,9 @@ def rows(
             errors = _errors(setting, one["quantity"], trials)
             error, std = float(np.mean(errors)), float(np.std(errors)) / math.sqrt(trials)
             epsilon = "inf" if setting.trust == SecAgg.name else setting.epsilon
-            found.append(
-                {
-                    **{"what": "error", **known, "clients": setting.clients},
-                    **{"buckets": setting.bins, "epsilon": epsilon, "height": setting.height},
-                    **{"error": error, "error_std": std},
-                }
-            )
+            facts = {"clients": setting.clients, "buckets": setting.bins, "epsilon": epsilon}
+            facts |= {"height": setting.height, "error": error, "error_std": std}
+            found.append({"what": "error", **known, **facts})
             if one["axis"] != "clients" or setting.clients >= min(LARGE, most_clients):
                 used.append((getattr(setting, SHARED["axes"][one["axis"]]["varied"]), error, std))
         theory = float(Fraction(one["theory"])) if "theory" in one else None
