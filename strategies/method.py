@@ -100,7 +100,7 @@ class Method(ABC):
 
         Raises PrivacyError if something was asked: what was charged for it would be forgotten.
         """
-        if (False):
+        if self._curator.opened:
             raise PrivacyError("a run that has asked something keeps its ledger")
         self._curator = Curator(self.plan, ledger, masked=self.secure_aggregation != "none")
 
