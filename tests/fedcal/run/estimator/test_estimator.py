@@ -17,6 +17,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fedcal.calibrators import BBQ, TemperatureScaling
+from fedcal.core.checks import PrivacyError
 from fedcal.core.numerics import softmax
 from fedcal.datasets import from_arrays
 from fedcal.datasets.model_scores import scores_of
@@ -71,8 +72,9 @@ def test_all_rows_are_fitted_on():
     fitted = FederatedCalibrator(clients=20, partition="iid", seed=3).fit(logits, labels)
     shards = deal(from_arrays(logits=logits, labels=labels), "iid", 20, 3)
     assert len(shards.labels) == len(labels)
-    want = run_inline(FedNewton(Federation(clients=20, classes=3, seed=3)), shards)
-    assert fitted.calibrator_.arrays() == want.arrays()
+    strategy = FedNewton(Federation(clients=20, classes=3, seed=3))
+    assert fitted.calibrator_.arrays() == run_inline(strategy, shards).arrays()
+    refused("keeps its ledger", strategy.charge_to, None, error=PrivacyError)
 
 
 def test_a_client_column_is_the_natural_partition():
