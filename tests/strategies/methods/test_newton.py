@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from strategy_checks import assert_refused
 
+from fedcal.calibrators import TemperatureScaling
 from fedcal.clients.questions.temperature import TemperatureNewton
 from fedcal.core.numerics import softmax
 from fedcal.core.scores import rows_by_owner
@@ -32,7 +33,7 @@ federation = partial(Federation, clients=CLIENTS, classes=CLASSES)
         ([1.0, 4.0], [1.0, 5.0], 0.1),  # two stds are 10: they replace it
         ([1.0, -4.0], [1.0, 5.0], 0.1),
         ([0.0, 0.0], [0.0, 0.0], 0.0),  # no rows
-        ([1.0, -1.0], [0.0, 0.0], 0.0),
+        ([1.0, -1.0], [0.0, 0.0], 0.7),  # saturated: the curvature is lost in rounding
     ],
 )
 def test_a_step_of_one_parameter(values, std, log_t):
@@ -76,6 +77,16 @@ def test_any_partition_reaches_the_pooled_optimum(method):
         strategy = method(federation())
         run_inline(strategy, rows_by_owner(logits, labels, owner, CLIENTS))
         assert loss(strategy.result().predict_proba(logits), labels) <= pooled + 1e-6
+
+
+@pytest.mark.parametrize(("n", "scale"), [(60, 28.0), (300, 40.0), (300, 1e4)])
+def test_saturated_scores_reach_the_pooled_temperature(n, scale):
+    logits, labels = rows(n)
+    logits = scale * np.eye(CLASSES)[logits.argmax(axis=1)]
+    strategy, pooled = FedNewton(federation()), TemperatureScaling().fit(logits, labels)
+    run_inline(strategy, rows_by_owner(logits, labels, np.arange(n) % CLIENTS, CLIENTS))
+    ours, theirs = (c.predict_proba(logits) for c in (strategy.result(), pooled))
+    assert loss(ours, labels) == pytest.approx(loss(theirs, labels), abs=1e-9)
 
 
 def updated(strategy: Any, g: list[float], h: list[float]) -> Any:
