@@ -63,6 +63,7 @@ def failing(estimator: Any) -> dict[str, str]:
     ],
     expected_failed_checks=failing,
 )
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of labels that have nothing to do with rows
 def test_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
