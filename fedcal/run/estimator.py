@@ -139,8 +139,7 @@ class CalibratedModel(Classifier):
                 self.__dict__.pop(stale, None)
             return self
         if _is_fitted(self.calibrator):
-            why = "is fitted to another model, for this estimator is not: fit that, or clone it"
-            raise NotFittedError(f"the calibrator {why}")
+            raise NotFittedError("the calibrator is fitted to another model than this: clone it")
         if y is None:
             raise InputError("CalibratedModel requires y to be passed, but the target y is None")
         X, y = indexable(X, without_gradient(y, "y"))
@@ -347,8 +346,7 @@ class FederatedCalibrator(Classifier):
         X = without_gradient(X, "X")
         single = np.asarray(X).ndim == 1
         if single and self.input == "logits":
-            why = "of scores z of class 1 give [0, z] as two columns, or expit(z) as input='probs'"
-            raise InputError(f"X has one dimension. Reshape your data: {why}")
+            raise InputError("X: Reshape your data: columns [0, z], or expit(z) with input='probs'")
         return of_both("X", X) if single else X
 
     def predict_proba(self, X: Any) -> numerics.Floats:
