@@ -44,6 +44,7 @@ CHUNK = 64
 LEAST_STEPS, MOST_STEPS = 2.0**20, 2.0**47
 """Steps of the grid in a clip norm: fewer lose too much, and more leave no exact sums."""
 
+_NUMBERS = 2**17  # that are clipped at once
 _TRIED = (0, CHUNK // 2 + 1, CHUNK - 1)
 _WEIGHTS = 2**31  # below which the random weights of a digest are
 
@@ -190,38 +191,32 @@ class RowGradients:
             for k, (first, end) in enumerate(pairwise(offsets.tolist())):
                 for start in range(first, end, CHUNK):
                     some = slice(start, min(start + CHUNK, end))
-                    for place, integers in self._rows(inputs[some], labels[some], clipping, grid):
-                        total = integers.sum(0)  # exact below 2^53, which a bound grants
-                        if clipping.rule == "none" and float(total.abs().max()) > 2.0**61:
-                            raise ContributionRefused(
-                                "a gradient without a bound is too large: scale the features"
-                            )
-                        sums[k, place] += total.long().numpy()
+                    total = torch.zeros(self._size, dtype=torch.float64)
+                    for integers in self._rows(inputs[some], labels[some], clipping, grid):
+                        total += integers.sum(0)  # exact below 2^53, which a bound grants
+                    if clipping.rule == "none" and float(total.abs().max()) > 2.0**61:
+                        raise ContributionRefused(
+                            "a gradient without a bound is too large: scale the features"
+                        )
+                    sums[k] += total.long().numpy()
         return sums
 
-    def _rows(
-        self, x: Tensor, y: Tensor, clipping: Clipping, grid: float
-    ) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the place of some parameters, and what each row adds there, (CHUNK, numbers)."""
-        n = len(y)
-        parts = list(self._gradients(x, y))
-        norms = torch.stack([_norms(part) for _, part in parts]).norm(dim=0).numpy()
-        factors = np.where(np.arange(CHUNK) < n, clipping.factors(norms), 0.0) / grid
-        used = torch.from_numpy(factors > 0.0)
-        scale = torch.from_numpy(factors)[:, None]
-        integers = []
-        for place, part in parts:
-            steps = (part * scale).trunc_()
-            if not used.all():
-                steps[~used] = 0.0  # their numbers may be infinite
-            integers.append((place, steps))
-        if clipping.rule != "none":
-            lengths = torch.stack([_norms(steps) for _, steps in integers]).norm(dim=0)
-            over = ~(lengths <= clipping.norm / grid * (1.0 - 2.0**-25))
-            if over.any():
-                for _, steps in integers:
-                    steps[over] = 0.0
-        yield from integers
+    def _rows(self, x: Tensor, y: Tensor, clipping: Clipping, grid: float) -> Iterator[Tensor]:
+        """Yield what each row adds, (rows, size), few rows at a time that fit the cache."""
+        parts, few = list(self._gradients(x, y)), max(1, _NUMBERS // self._size)
+        for some in (slice(start, start + few) for start in range(0, len(y), few)):
+            rows = torch.zeros((len(y[some]), self._size), dtype=torch.float64)
+            for place, part in parts:
+                rows[:, place] = part[: len(y)][some]
+            # twice side by side: torch adds up a single column in another order
+            norms = torch.stack([_norms(rows[:, place]).repeat(2) for place, _ in parts])
+            lengths = norms.norm(dim=0)[: len(rows)].numpy()
+            factors = torch.from_numpy(clipping.factors(lengths) / grid)
+            rows.mul_(factors[:, None]).trunc_()
+            rows[factors == 0.0] = 0.0  # their numbers may be infinite
+            if clipping.rule != "none":
+                rows[~(_norms(rows) <= clipping.norm / grid * (1.0 - 2.0**-25))] = 0.0
+            yield rows
 
     def _gradients(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Yield the place of each parameter that is used, and the gradients of CHUNK slots."""
@@ -241,7 +236,7 @@ class RowGradients:
             place = slice(start, start + parameter.numel())
             start = place.stop
             if parameter.grad_sample is not None:
-                yield place, parameter.grad_sample.detach().reshape(CHUNK, -1).double()
+                yield place, parameter.grad_sample.detach().reshape(CHUNK, -1)
 
     def check(self, x: NDArray[Any]) -> None:
         """Try once whether a row's integers depend on its neighbours.
@@ -268,10 +263,8 @@ class RowGradients:
 
         def digests(chunk: Tensor) -> Integers:
             """Return a hash of each row's integers, (CHUNK,)."""
-            total = np.zeros(CHUNK, np.int64)
-            for place, integers in self._rows(chunk, labels, clipping, 2.0**-36):
-                total += integers.long().numpy() @ weights[place]
-            return total
+            rows = self._rows(chunk, labels, clipping, 2.0**-36)
+            return np.concatenate([integers.long().numpy() @ weights for integers in rows])
 
         with one_thread():
             set_weights(self._module, w)
