@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from opacus.grad_sample import GradSampleModule
+from opacus.grad_sample.linear import compute_linear_grad_sample
 from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
@@ -135,7 +136,7 @@ class RowGradients:
             for layer in module.modules():
                 if "Dropout" in type(layer).__name__:
                     layer.eval()
-            self._model = GradSampleModule(module, loss_reduction="sum")
+            self._model = _GradSamples(module, loss_reduction="sum")
         except (NotImplementedError, ValueError) as e:
             line = " ".join(str(e).split()).partition(". ")[0]
             raise InputError(f"the model {network.name} has no gradients of rows: {line}") from None
@@ -206,10 +207,10 @@ class RowGradients:
         parts, few = list(self._gradients(x, y)), max(1, _NUMBERS // self._size)
         for some in (slice(start, start + few) for start in range(0, len(y), few)):
             rows = torch.zeros((len(y[some]), self._size), dtype=torch.float64)
-            for place, part in parts:
-                rows[:, place] = part[: len(y)][some]
+            for place, shape, part in parts:
+                rows[:, place] = _expanded(part[: len(y)][some], shape)
             # twice side by side: torch adds up a single column in another order
-            norms = torch.stack([_norms(rows[:, place]).repeat(2) for place, _ in parts])
+            norms = torch.stack([_norms(rows[:, place]).repeat(2) for place, *_ in parts])
             lengths = norms.norm(dim=0)[: len(rows)].numpy()
             factors = torch.from_numpy(clipping.factors(lengths) / grid)
             rows.mul_(factors[:, None]).trunc_()
@@ -218,8 +219,8 @@ class RowGradients:
                 rows[~(_norms(rows) <= clipping.norm / grid * (1.0 - 2.0**-25))] = 0.0
             yield rows
 
-    def _gradients(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the place of each parameter that is used, and the gradients of CHUNK slots."""
+    def _gradients(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, torch.Size, Tensor]]:
+        """Yield place and shape of each parameter that is used, and its gradients or factors."""
         n = len(y)
         if n < CHUNK:
             full = torch.zeros((CHUNK, *x.shape[1:]), dtype=x.dtype)
@@ -236,7 +237,7 @@ class RowGradients:
             place = slice(start, start + parameter.numel())
             start = place.stop
             if parameter.grad_sample is not None:
-                yield place, parameter.grad_sample.detach().reshape(CHUNK, -1)
+                yield place, parameter.shape, parameter.grad_sample.detach()
 
     def check(self, x: NDArray[Any]) -> None:
         """Try once whether a row's integers depend on its neighbours.
@@ -293,13 +294,40 @@ class RowGradients:
         """Refuse a module whose weights are used where Opacus does not see it."""
         for parameter in self._parameters:
             rows = parameter.grad_sample
-            ours = torch.zeros_like(parameter) if rows is None else rows.sum(0)
+            ours = torch.zeros_like(parameter)
+            if rows is not None:
+                ours = _expanded(rows, parameter.shape).sum(0).view_as(parameter)
             theirs = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
             if not (ours - theirs).norm() <= 1e-3 * theirs.norm() + 1e-5:
                 raise InputError(
                     f"Opacus has no gradients of rows for the model {self._network.name}: a weight "
                     "is used outside of its layer"
                 )
+
+
+def _dense(layer: Any, activations: list[Tensor], backprops: Tensor) -> dict[Any, Tensor]:
+    """Return a dense layer's row gradients by their factors (n, outputs + inputs), if it has two.
+
+    As einsum does, their product rounds once, and that can wait until few rows are in the cache.
+    """
+    (inputs,), w = activations, layer.weight
+    if inputs.dim() > 2 or w._forward_counter > 1 or hasattr(w, "_current_grad_sample"):
+        made: dict[Any, Tensor] = compute_linear_grad_sample(layer, activations, backprops)
+        return made
+    return {w: torch.cat([backprops, inputs], 1)} | (
+        {} if layer.bias is None else {layer.bias: backprops}
+    )
+
+
+class _GradSamples(GradSampleModule):  # type: ignore[misc]
+    GRAD_SAMPLERS = GradSampleModule.GRAD_SAMPLERS | {nn.Linear: _dense}
+
+
+def _expanded(part: Tensor, shape: torch.Size) -> Tensor:
+    """Return gradients of rows, (n, numbers), from themselves or from their factors."""
+    if part.dim() > len(shape):
+        return part.flatten(1)
+    return (part[:, : shape[0], None] * part[:, None, shape[0] :]).flatten(1)
 
 
 def _norms(values: Tensor) -> Tensor:
