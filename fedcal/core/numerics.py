@@ -174,11 +174,6 @@ def key_of(*parts: Any) -> str:
 
 
 def _plain(part: Any) -> Any:
-    if isinstance(part, np.ndarray) and part.dtype == np.float64 and part.ndim == 1:
-        texts = ("%.8e " * len(part) % tuple(part.tolist())).split()  # as below, at once
-        for i in np.flatnonzero(part == np.rint(part)).tolist():
-            texts[i] = texts[i] if np.isinf(part[i]) else str(int(part[i]))
-        return texts
     if isinstance(part, float) and not part.is_integer():  # first: most are weights of networks
         return f"{part:.8e}"
     if isinstance(part, (np.generic, np.ndarray)):
