@@ -25,7 +25,7 @@ from fedcal.training.networks import (
     register_network,
     row_gradients,
 )
-from fedcal.training.row_gradients import CHUNK, one_thread, set_weights, weights_of
+from fedcal.training.row_gradients import CHUNK, _expanded, one_thread, set_weights, weights_of
 
 CLASSES, GRID = 4, 2.0**-36
 
@@ -89,9 +89,11 @@ def rows_of(network: str, n: int, seed: int = 0) -> tuple[NDArray[Any], Integers
     return x, rng.integers(0, CLASSES, n), w
 
 
-def steps(network: str, w: Floats, x: Any, y: Integers, clipping: Clipping, *cuts: int) -> Integers:
+def steps(
+    network: str, w: Floats, x: Any, y: Integers, clipping: Clipping, *cuts: int, **how: bool
+) -> Integers:
     rows = row_gradients(network_named(network), x.shape[1:], CLASSES)
-    return rows.steps(w, x, y, np.array(cuts or (0, len(y))), clipping, GRID)
+    return rows.steps(w, x, y, np.array(cuts or (0, len(y))), clipping, GRID, **how)
 
 
 def plain_gradients(network: str, w: Floats, x: NDArray[Any], y: Integers) -> Floats:
@@ -120,9 +122,10 @@ def test_sums_are_those_of_rows_that_pytorch_gives_one_by_one(network, rule):
         "global": np.where(norms <= reach, 0.5 / reach, 0.0),
         "none": np.ones(5),
     }[rule]
-    ours = steps(network, w, x, y, Clipping(0.5, rule, reach))[0] * GRID
     expected = (raw * factors[:, None]).sum(axis=0)
-    assert np.linalg.norm(ours - expected) < 1e-4 * np.linalg.norm(expected)
+    for factored in (False, True):
+        ours = steps(network, w, x, y, Clipping(0.5, rule, reach), factored=factored)[0] * GRID
+        assert np.linalg.norm(ours - expected) < 1e-4 * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("network", SHAPES)
@@ -136,11 +139,17 @@ def test_neighbours_differ_by_what_one_row_adds_and_no_more(network):
     def integers(rows: NDArray[Any]) -> Integers:
         inputs = network_named(network).tensor(rows)
         with one_thread():
-            parts = list(one._rows(inputs, torch.from_numpy(y), clipping, GRID))
-        return np.concatenate([full.numpy() for _, full in parts], axis=1).astype(np.int64)
+            parts = one._gradients(inputs, torch.from_numpy(y))
+            rows = one._rows(parts, len(y), clipping, GRID)
+        full = np.zeros((len(y), len(w)))
+        for part in rows:
+            full[:, part[0]] = _expanded(*part)[2]
+        return full.astype(np.int64)
 
     first = integers(x)
-    np.testing.assert_array_equal(steps(network, w, x, y, clipping)[0], first.sum(axis=0))
+    np.testing.assert_array_equal(
+        steps(network, w, x, y, clipping, factored=True)[0], first.sum(axis=0)
+    )
     for row in (3, CHUNK - 1):
         for value in (0, 1, 255 if network in COUNTED else 1e30):
             changed = x.copy()
@@ -169,7 +178,7 @@ def test_no_row_adds_more_than_the_clip(network, scale):
     for clip in (1e-6, 0.3, 100.0):
         grid = float(2.0 ** np.floor(np.log2(clip))) * GRID
         rows = row_gradients(network_named(network), x.shape[1:], CLASSES)
-        each = rows.steps(w, x, y, np.arange(10), Clipping(clip), grid)
+        each = rows.steps(w, x, y, np.arange(10), Clipping(clip), grid, factored=True)
         exact = [sum(int(v) ** 2 for v in row) for row in each]  # Python's: no rounding
         assert max(exact) <= (clip / grid) ** 2
         assert np.isfinite(scale) or not each[7].any()
