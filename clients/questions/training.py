@@ -71,11 +71,8 @@ class _OfNetwork(Query):
         return self._digest(self.w)
 
     def _digest(self, w: NDArray[Any]) -> str:
-        params = self.params()
-        rest = [value for name, value in params.items() if name != "w"]
-        digest = hashlib.sha256(repr((self.kind, *rest)).encode())
-        digest.update(w.tobytes())
-        return digest.hexdigest()
+        rest = [value for name, value in self.params().items() if name != "w"]
+        return hashlib.sha256(repr((self.kind, *rest)).encode() + w.tobytes()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,12 +144,11 @@ class Gradients(_OfNetwork):
     def _steps(
         self, shards: Shards, rows: networks.Clipping, grid: float, *, factored: bool = False
     ) -> Integers:
-        shards = shards.ordered
+        shards, w = shards.ordered, self.w
         if not len(inputs := self.inputs(shards)):
-            return np.zeros((shards.clients, len(self.w)), np.int64)
+            return np.zeros((shards.clients, len(w)), np.int64)
         of = networks.row_gradients(self.architecture, self.reads, self.classes)
-        own = inputs, shards.labels, shards.offsets
-        return of.steps(self.w, *own, rows, grid, factored=factored)
+        return of.steps(w, inputs, shards.labels, shards.offsets, rows, grid, factored=factored)
 
     def row_words(self, shards: Shards, bound: Bound, ring: Ring) -> Words | None:
         """Return the gradients in steps of the ring if rows are bounded, all rows together.

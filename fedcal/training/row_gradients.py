@@ -27,14 +27,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import partial
-from itertools import pairwise, starmap
+from itertools import pairwise, product, starmap
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from opacus.grad_sample import GradSampleModule
-from opacus.grad_sample.linear import compute_linear_grad_sample
 from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
@@ -54,9 +53,6 @@ LEAST_FACTORED, MOST_FACTORED = 2.0**32, 2.0**40
 
 LEAST_STEPS, MOST_STEPS = 2.0**20, 2.0**47
 """Steps of the grid in a clip norm: fewer lose too much, and more leave no exact sums."""
-
-_WEIGHTS = 2**31  # below which the random weights of a digest are
-
 
 _Parts = list[tuple[slice, torch.Size, Tensor]]
 """Place of a parameter, and its row gradients, (n, numbers); or its shape, and the gradients of n
@@ -199,8 +195,7 @@ class RowGradients:
         ContributionRefused
             If nothing bounds the rows and a sum leaves 63 bits.
         """
-        if factored:
-            factored = LEAST_FACTORED <= clipping.norm / grid <= MOST_FACTORED
+        factored = factored and LEAST_FACTORED <= clipping.norm / grid <= MOST_FACTORED
         slots = WIDE if factored and self._size <= FEW_WEIGHTS else CHUNK
         self.check(x, slots)
         if clipping.rule != "none":
@@ -213,13 +208,10 @@ class RowGradients:
             for k, (first, end) in enumerate(pairwise(offsets.tolist())):
                 for start in range(first, end, slots):
                     some = slice(start, min(start + slots, end))
-                    total = torch.zeros(self._size, dtype=torch.float64)
                     parts = self._gradients(inputs[some], labels[some], slots)
                     if not factored:
                         parts = list(starmap(_expanded, parts))
-                    for place, shape, rows in self._rows(parts, len(labels[some]), clipping, grid):
-                        one, *other = torch.split(rows, list(shape), 1)  # sums below 2^53 are exact
-                        total[place] = (one.T @ other[0]).ravel() if other else one.sum(0)
+                    total = self._sum(self._rows(parts, len(labels[some]), clipping, grid))
                     if clipping.rule == "none" and float(total.abs().max()) > 2.0**61:
                         raise ContributionRefused(
                             "a gradient without a bound is too large: scale the features"
@@ -240,18 +232,24 @@ class RowGradients:
                 part[over] = 0.0
         return parts
 
+    def _sum(self, parts: _Parts) -> Tensor:
+        """Return the sum over rows, (size,), exact for whole numbers below 2^53."""
+        total = torch.zeros(self._size, dtype=torch.float64)
+        for place, shape, part in parts:
+            one, *other = part.split(shape, 1)
+            total[place] = (one.T @ other[0]).ravel() if other else one.sum(0)
+        return total
+
     def _gradients(self, x: Tensor, y: Tensor, slots: int = CHUNK) -> _Parts:
         """Return place and shape of each parameter that is used, and its gradients or factors."""
         n = len(y)
-        if n < slots:
-            full = torch.zeros((slots, *x.shape[1:]), dtype=x.dtype)
-            full[:n] = x
-            x, y = full, nn.functional.pad(y, (0, slots - n))
+        full = torch.zeros((slots, *x.shape[1:]), dtype=x.dtype)  # a model may write to it
+        full[:n] = x
         for parameter in self._parameters:
             parameter.grad = parameter.grad_sample = None
         with blamed(f"the model {self._network.name}, on rows of shape {text_of(self._shape)},"):
-            logits = self._model(x.clone() if n == slots else x)
-            loss = nn.functional.cross_entropy(logits, y, reduction="sum")
+            labels = nn.functional.pad(y, (0, slots - n))
+            loss = nn.functional.cross_entropy(self._model(full), labels, reduction="sum")
             loss.backward()  # type: ignore[no-untyped-call]
         start, parts = 0, []
         for parameter in self._parameters:
@@ -281,7 +279,7 @@ class RowGradients:
         rows = self._network.tensor(drawn.astype(x.dtype))
         labels = torch.from_numpy(rng.integers(0, self._classes, slots))
         w = rng.normal(0, 0.3, self._size)
-        weights = rng.integers(-_WEIGHTS, _WEIGHTS, 2 * self._size)
+        weights = rng.integers(-(2**31), 2**31, 2 * self._size)
         most = torch.finfo(torch.float32).max
         extremes = (0.0, 1e4, most, -most) if rows.is_floating_point() else (0, 1)  # maybe codes
 
@@ -296,15 +294,14 @@ class RowGradients:
             set_weights(self._module, w)
             before = {name: value.clone() for name, value in self._module.state_dict().items()}
             first = digests(rows)
-            self._compare_with_autograd()
+            self._compare_with_autograd(self._gradients(rows, labels, slots))
             same = True
-            for slot in (0, slots // 2 + 1, slots - 1):
-                for value in extremes:
-                    changed = rows.clone()
-                    changed[slot] = value
-                    moved = digests(changed) != first
-                    moved[slot] = False
-                    same = same and not moved.any()
+            for slot, value in product((0, slots // 2 + 1, slots - 1), extremes):
+                changed = rows.clone()
+                changed[slot] = value
+                moved = digests(changed) != first
+                moved[slot] = False
+                same = same and not moved.any()
             same = same and np.array_equal(digests(rows), first)
             after = self._module.state_dict()
         if not same or not all(torch.equal(x, after[name]) for name, x in before.items()):
@@ -315,16 +312,11 @@ class RowGradients:
             )
         self._checked.add(slots)
 
-    def _compare_with_autograd(self) -> None:
+    def _compare_with_autograd(self, parts: _Parts) -> None:
         """Refuse a module whose weights are used where Opacus does not see it."""
-        for parameter in self._parameters:
-            rows = parameter.grad_sample
-            ours = torch.zeros_like(parameter)
-            if rows is not None and rows.dim() == 2 == parameter.dim():
-                ours = rows[:, : len(ours)].T @ rows[:, len(ours) :]
-            elif rows is not None:
-                ours = rows.sum(0)
-            theirs = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        sums = self._sum(parts).split([p.numel() for p in self._parameters])
+        for ours, p in zip(sums, self._parameters, strict=True):
+            theirs = torch.zeros(len(ours)) if p.grad is None else p.grad.ravel()
             if not (ours - theirs).norm() <= 1e-3 * theirs.norm() + 1e-5:
                 raise InputError(
                     f"Opacus has no gradients of rows for the model {self._network.name}: a weight "
@@ -341,12 +333,12 @@ def _dense(layer: Any, activations: list[Tensor], backprops: Tensor) -> dict[Any
     As einsum does, their product rounds once, and that can wait until few rows are in the cache.
     """
     (inputs,), w = activations, layer.weight
+    made: dict[Any, Tensor] = {} if layer.bias is None else {layer.bias: backprops}
     if inputs.dim() > 2 or w._forward_counter > 1 or hasattr(w, "_current_grad_sample"):
-        made: dict[Any, Tensor] = compute_linear_grad_sample(layer, activations, backprops)
-        return made
-    return {w: torch.cat([backprops, inputs], 1)} | (
-        {} if layer.bias is None else {layer.bias: backprops}
-    )
+        made = GradSampleModule.GRAD_SAMPLERS[nn.Linear](layer, activations, backprops)
+    else:
+        made[w] = torch.cat([backprops, inputs], 1)
+    return made
 
 
 class _GradSamples(GradSampleModule):  # type: ignore[misc]
@@ -363,7 +355,7 @@ def _scales(part: Tensor, shape: torch.Size, factors: Tensor) -> Tensor:
     """Return what a row's numbers are multiplied by, (n, 1) or (n, numbers)."""
     if len(shape) < 2:
         return factors
-    left, right = (_norms(one)[:, None] for one in torch.split(part, list(shape), 1))
+    left, right = (_norms(one)[:, None] for one in part.split(shape, 1))
     right = right.clamp(min=torch.finfo(torch.float32).tiny)
     half = (left * right * factors).sqrt().clamp(min=1.0)  # norm of either factor, in steps
     both = [(factors * right / half).expand(-1, shape[0]), (half / right).expand(-1, shape[1])]
@@ -372,10 +364,8 @@ def _scales(part: Tensor, shape: torch.Size, factors: Tensor) -> Tensor:
 
 def _lengths(parts: _Parts) -> Tensor:
     """Return the norm of each row over all parameters, (n,)."""
-    norms = []
-    for _, shape, part in parts:
-        of = torch.split(part, list(shape), 1)
-        # twice side by side: torch adds up a single column in another order
-        norms.append(math.prod(map(_norms, of), start=torch.ones(1)).repeat(2))
-    lengths: Tensor = torch.stack(norms).norm(dim=0)[: len(parts[0][2])]
+    one = torch.ones(1)
+    norms = [math.prod(map(_norms, part.split(shape, 1)), start=one) for _, shape, part in parts]
+    # twice side by side: torch adds up a single column in another order
+    lengths: Tensor = torch.stack(norms).repeat(1, 2).norm(dim=0)[: len(norms[0])]
     return lengths

@@ -16,15 +16,8 @@ from torch import nn
 from fedcal.clients.questions.training import Gradients
 from fedcal.core.checks import InputError
 from fedcal.core.numerics import Floats, Integers
-from fedcal.training.networks import (
-    OWN,
-    Clipping,
-    TrainedModel,
-    load_model,
-    network_named,
-    register_network,
-    row_gradients,
-)
+from fedcal.training import networks
+from fedcal.training.networks import Clipping, network_named, register_network, row_gradients
 from fedcal.training.row_gradients import CHUNK, _expanded, one_thread, set_weights, weights_of
 
 CLASSES, GRID = 4, 2.0**-36
@@ -139,17 +132,12 @@ def test_neighbours_differ_by_what_one_row_adds_and_no_more(network):
     def integers(rows: NDArray[Any]) -> Integers:
         inputs = network_named(network).tensor(rows)
         with one_thread():
-            parts = one._gradients(inputs, torch.from_numpy(y))
-            rows = one._rows(parts, len(y), clipping, GRID)
-        full = np.zeros((len(y), len(w)))
-        for part in rows:
-            full[:, part[0]] = _expanded(*part)[2]
-        return full.astype(np.int64)
+            raw = one._gradients(inputs, torch.from_numpy(y))
+            parts = one._rows(raw, len(y), clipping, GRID)
+        return np.concatenate([_expanded(*part)[2] for part in parts], axis=1).astype(np.int64)
 
-    first = integers(x)
-    np.testing.assert_array_equal(
-        steps(network, w, x, y, clipping, factored=True)[0], first.sum(axis=0)
-    )
+    first, added = integers(x), steps(network, w, x, y, clipping, factored=True)[0]
+    np.testing.assert_array_equal(added, first.sum(axis=0))
     for row in (3, CHUNK - 1):
         for value in (0, 1, 255 if network in COUNTED else 1e30):
             changed = x.copy()
@@ -189,10 +177,7 @@ def test_no_row_adds_more_than_the_clip(network, scale):
 def test_a_grid_that_does_not_fit_and_sums_without_a_bound_are_refused():
     x, y, w = rows_of("mlp", 2)
     rows = row_gradients(network_named("mlp"), x.shape[1:], CLASSES)
-    table = [
-        (2.0**-17, "must be in .*, got 131072"),
-        (2.0**-50, "must be in .*, got 1125899906842624"),
-    ]
+    table = [(2.0**-17, "must be in .*, got 131072"), (2.0**-50, "got 1125899906842624")]
     each_is_refused(table, lambda grid: rows.steps(w, x, y, np.array([0, 2]), Clipping(1.0), grid))
     with pytest.raises(Exception, match="too large: scale the features"):
         steps("softmax", rows_of("softmax", 2)[2], x * 1e9, y, Clipping(0.0, "none"))
@@ -301,7 +286,7 @@ def test_a_module_is_where_training_begins_and_is_left_as_it_is(tmp_path):
     network.logits(own + 1, X, 3)
     network_named(register_network(lambda: mine)).logits(own + 1, X, 3)
     np.testing.assert_array_equal(weights_of(mine), own)
-    model = TrainedModel(register_network(mine), (5,), 3, own + 1)
+    model = networks.TrainedModel(register_network(mine), (5,), 3, own + 1)
     register_network(nn.Linear(5, 2))  # of the same name
     np.testing.assert_allclose(model.predict(X), network.logits(own + 1, X, 3))
     model.write_state_dict(tmp_path / "model.pt")
@@ -317,13 +302,13 @@ def test_a_name_brings_in_no_code(tmp_path, monkeypatch):
     w = np.zeros(18)
     with pytest.raises(InputError, match="its name alone imports no code"):
         Gradients("mine:net", "5", w, 1.0, classes=3)
-    monkeypatch.setitem(OWN, "mine:net", network_named("mlp"))
+    monkeypatch.setitem(networks.OWN, "mine:net", network_named("mlp"))
     w = np.zeros(network_named("mlp").size((5,), 3))
-    TrainedModel("mine:net", (5,), 3, w).write(tmp_path, "model")
-    monkeypatch.delitem(OWN, "mine:net")
+    networks.TrainedModel("mine:net", (5,), 3, w).write(tmp_path, "model")
+    monkeypatch.delitem(networks.OWN, "mine:net")
     with pytest.raises(InputError, match="its name alone imports no code"):
-        load_model("model.npz")
+        networks.load_model("model.npz")
     assert "mine" not in sys.modules
     with pytest.raises(InputError, match="shape of the weights of mine:net"):
-        load_model("model.npz", "mine:net")
+        networks.load_model("model.npz", "mine:net")
     assert "mine" in sys.modules
