@@ -112,17 +112,11 @@ class ScoreCounts(score_table.ScoreTable, CountedRows):
         what = (self.score, self.views, self.groups, self.by, self.within)
         return (self.edges.tobytes(), *what, self.calibrator, self.seed)
 
-    def encode(self, counts: Integers | Floats, *, short: bool = False) -> Floats:
-        """Return answers without gain, (clients, counts) -> (clients, numbers).
-
-        Counts are `short` if they have at most 30 binary places, few of them any: answers are exact
-        then.
-        """
+    def encode(self, counts: Integers | Floats) -> Floats:
+        """Return answers without gain, (clients, counts) -> (clients, numbers)."""
         size = math.prod(self.shape)
         halves = counts[:, :size].reshape(len(counts), -1, self.buckets)
-        coded = halves
-        if self.encoding != "flat":
-            coded = _short_product(halves, self.matrix) if short else halves @ self.matrix.T
+        coded = halves if self.encoding == "flat" else _product(halves, self.matrix)
         rest = counts[:, size:] * self.weight
         zeros = np.zeros((len(counts), self.pad))
         return np.concatenate([coded.reshape(len(counts), -1), rest, zeros], axis=1)
@@ -207,7 +201,7 @@ class ScoreCounts(score_table.ScoreTable, CountedRows):
 
         Returns (clients, numbers) in rows times the encoding's weights and `gain`.
         """
-        answers = self.encode(self.counts_of(shards), short=True)
+        answers = self.encode(self.counts_of(shards))  # exact: short numbers
         if self.reference is not None:
             expected = self.encode(self.reference[None])[0]
             answers = answers - shards.rows[:, None] * expected
@@ -231,13 +225,14 @@ class ScoreCounts(score_table.ScoreTable, CountedRows):
         sums.add_halves(*parts)
 
 
-def _short_product(halves: Integers | Floats, matrix: Floats) -> Floats:
-    """Return halves @ matrix.T, of short numbers and integers; all sums are exact.
+def _product(halves: Integers | Floats, matrix: Floats) -> Floats:
+    """Return halves @ matrix.T for a matrix of integers.
 
-    Integers are multiplied in single precision where it has them; fractions are in few columns.
+    What is left of counts without their integers is in few columns, and integers are multiplied in
+    single precision where that is exact.
     """
     integers = np.trunc(halves)
-    most = integers.sum(axis=2).max(initial=0.0) * matrix.max()
+    most = np.abs(integers).sum(axis=2).max(initial=0.0) * matrix.max()
     kind = np.float32 if most < 2**24 else np.float64
     some = (halves != integers).any(axis=(0, 1))
     rest = (halves - integers)[..., some] @ matrix[:, some].T

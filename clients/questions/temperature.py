@@ -27,8 +27,7 @@ Logarithm = Annotated[float, checks.interval("[-100, 100]")]
 ROW_GRADIENT = 4.0
 """Bound of one row's gradient of the negative log-likelihood in log(1/T), in nats."""
 
-_NO_WEIGHT, _MOST_A = np.float32(-104.0), 1e38
-"""exp of the first is 0 in single precision; a factor up to the second is a finite one there."""
+_NO_WEIGHT, _MOST_A = np.float32(-104.0), 1e38  # exp is 0 there, in single precision; below inf
 
 COUNTED = 2.0
 """Bound of a count that is at most 1, and so is never clipped."""
@@ -295,8 +294,7 @@ def interpolation(nodes: Floats, at: Floats) -> Floats:
     basis = signed[:, None] / np.where(met, 1.0, apart)
     basis = np.where(met.any(axis=0), met, basis)
     square = (basis / basis.sum(axis=0)) ** 2
-    half = (nodes[0] - nodes[-1]) / (np.cos(angles[0]) - np.cos(angles[-1]))
-    slope = np.cos(angles) / np.sin(angles) ** 2 / half
+    slope = 2 * np.cos(angles[0]) / (nodes[0] - nodes[-1]) * np.cos(angles) / np.sin(angles) ** 2
     both = [square * (1.0 - slope[:, None] * apart), square * apart]
     return np.stack(both, axis=1).reshape(-1, len(at))
 

@@ -88,15 +88,15 @@ def check_scores(
     """
     if kind == "probs":
         value = of_both(name, in_class_order(name, value, names))
-    x, low, high = _with_range(name, value, names, least)
+    x = finite(name, value, names, least=least)
     if not x.size:
         return x
     if kind == "logits":
-        if low >= -RANGE_TOLERANCE:
-            refuse_probs(name, x)
+        refuse_probs(name, x)
         if len(x) < SURE and could_be_probs(x, ROUNDED if len(x) > 1 else _FEW_TOLERANCE, 1.0):
             warnings.warn(DOUBT.format(name), stacklevel=3)
-        return x if max(-low, high) <= LARGEST_LOGIT else moderate(name, x)
+        return x if getattr(value, "dtype", None) == np.float32 else moderate(name, x)
+    low, high = float(x.min()), float(x.max())
     hint = " (percentages must be divided by 100)" if low >= 0 and 2 <= high <= 100 else ""
     allowed = f"probabilities must lie in [0, 1]{hint}"
     _refuse(name, x, (x < -RANGE_TOLERANCE) | (x > 1 + RANGE_TOLERANCE), allowed)
@@ -173,23 +173,16 @@ def finite(name: str, value: Any, names: Sequence[str] | None = None, *, least: 
 
     Columns of a frame are put in the order of `names`, see `in_class_order`.
     """
-    return _with_range(name, value, names, least)[0]
-
-
-def _with_range(
-    name: str, value: Any, names: Sequence[str] | None, least: int
-) -> tuple[Floats, float, float]:
-    """Return `finite` rows with the smallest and the largest entry, 0 if there is none."""
     array = numbers(name, in_class_order(name, value, names))
     if array.ndim != 2 or array.shape[0] < least or not 2 <= array.shape[1] <= MOST_CLASSES:
         allowed = f"(rows >= {least}, classes) with 2 to {MOST_CLASSES:,} classes"
         raise InputError(f"{name}: must have shape {allowed}, got {array.shape}")
     with np.errstate(over="ignore"):  # from wider floats: inf, refused below
         x = np.ascontiguousarray(array, np.float64)
-        low, high = (float(array.min()), float(array.max())) if x.size else (0.0, 0.0)
-    if not np.isfinite(low - high):  # they pass a nan on; read as stored, which is faster
+    stored = array if array.dtype == np.float32 else x  # half as much to read
+    if x.size and not (np.isfinite(stored.min()) and np.isfinite(stored.max())):  # they pass nan on
         _refuse(name, x, ~np.isfinite(x), "all must be finite")
-    return x, low, high
+    return x
 
 
 def moderate(name: str, logits: Floats) -> Floats:
@@ -432,7 +425,8 @@ def refuse_probs(name: str, logits: Floats) -> None:
 
     Fewer than five rows are accepted.
     """
-    for unit, doubt in ((1, DOUBT), (100, _PERCENT)) if len(logits) >= SURE else ():
+    enough = len(logits) >= SURE and logits.min() >= -RANGE_TOLERANCE
+    for unit, doubt in ((1, DOUBT), (100, _PERCENT)) if enough else ():
         if could_be_probs(logits, ROUNDED, _MOST, unit):
             raise InputError(doubt.format(name))
 

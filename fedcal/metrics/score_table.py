@@ -43,8 +43,8 @@ from typing import Annotated, Literal, get_args
 import numpy as np
 
 from fedcal.core.checks import InputError, integer, listed, needed, one_of, same, unused
-from fedcal.core.naming import plain_name
 from fedcal.core.fitting import label_entries
+from fedcal.core.naming import plain_name
 from fedcal.core.numerics import FLOOR, Floats, Integers, row_max
 from fedcal.core.options import CheckedFields, Classes, Vector, increasing, within
 
