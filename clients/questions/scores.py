@@ -187,7 +187,7 @@ class ScoreCounts(score_table.ScoreTable, CountedRows):
             rows = np.flatnonzero(far.any(axis=1))
             share, owner = far[rows], shards.owner[rows]
             key = owner * 0 if sites is None else sites[owner]
-            each = np.column_stack([uniforms(shards, self.seed)[rows], key])
+            each = np.column_stack([uniforms(shards.keep(rows), self.seed), key])
             drawn = in_unit_interval(row_hashes(each))
             cells[rows] += (np.sign(share) * (drawn[:, None] < np.abs(share))).astype(np.int64)
         return cells
@@ -232,7 +232,7 @@ def _product(halves: Integers | Floats, matrix: Floats) -> Floats:
     single precision where that is exact.
     """
     integers = np.trunc(halves)
-    most = np.abs(integers).sum(axis=2).max(initial=0.0) * matrix.max()
+    most = np.abs(integers).sum(axis=2).max(initial=0.0) * np.abs(matrix).max()
     kind = np.float32 if most < 2**24 else np.float64
     some = (halves != integers).any(axis=(0, 1))
     rest = (halves - integers)[..., some] @ matrix[:, some].T
@@ -246,7 +246,7 @@ MOST_IN_HALVES = 2**20
 def counted_words(counts: Integers, words: Words) -> list[Integers]:
     """Upper and lower 32 bits of words, times how often each row of them occurs, added up.
 
-    By products of doubles, which are exact for `MOST_IN_HALVES` rows of a client.
+    By products of floats, which are exact for `MOST_IN_HALVES` rows of a client.
 
     Parameters
     ----------
@@ -260,9 +260,8 @@ def counted_words(counts: Integers, words: Words) -> list[Integers]:
     list[Integers]
         two of (clients, groups * numbers)
     """
-    each, many = counts.astype(np.float64), len(counts)
-    sums = (each @ half.astype(np.float64) for half in halves_of(words))
-    return [total.astype(np.int64).reshape(many, -1) for total in sums]
+    sums = (_product(counts, half.T.astype(np.float64)) for half in halves_of(words))
+    return [total.astype(np.int64).reshape(len(counts), -1) for total in sums]
 
 
 def halves_of(words: Words) -> tuple[Integers, Integers]:
