@@ -24,12 +24,12 @@ from fedcal.run import folders, jobs, load
 from fedcal.run.config import POOLED, Config, load_config, merge, read_options, takes_options
 from fedcal.run.engines import run
 from fedcal.run.result import SimulationResult, recorded, result_of
-from fedcal.storage.artifact import Holdout
+from fedcal.storage.artifact import OUTCOME, Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.methods.conformal import FedConformal
 from fedcal.strategies.server.checkpoint import forget
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
+from fedcal.strategies.server.outcome import Outcome, Progress
 from fedcal.strategies.warnings import emit, underpowered
 from fedcal.trust import SecAgg
 
