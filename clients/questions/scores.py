@@ -332,7 +332,7 @@ def view_probs(shards: Shards, view: str, query: ScoreCounts, rows: slice) -> Fl
         from fedcal.calibrators.base import of_text  # few questions are about a calibrator
 
         return of_text(query.calibrator).calibrated(shards.logits[rows], shards.input)
-    logits: Floats | None = shards.logits
+    logits = shards.logits
     if view == "other":
         why = "the question is about two, but these rows have only one"
         logits = needed("a second model", shards.other, why)
