@@ -181,7 +181,8 @@ def finite(name: str, value: Any, names: Sequence[str] | None = None, *, least: 
         x = np.ascontiguousarray(array, np.float64)
     stored = array if array.dtype == np.float32 else x  # half as much to read
     if x.size and not (np.isfinite(stored.min()) and np.isfinite(stored.max())):  # they pass nan on
-        _refuse(name, x, ~np.isfinite(x), "all must be finite")
+        hint = " (-inf is the logarithm of a probability of 0: give the probabilities, as `probs`)"
+        _refuse(name, x, ~np.isfinite(x), f"all must be finite{hint * bool(x.min() == -np.inf)}")
     return x
 
 
