@@ -13,8 +13,8 @@ epsilon:
 * **Account** (`Run.spent`): epsilon of the releases that were charged, at the change of the first
   part, by composition or dp-accounting's PLD accountant; and how many took part (`Run.taken`).
 
-Beside them an attack on pure mechanisms: `epsilon_lower_bound` is above the true epsilon with
-probability `error` at most. A bound below the claim proves nothing.
+Beside them an attack on the noise of pure mechanisms: `epsilon_lower_bound` is above the true
+epsilon with probability `error` at most. A bound below the claim proves nothing.
 
 Source: Jagielski, Ullman & Oprea 2020 (Auditing differentially private machine learning) for the
 bound from two error rates by Clopper & Pearson 1934; here the event is chosen on one half of the
@@ -29,10 +29,9 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
-import dp_accounting
 import numpy as np
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from dp_accounting.pld import PLDAccountant
-from numpy.typing import NDArray
 from scipy import stats
 
 from experiments.studies.spec import Record
@@ -54,14 +53,8 @@ GAPS = (0.01, 1.0, 5.0, 40.0, 400.0, -5.0, -400.0)
 COPIES = 60
 """Rows of each kind of a client, or a subject, that uses up its bound."""
 
-_TAIL = [3e-4, 1e-3, 3e-3, 0.01, 0.02]
-_EDGES = np.array([*_TAIL, *np.linspace(0.04, 0.96, 24), *(1.0 - x for x in _TAIL[::-1])])
+_EDGES = stats.norm.cdf(np.linspace(-3.4, 3.4, 35))
 """Of events and cells, as quantiles."""
-
-_SELECTING = 3.0  # standard errors by which an event must be good on the first half
-
-DataSet = tuple[Sequence[int], Sequence[int]]
-"""Kinds of a client's rows: those of others than the unit, and those of the unit."""
 
 
 # --- a run that is watched ----------------------------------------------------------------------
@@ -78,17 +71,18 @@ class Run:
     asked
         request of each round
     exact
-        of each round the exact sum, in steps of the grid, (length,)
+        of each round the exact sum, in steps of the grid, (1, length); where clients add noise the
+        exact answers, (clients, length)
     noise
-        of each round what was added, in steps, (vectors, length): to the sum, or by each client
+        of each round what was added to these
     attained
         of each round the worst change over the allowed one, where neighbours were asked for
+    taken
+        of each round how many clients (or rows) took part, and how many could
     worst
-        of a draw the sums of all clients in its worst pair
+        of a draw the sum of all clients with the unit of the worst pair
     releases
         number of rounds that were charged
-    taken, possible
-        how many clients (or rows) took part in the rounds, and how many could
     """
 
     plan: Plan
@@ -96,10 +90,9 @@ class Run:
     exact: list[Integers] = field(default_factory=list)
     noise: list[Integers] = field(default_factory=list)
     attained: list[float] = field(default_factory=list)
-    worst: tuple[Floats, ...] = ()
+    taken: list[tuple[int, int]] = field(default_factory=list)
+    worst: Floats = field(default_factory=lambda: np.zeros(0))
     releases: int = 0
-    taken: int = 0
-    possible: int = 0
 
     @property
     def spent(self) -> float:
@@ -108,10 +101,8 @@ class Run:
         each, change = self.releases // plan.parts, max(self.attained)
         if mechanism.pure:
             return each * math.log1p(rate * math.expm1(change * mechanism.epsilon))
-        one: Any = dp_accounting.GaussianDpEvent(mechanism.multiplier / change)
-        one = dp_accounting.PoissonSampledDpEvent(rate, one) if rate < 1 else one
-        account = PLDAccountant().compose(dp_accounting.SelfComposedDpEvent(one, each))
-        return float(account.get_epsilon(plan.delta))
+        one = PoissonSampledDpEvent(rate, GaussianDpEvent(mechanism.multiplier / change))
+        return float(PLDAccountant().compose(one, each).get_epsilon(plan.delta))
 
 
 def watch(make: Callable[..., FederatedStrategy], shards: Shards, neighbours: float = 0) -> Run:
@@ -135,21 +126,20 @@ def watch(make: Callable[..., FederatedStrategy], shards: Shards, neighbours: fl
         request, mine = asked.request, shards.take(alive)
         exact = contribute(mine, replace(request, noise=None), alive).view(np.int64)  # same coins
         sent, one = contribute(mine, request, alive), _answers(request, shards.block(0, 1))[0]
-        at, total = int(np.abs(one).argmax()), exact.sum(axis=0)
-        run.taken += round(float(total[at] * rows / (one[at] or 1)))
-        run.possible += rows * shards.clients // plan.parts
+        at, by_client = int(np.abs(one).argmax()), plan.model.noise_by == "client"
+        many = round(float(exact[:, at].sum() * rows / (one[at] or 1)))
+        run.taken.append((many, rows * shards.clients // plan.parts))
         run.asked.append(request)
-        run.exact.append(total)
-        if plan.model.noise_by == "client":
+        run.exact.append(exact if by_client else exact.sum(axis=0, keepdims=True))
+        if by_client:
             run.noise.append(sent.view(np.int64) - exact)
         if len(run.attained) < neighbours:
             run.attained.append(_attained(run, request))
-        return sent.sum(axis=0, dtype=np.uint64)
+        return np.asarray(sent.sum(axis=0, dtype=np.uint64))
 
     def on_release(release: Release) -> None:
         if plan.model.noise_by == "server" and plan.noise is not None:
-            steps = np.rint(release.values / plan.grid).astype(np.int64)
-            run.noise.append((steps - run.exact[-1])[None])
+            run.noise.append(np.rint(release.values / plan.grid).astype(np.int64) - run.exact[-1])
 
     method.on_release = on_release
     run_inline(method, shards, sum_of=sum_of)
@@ -181,13 +171,12 @@ def _attained(run: Run, request: Request) -> float:
             ranges = np.ptp(costs[x] - costs[y], axis=1) / mechanism.epsilon
             if ranges.max() > far:
                 far, at = float(ranges.max()), int(ranges.argmax())
-                run.worst = sums[x[at]], sums[y[at]]
+                run.worst = sums[x[at]]
         return far
     scaled = found / np.repeat(plan.noise.scales, plan.noise.lengths)
-    parts = (np.array_split(each, 1 + len(x) * found.shape[1] // 2**20) for each in (x, y))
-    pairs = (scaled[i] - scaled[j] for i, j in zip(*parts, strict=True))
-    most = max(np.linalg.norm(change, mechanism.order, axis=1).max() for change in pairs)
-    return float(most) * (mechanism.multiplier or 1.0 / mechanism.epsilon)
+    pairs = (scaled[i] - scaled[j] for i, j in zip(x, y, strict=True))
+    far = max(float(np.linalg.norm(change, mechanism.order)) for change in pairs)
+    return far * (mechanism.multiplier or 1.0 / mechanism.epsilon)
 
 
 def _costs(plan: Plan, request: Request, sums: Floats) -> Floats:
@@ -204,20 +193,21 @@ def _clients(classes: int, copies: int = COPIES) -> list[list[int]]:
     return [*np.repeat(kinds[:, None], copies, axis=1).tolist(), *mixed.tolist()]
 
 
-def _neighbours(plan: Plan) -> tuple[list[DataSet], Integers, Integers]:
-    """Return data sets of a client, and the places of both of each pair of neighbours."""
+def _neighbours(plan: Plan) -> tuple[list[Any], Integers, Integers]:
+    """Return data sets of a client for `rows_of`, and the places of both of each pair."""
     classes, per = plan.federation.classes, plan.protected.per
     rows, units = _clients(classes, 1)[: 2 * classes * len(GAPS)], _clients(classes)
+    step = len(rows) if plan.bound is not None and plan.bound.per == per else classes
     if plan.adjacency == "replace":
         return [((), unit) for unit in units], *np.indices([len(units)] * 2).reshape(2, -1)
-    bases = [[], *([] if per == "client" else rows[::classes])]
+    bases = [[], *([] if per == "client" else rows[::step])]  # few if units are clipped apart
     units = rows if per == "row" else units
     sets = [*product(bases, [()]), *product(bases, units)]
     return sets, np.arange(len(bases), len(sets)), np.repeat(np.arange(len(bases)), len(units))
 
 
-def rows_of(sets: Sequence[DataSet], classes: int) -> Shards:
-    """Return rows of a client for each data set; those of the unit are of one subject.
+def rows_of(sets: Sequence[tuple[Sequence[int], Sequence[int]]], classes: int) -> Shards:
+    """Return rows of a client for each data set: kinds of others' rows, and of the unit's.
 
     A row of kind k has one of `GAPS` between the logit of class k % classes and all others, and
     this class for a label, or the next one.
@@ -240,10 +230,12 @@ def rows_of(sets: Sequence[DataSet], classes: int) -> Shards:
 def check_noise(runs: Sequence[Run], draws: int = 0) -> Record:
     """Hold the noise of runs of one plan, with different seeds, against its law.
 
+    Raises ValueError if blocks have noise of different scales.
+
     Parameters
     ----------
     draws
-        number of draws of an index, from a sum of the first run's worst pair
+        number of draws of an index, from the sum of the first run's worst pair
 
     Returns
     -------
@@ -252,52 +244,46 @@ def check_noise(runs: Sequence[Run], draws: int = 0) -> Record:
         its lower confidence bound of 99 %; `p`, the probability at most that noise of the due law
         is as far from it in any of the tests
     """
-    plan, mechanism = runs[0].plan, runs[0].plan.mechanism
+    run, plan, mechanism = runs[0], runs[0].plan, runs[0].plan.mechanism
     if plan.noise is None:
-        costs = _costs(plan, runs[0].asked[0], runs[0].worst[0])
+        request, seeded = run.asked[0], plan.federation.noise_source == "seeded"
+        of = plan.sum_of(request.bound, plan.clients, request.query.costs)
+        source = stream(plan.federation.seed, Purpose.NOISE, 0, "audit") if seeded else None
+        each = [mechanism.release(run.worst, of, lambda: source)[0] for _ in range(draws)]
+        costs = _costs(plan, request, run.worst)
         values, place = np.unique(costs, return_inverse=True)
         chances = np.bincount(place, np.exp(costs.min() - costs))
-        law = stats.rv_discrete(values=(values, chances / chances.sum()))
-        return _tested((costs[drawn(runs[0], 0, draws)], law, 1))
-    (noise, ones), scale = _noise_of(runs), plan.noise.scales[0]
+        law: Any = stats.rv_discrete(values=(values, chances / chances.sum()))
+        return _tested((costs[np.concatenate(each).astype(np.int64)], law, 1))
+    noise, exact, (scale,) = _all(runs, "noise"), _all(runs, "exact"), {*plan.noise.scales}
     if isinstance(mechanism, Unary):
-        samples = ((noise[~ones], scale), (noise[ones] + 1.0, 0.5))
-        return _tested(*((bits - p, stats.bernoulli(p, loc=-p), 1) for bits, p in samples))
+        bits = (((noise + exact)[exact == k], p) for k, p in enumerate((scale, 0.5)))
+        return _tested(*((each - p, stats.bernoulli(p, loc=-p), 1) for each, p in bits))
     law = stats.dlaplace(1.0 / scale) if isinstance(mechanism, Laplace) else stats.norm(0.0, scale)
     sums = noise.reshape(-1, plan.quorum, noise.shape[1]).sum(axis=1)
     return _tested((sums, law, 1), *[(noise, law, plan.quorum)] * (plan.quorum > 1))
 
 
-def _noise_of(runs: Sequence[Run]) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the noise of all rounds, and where answers are above 0, (vectors, length) each."""
-    rounds = [both for run in runs for both in zip(run.noise, run.exact, strict=True)]
-    ones = [np.broadcast_to(exact > 0, noise.shape) for noise, exact in rounds]
-    return np.concatenate([noise for noise, _ in rounds]).astype(np.float64), np.concatenate(ones)
+def _all(runs: Sequence[Run], name: str) -> Floats:
+    return np.concatenate([each for run in runs for each in getattr(run, name)]) * 1.0
 
 
 def _tested(*samples: tuple[Floats, Any, int]) -> Record:
     """Test values against laws; of shares of a law only the scale is known."""
-    ps, found = list[float](), list[tuple[int, float, float]]()
+    ps, row = list[float](), Record()
     for values, law, shares in samples:
         due, n = law.moment(2), values.size
         error = math.sqrt((shares * (law.moment(4) / due**2 - 3.0) + 2.0) / n) / 2.0
         std = math.sqrt(float((values**2).mean()) * shares / due)
-        found.append((n, std, std - float(stats.norm.isf(0.01)) * error))
+        row = row or {"values": n, "std": std, "at_least": std - 2.3264 * error}  # of 99 %
         ps += [2.0 * float(stats.norm.sf(abs(std - 1.0) / (error or 1.0))), _echo(values)]
         if shares == 1:
             edges = np.unique(law.ppf(_EDGES))
             chances = np.diff(law.cdf(edges), prepend=0.0, append=1.0)
             cells = np.searchsorted(edges, values.ravel())
-            ps.append(_shape(np.bincount(cells, minlength=len(chances)), chances * n))
-    names = ("values", "std", "at_least", "p")
-    return dict(zip(names, (*found[0], min(1.0, len(ps) * min(ps))), strict=True))
-
-
-def _shape(seen: Integers, due: Floats) -> float:
-    """Return the p-value of Pearson's chi-square; cells below 5 due are added to the fullest."""
-    rare, most = due < 5, due == due.max()
-    seen, due = (np.where(most, each + each[rare].sum(), each)[~rare] for each in (seen, due))
-    return float(stats.chi2.sf(((seen - due) ** 2 / due).sum(), max(len(due) - 1, 1)))
+            far = (np.bincount(cells, minlength=len(chances)) - n * chances) ** 2
+            ps.append(float(stats.chi2.sf((far / np.maximum(n * chances, 5)).sum(), len(edges))))
+    return row | {"p": min(1.0, len(ps) * min(ps))}
 
 
 def _echo(values: Floats) -> float:
@@ -323,38 +309,24 @@ def values_needed(found: float, level: float, kurtosis: float = 3.0) -> int:
 # --- attacks on pure mechanisms -----------------------------------------------------------------
 
 
-def drawn(run: Run, world: int, draws: int) -> Integers:
-    """Return indices drawn from one sum of the worst pair, (draws,)."""
-    plan, request = run.plan, run.asked[0]
-    of = plan.sum_of(request.bound, plan.clients, request.query.costs)
-    seeded = plan.federation.noise_source == "seeded"
-    source = stream(plan.federation.seed, Purpose.NOISE, world, "audit") if seeded else None
-    each = (plan.mechanism.release(run.worst[world], of, lambda: source) for _ in range(draws))
-    return np.fromiter((index[0] for index, _ in each), np.int64, draws)
-
-
-def attack(runs: Sequence[Run], draws: int = 0, error: float = 1e-3) -> float:
-    """Return a lower bound on epsilon, of a pure mechanism with one number changed.
+def attack(runs: Sequence[Run], error: float) -> float:
+    """Return a lower bound on epsilon, of noise of a pure mechanism with one number changed.
 
     Half of the noise is that of each of two worlds, whose sums differ by `Run.attained`.
     """
-    run, plan, mechanism = runs[0], runs[0].plan, runs[0].plan.mechanism
-    if plan.noise is None:
-        there, gone = (_costs(plan, run.asked[0], sums) for sums in run.worst)
-        return epsilon_lower_bound(*((gone - there)[drawn(run, k, draws)] for k in (0, 1)), error)
-    noise, ones = _noise_of(runs)
-    if isinstance(mechanism, Unary):
-        seen = (noise + ones)[ones] - noise[np.roll(ones, 1, axis=1)]
-        return epsilon_lower_bound(seen[::2], -seen[1::2], error)
-    sums = noise.reshape(-1, plan.quorum, noise.shape[1]).sum(axis=1) / plan.noise.scales[0]
-    sums = sums.reshape(len(runs), plan.rounds, -1)
-    change = max(run.attained) * mechanism.epsilon
-    worlds = (sums[:, :, ::2] + change, sums[:, :, 1::2])
-    ratios = ((np.abs(x) - np.abs(x - change)).sum(axis=1) for x in worlds)
-    return epsilon_lower_bound(*(np.round(ratio, 9).ravel() for ratio in ratios), error)
+    plan, noise, exact = runs[0].plan, _all(runs, "noise"), _all(runs, "exact")
+    if isinstance(plan.mechanism, Unary):
+        seen = noise[exact > 0] + 1.0 - noise[np.roll(exact, 1, axis=1) > 0]
+        return epsilon_lower_bound(seen[::2], -seen[1::2], error=error)
+    sums = noise.reshape(-1, plan.quorum, noise.shape[1]).sum(axis=1)
+    sums = sums.reshape(len(runs), plan.rounds, -1) / (plan.noise.scales[0] if plan.noise else 1.0)
+    change = max(runs[0].attained) * plan.mechanism.epsilon
+    worlds = sums[:, :, ::2] + change, sums[:, :, 1::2]
+    ratios = ((np.abs(x) - np.abs(x - change)).sum(axis=1).ravel() for x in worlds)
+    return epsilon_lower_bound(*(np.round(ratio, 9) for ratio in ratios), error=error)
 
 
-def epsilon_lower_bound(present: Floats, absent: Floats, error: float = 1e-3) -> float:
+def epsilon_lower_bound(present: Floats, absent: Floats, *, error: float = 1e-3) -> float:
     """Lower confidence bound on a pure epsilon from an attacker's number in two worlds.
 
     On the first half of the trials a threshold is chosen above which numbers lie far more often
@@ -375,9 +347,9 @@ def epsilon_lower_bound(present: Floats, absent: Floats, error: float = 1e-3) ->
     first, rest = zip(*(np.array_split(world, 2) for world in (present, absent)), strict=True)
     edges = np.unique(np.quantile(np.concatenate(first), _EDGES, method="lower"))
     p, q = (1.0 - np.searchsorted(np.sort(world), edges) / len(world) for world in first)
-    far, near = (_SELECTING * np.sqrt(r * (1.0 - r) / len(present) * 2.0) for r in (p, q))
-    gain = np.maximum(p - far, 1e-300) / (q + near + _SELECTING**2 / len(absent))
-    events = ((world >= edges[gain.argmax()]) for world in rest)
-    tests = (stats.binomtest(int(event.sum()), len(event)) for event in events)
-    low, high = (test.proportion_ci(1.0 - error) for test in tests)
-    return max(0.0, math.log(max(low.low, 1e-300) / high.high))
+    far, near = (3.0 * np.sqrt(r * (1.0 - r) / len(first[0])) for r in (p, q))  # standard errors
+    gain = np.maximum(p - far, 1e-300) / (q + near + 9.0 / len(first[0]))
+    (hits, n), (alarms, m) = ((int((w >= edges[gain.argmax()]).sum()), len(w)) for w in rest)
+    low = np.nan_to_num(stats.beta.ppf(error / 2, hits, n - hits + 1))
+    high = np.nan_to_num(stats.beta.isf(error / 2, alarms + 1, m - alarms), nan=1.0)
+    return max(0.0, math.log(max(float(low), 1e-300) / float(high)))
