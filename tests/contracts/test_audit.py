@@ -54,10 +54,9 @@ def test_the_study_has_all_that_go_together():
     assert {cell["method"] for cell in METHODS} == private
 
 
-@pytest.mark.parametrize("one", TOGETHER, ids=lambda one: "-".join(one.values()))
+@pytest.mark.parametrize("one", TOGETHER[::3], ids=lambda one: "-".join(one.values()))
 def test_no_mechanism_spends_more_than_it_claims(one):
-    if one["unit"] == "user" or one["trust"] == "distributed":  # all, at length: below
-        assert caught(cell_of(**one)) == set()
+    assert caught(cell_of(**one)) == set()
 
 
 @pytest.mark.slow
