@@ -1,4 +1,4 @@
-"""What a run promises, measured on the run itself: sensitivity, noise, number of releases.
+"""Audit of runs: what they promise, measured on themselves.
 
 A run of a method is watched (`watch`) in the engine that others use. Three parts together are its
 epsilon:
@@ -54,7 +54,7 @@ COPIES = 60
 """Rows of each kind of a client, or a subject, that uses up its bound."""
 
 _EDGES = stats.norm.cdf(np.linspace(-3.4, 3.4, 35))
-"""Of events and cells, as quantiles."""
+"""Quantiles that are edges of cells and events."""
 
 
 # --- a run that is watched ----------------------------------------------------------------------
@@ -253,15 +253,16 @@ def check_noise(runs: Sequence[Run], draws: int = 0) -> Record:
         costs = _costs(plan, request, run.worst)
         values, place = np.unique(costs, return_inverse=True)
         chances = np.bincount(place, np.exp(costs.min() - costs))
-        law: Any = stats.rv_discrete(values=(values, chances / chances.sum()))
-        return _tested((costs[np.concatenate(each).astype(np.int64)], law, 1))
+        shape: Any = stats.rv_discrete(values=(values, chances / chances.sum()))
+        return _tested((costs[np.concatenate(each).astype(np.int64)], shape, 1))
     noise, exact, (scale,) = _all(runs, "noise"), _all(runs, "exact"), {*plan.noise.scales}
     if isinstance(mechanism, Unary):
         bits = (((noise + exact)[exact == k], p) for k, p in enumerate((scale, 0.5)))
         return _tested(*((each - p, stats.bernoulli(p, loc=-p), 1) for each, p in bits))
-    law = stats.dlaplace(1.0 / scale) if isinstance(mechanism, Laplace) else stats.norm(0.0, scale)
+    laplace = isinstance(mechanism, Laplace)
+    shape = stats.dlaplace(1.0 / scale) if laplace else stats.norm(0.0, scale)
     sums = noise.reshape(-1, plan.quorum, noise.shape[1]).sum(axis=1)
-    return _tested((sums, law, 1), *[(noise, law, plan.quorum)] * (plan.quorum > 1))
+    return _tested((sums, shape, 1), *[(noise, shape, plan.quorum)] * (plan.quorum > 1))
 
 
 def _all(runs: Sequence[Run], name: str) -> Floats:
@@ -269,17 +270,17 @@ def _all(runs: Sequence[Run], name: str) -> Floats:
 
 
 def _tested(*samples: tuple[Floats, Any, int]) -> Record:
-    """Test values against laws; of shares of a law only the scale is known."""
+    """Test values against distributions; of shares of one only the scale is known."""
     ps, row = list[float](), Record()
-    for values, law, shares in samples:
-        due, n = law.moment(2), values.size
-        error = math.sqrt((shares * (law.moment(4) / due**2 - 3.0) + 2.0) / n) / 2.0
+    for values, shape, shares in samples:
+        due, n = shape.moment(2), values.size
+        error = math.sqrt((shares * (shape.moment(4) / due**2 - 3.0) + 2.0) / n) / 2.0
         std = math.sqrt(float((values**2).mean()) * shares / due)
         row = row or {"values": n, "std": std, "at_least": std - 2.3264 * error}  # of 99 %
         ps += [2.0 * float(stats.norm.sf(abs(std - 1.0) / (error or 1.0))), _echo(values)]
         if shares == 1:
-            edges = np.unique(law.ppf(_EDGES))
-            chances = np.diff(law.cdf(edges), prepend=0.0, append=1.0)
+            edges = np.unique(shape.ppf(_EDGES))
+            chances = np.diff(shape.cdf(edges), prepend=0.0, append=1.0)
             cells = np.searchsorted(edges, values.ravel())
             far = (np.bincount(cells, minlength=len(chances)) - n * chances) ** 2
             ps.append(float(stats.chi2.sf((far / np.maximum(n * chances, 5)).sum(), len(edges))))
