@@ -9,12 +9,11 @@ be looked at.
 """
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedcal.core.checks import TooLittle
+from fedcal.core.checks import TooLittle, warn
 from fedcal.datasets import Population
 from fedcal.privacy import Federation
 from fedcal.privacy.privacy import MOST_CLIENTS
@@ -102,10 +101,10 @@ def underpowered(method: str, shards: Population | None, job: Job | None = None)
     return [f"too little data or budget: {why}"] if why else []
 
 
-def emit(lines: Sequence[str], stacklevel: int) -> list[str]:
+def emit(lines: Sequence[str]) -> list[str]:
     """Warn, and return sentences for the statement of privacy, where a reader sees them."""
     for line in lines:
-        warnings.warn(line, TooLittle, stacklevel=stacklevel + 1)
+        warn(line, TooLittle)
     return [f"{line[0].upper()}{line[1:]}." for line in lines]
 
 

@@ -116,9 +116,6 @@ ON_DEMAND = (
 )
 """Metrics of a release that stand under "More metrics"; all others of its score come first."""
 
-MORE = "More metrics"
-"""Start of the titles of tables of these: on pages, not on terminals."""
-
 WIDTH = "_width"
 """Suffix of a metric's name for the width of its interval."""
 

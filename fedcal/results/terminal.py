@@ -20,7 +20,6 @@ from rich.text import Text
 from fedcal.core import checks, pages
 from fedcal.core.naming import printable
 from fedcal.core.pages import Entry, Marked, Table, number
-from fedcal.metrics.names import MORE
 from fedcal.results.files import to_json
 
 _WIDEST = 1000
@@ -161,7 +160,7 @@ def show(
     for part in () if json or quiet else parts:
         if isinstance(part, str):
             to.print(part)
-        elif isinstance(part, pages.Table) and not part.title.startswith(MORE):
+        elif isinstance(part, pages.Table) and not part.title.startswith(pages.MORE):
             print_table(to, part)
             if part.note:
                 to.print(part.note)

@@ -16,13 +16,13 @@ from fedcal.core.options import strict
 from fedcal.datasets import Dataset
 from fedcal.metrics.names import METRICS
 from fedcal.results import comparison, page, terminal
+from fedcal.results.files import versions
 from fedcal.results.labels import family_of
 from fedcal.results.statement import sentences, sets_noise
 from fedcal.run import folders, load, simulation, sweep
 from fedcal.run.comparison.grid import Cell, Grid, LeftOut, read_grid, resolve
 from fedcal.run.config import merge, read_options, takes_options
 from fedcal.run.engines.ray import cluster
-from fedcal.run.result import versions
 from fedcal.run.sweep import CONFIG, ROWS, Row, Run
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
