@@ -38,7 +38,7 @@ from experiments.studies.spec import Record
 from fedcal.clients.answers import contribute
 from fedcal.core.numerics import Floats, Integers, Purpose, Words, stream
 from fedcal.core.shards import Shards
-from fedcal.mechanisms import Laplace, Unary
+from fedcal.mechanisms import Unary
 from fedcal.mechanisms.choice import scores_of
 from fedcal.partition import numbered
 from fedcal.privacy import Ledger, Plan
@@ -259,8 +259,7 @@ def check_noise(runs: Sequence[Run], draws: int = 0) -> Record:
     if isinstance(mechanism, Unary):
         bits = (((noise + exact)[exact == k], p) for k, p in enumerate((scale, 0.5)))
         return _tested(*((each - p, stats.bernoulli(p, loc=-p), 1) for each, p in bits))
-    laplace = isinstance(mechanism, Laplace)
-    shape = stats.dlaplace(1.0 / scale) if laplace else stats.norm(0.0, scale)
+    shape = stats.dlaplace(1.0 / scale) if mechanism.tailed else stats.norm(0.0, scale)
     sums = noise.reshape(-1, plan.quorum, noise.shape[1]).sum(axis=1)
     return _tested((sums, shape, 1), *[(noise, shape, plan.quorum)] * (plan.quorum > 1))
 
