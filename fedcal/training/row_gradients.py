@@ -222,14 +222,15 @@ class RowGradients:
     def _rows(self, gradients: _Parts, n: int, clipping: Clipping, grid: float) -> _Parts:
         """Return what each of n rows adds, as numbers or as factors."""
         parts = [(place, shape, part[:n].double()) for place, shape, part in gradients]
-        factors = torch.from_numpy(clipping.factors(_lengths(parts).numpy()) / grid)[:, None]
+        factors = clipping.factors(_lengths(parts).numpy()) / grid
         for _, shape, part in parts:
-            part.mul_(_scales(part, shape, factors)).trunc_()
-            part[factors[:, 0] == 0.0] = 0.0  # their numbers may be infinite
+            numbers = part.mul_(_scales(part, shape, torch.from_numpy(factors)[:, None])).numpy()
+            np.trunc(numbers, out=numbers)  # torch's takes twenty times as long
+            numbers[factors == 0.0] = 0.0  # they may be infinite
         if clipping.rule != "none":
-            over = ~(_lengths(parts) <= clipping.norm / grid * (1.0 - 2.0**-25))
+            over = ~(_lengths(parts).numpy() <= clipping.norm / grid * (1.0 - 2.0**-25))
             for *_, part in parts:
-                part[over] = 0.0
+                part.numpy()[over] = 0.0
         return parts
 
     def _sum(self, parts: _Parts) -> Tensor:
