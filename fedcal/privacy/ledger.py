@@ -205,8 +205,7 @@ class Ledger(AbstractContextManager["Ledger"]):
                     f"{self._name}: run {run!r} reserved {releases} releases, "
                     f"release {number} is not covered"
                 )
-            known = "SELECT 1 FROM charges WHERE run = ? AND number = ?"
-            if self._db.rows(known, (run, number)):
+            if self._db.rows("SELECT 1 FROM charges WHERE run = ? AND number = ?", (run, number)):
                 raise BudgetExceeded(
                     f"{self._name}: release {number} of run {run!r} was charged before"
                 )

@@ -150,8 +150,7 @@ class Page:
 
     def write(self, folder: Path) -> Path:
         """Write `report.html`, and each figure as PNG and SVG beside it."""
-        files = drawing.save_sheets(self.sheets, folder)
-        write_file(folder / FILE, self.html(files))
+        write_file(folder / FILE, self.html(drawing.save_sheets(self.sheets, folder)))
         return folder / FILE
 
 

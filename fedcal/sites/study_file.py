@@ -162,8 +162,7 @@ class Study:
         class_names(model.classes, integer("the number of classes", classes, 2))
         if classes != 2:
             why = "it is for two classes"
-            named = {name: getattr(model, name) or None for name in ("positive", *_OF_TWO)}
-            unused(why, **named)
+            unused(why, **{name: getattr(model, name) or None for name in ("positive", *_OF_TWO)})
         one_of("positive of [model]", model.positive or model.classes[-1], model.classes)
         for name, most in _OF_TWO.items():
             integer(f"the number of {name}", len(getattr(model, name)), 0, most)

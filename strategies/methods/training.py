@@ -338,8 +338,7 @@ class FedAvg(_Local):
     def prepare(self) -> Plan:
         """Return the plan of exact sums over a fixed number of clients."""
         self.w, self.losses = self.first_weights(), list[float]()
-        bound = self.query(1).bound("client", (1.0, 1.0))
-        return self.plan_with(100, bound, cohort=True)
+        return self.plan_with(100, self.query(1).bound("client", (1.0, 1.0)), cohort=True)
 
     def query(self, round_number: int) -> training.WeightedUpdate:
         """Return the question for the local update at w, weighted by rows."""
@@ -433,8 +432,7 @@ class DPFedAvg(_Local):
         mean = self.clip * (
             release.values / (self.plan.federation.sampling_rate * self.plan.clients)
         )
-        step = self.step(-mean, self.server_lr)
-        self.move(step, release, f"server_lr ({self.server_lr})")
+        self.move(self.step(-mean, self.server_lr), release, f"server_lr ({self.server_lr})")
 
 
 class _Recalibration(Descent):

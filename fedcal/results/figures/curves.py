@@ -196,10 +196,9 @@ def quality_sheet(
     y = {m: quality_axis(m, of(m, cells, "mean"), of(m, cells, "std")) for m in metrics}
     panels = []
     for (group, some), metric in product([*groups.items()][:MOST_PANELS], metrics):
-        means = of(metric, baselines.values(), "mean")
         lines: list[tuple[Any, ...]] = [
             (looks[name], x["xlim"], (mean, mean))
-            for name, mean in zip(baselines, means, strict=True)
+            for name, mean in zip(baselines, of(metric, baselines.values(), "mean"), strict=True)
         ]
         labels, words = dict.fromkeys(c["label"] for c in some), []
         for k, label in enumerate(labels):
