@@ -116,8 +116,8 @@ def with_answers(
         try:
             made.load_state_dict(state)
         except RuntimeError:
-            differ = f"the server's {len(state)} arrays are not the {len(names)} of the model"
-            raise FormError(f"{differ}: it wants all of state_dict(), buffers, too") from None
+            fit = f"the {len(names)} of the model's state_dict(), buffers among them"
+            raise FormError(f"the server's {len(state)} arrays do not fit {fit}") from None
         return score_batches(made, rows(context) if rows else (), inputs=inputs, target=target)
 
     def who(message: Message, context: Context) -> Message:
