@@ -29,7 +29,7 @@ from fedcal.core.checks import NO_ROWS, FormError, InputError, read
 from fedcal.core.imports import need
 from fedcal.core.numerics import Kind
 from fedcal.core.shards import Shards
-from fedcal.datasets import IDS, from_arrays, model_scores
+from fedcal.datasets import IDS, from_arrays, model_scores, plausible_rows
 from fedcal.partition import deal
 
 _MODEL = "model"  # record of `query.who` (`fedcal.strategies.server.participation.MODEL`)
@@ -252,6 +252,14 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
         so = "so that all clients mean the same; AfterTraining(class_names=...) names them"
         raise FormError(f"labels must be the numbers of the columns of scores, {so}")
     shards = deal(from_arrays(**_usable(scored, _private(message))), "iid", 1, 0)
+    try:
+        doubts = plausible_rows.doubts_of("rows", shards.logits, shards.labels)
+    except InputError as e:
+        if not _private(message):
+            raise FormError(str(e)) from None
+        doubts = [str(e)]
+    for doubt in doubts:
+        log.warning("%s", doubt)
     arrays = {name: getattr(shards, name) for name in ("logits", "labels", "subjects", "groups")}
     arrays_kept = {name: Array(value) for name, value in arrays.items() if value is not None}
     context.state[_ROWS] = ArrayRecord(arrays_kept)

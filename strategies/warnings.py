@@ -216,10 +216,12 @@ def _noisy(job: Job, each: float | None) -> str:
     needed = "" if clients is None else f"It needs at least about {clients:,} clients; "
     worse = ": in {} of {} such runs on shipped networks the classwise ECE grew"
     measured = worse.format(*_limits(job).worse) if _limits(job).worse else ""
+    auto = {**job.settings, "search": "auto"} if job.method == "acct" and each else job.settings
+    cure = ": try --set search=auto" if is_useful(replace(job, settings=auto), each) else ""
     return (
         f"with {plan.clients:,} clients at epsilon {plan.epsilon:g} (unit {plan.unit}, trust "
         f"{plan.trust}) the noise on what {job.method} learns is {percent(ratio)} of the largest "
-        f"possible sum, more than {percent(limit)}{measured}. {needed}fedcal plan has others"
+        f"possible sum, more than {percent(limit)}{measured}. {needed}fedcal plan has others{cure}"
     )
 
 

@@ -44,6 +44,7 @@ def headline(result: Result) -> str:
         of=about(result),
         harmed=harmed,
         p_value=min(holm(p_values).values(), default=1),
+        at_floor=any(p == tests[m]["floor"] == min(p_values.values()) for m, p in p_values.items()),
         unseen=_unseen(result),
         change=_change(result),
         falls_short=any(warning.startswith(SHORT) for warning in warnings),

@@ -158,7 +158,8 @@ class _Guarded:
 
     def step(self, g: Floats, h: Floats, g_std: Floats, h_std: Floats) -> Floats:
         """Return the step; a curvature that is lost in noise must not make it long."""
-        return -np.clip(g / np.maximum(np.maximum(h, 2.0 * h_std), _FLAT), -RADIUS, RADIUS)
+        curvature = np.maximum(np.maximum(h, 2.0 * h_std), _FLAT)
+        return -np.clip(g / curvature, -RADIUS, RADIUS)
 
 
 class TrustRegion:

@@ -335,7 +335,9 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> tuple[list[Cell], lis
                 mechanism=plan.mechanism.name if plan.private else Config.mechanism,
                 secure_aggregation=job.secure_aggregation,
             )
-            cell = replace(cell, config=known, plan=plan, little=little)
+            # what --set gives to all methods is in the label, too; alpha is in the table
+            own = {k: v for k, v in c.set.items() if k != "alpha"} | dict(cell.variant.settings)
+            cell = Cell(Variant(c.method, own), known, cell.seeds, plan, little)
             if plan.private and plan.delta >= 1 / plan.clients:
                 warned[large_delta(plan)] = None
         elif cell.variant.partitioned:
