@@ -279,8 +279,7 @@ class FedSGD(_Network, Descent):
         if self.optimiser != "adam":
             return super().step(gradient, lr)
         betas = np.array([[0.9], [0.999]])
-        now = np.stack([gradient, gradient**2])
-        self.velocity = betas * self.velocity + (1 - betas) * now
+        self.velocity = betas * self.velocity + (1 - betas) * np.stack([gradient, gradient**2])
         mean, square = self.velocity / (1 - betas**self.done)
         return np.asarray(-lr * mean / (np.sqrt(square) + 1e-8))
 
