@@ -252,14 +252,9 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
         so = "so that all clients mean the same; AfterTraining(class_names=...) names them"
         raise FormError(f"labels must be the numbers of the columns of scores, {so}")
     shards = deal(from_arrays(**_usable(scored, _private(message))), "iid", 1, 0)
-    try:
-        doubts = plausible_rows.doubts_of("rows", shards.logits, shards.labels)
-    except InputError as e:
-        if not _private(message):
-            raise FormError(str(e)) from None
-        doubts = [str(e)]
-    for doubt in doubts:
-        log.warning("%s", doubt)
+    if shards.labels.min() and plausible_rows.counted_from_1(shards.logits, shards.labels):
+        # a fact about rows, for this log alone
+        log.warning("the scores name each class one lower than its label: labels count from 0")
     arrays = {name: getattr(shards, name) for name in ("logits", "labels", "subjects", "groups")}
     arrays_kept = {name: Array(value) for name, value in arrays.items() if value is not None}
     context.state[_ROWS] = ArrayRecord(arrays_kept)
