@@ -117,7 +117,7 @@ def _change(result: Result) -> dict[str, Any]:
         "better": [titles[m] for m in rose if rose[m] == named(m).higher],
         "worse": [titles[m] for m in rose if rose[m] != named(m).higher],
         "decided": [
-            texts.get(m) or f"{titles[m]} {'rose' if up else 'fell'} by {_by(m, *known[m])}"
+            texts.get(m) or f"{titles[m]} {'rose' if up else 'fell'} by up to {_most(m, *known[m])}"
             for m, up in rose.items()
         ],
         "moved": [text for m, text in texts.items() if m not in rose],
@@ -134,10 +134,10 @@ def _moved(
     return f"{end} as before" if one == second else f"from {one} to {end}"
 
 
-def _by(metric: str, *ends: float) -> str:
-    """Return the size of a difference, whose values the noise hides: `0.15 to 0.53`."""
-    low, high = sorted(map(abs, ends))
-    return measured(metric, {"value": None, "low": low, "high": high})
+def _most(metric: str, *ends: float) -> str:
+    """Return the upper end of a difference's size, of which noise hides the values: `0.53`."""
+    most = max(map(abs, ends))
+    return shown(metric, most, digits=decimals(metric, *ends)) + unit(metric)
 
 
 def _points(share: float) -> str:
