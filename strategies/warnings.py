@@ -9,12 +9,11 @@ be looked at.
 """
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedcal.core.checks import TooLittle
+from fedcal.core.checks import TooLittle, warn
 from fedcal.datasets import Population
 from fedcal.privacy import Federation
 from fedcal.privacy.privacy import MOST_CLIENTS
@@ -102,10 +101,10 @@ def underpowered(method: str, shards: Population | None, job: Job | None = None)
     return [f"too little data or budget: {why}"] if why else []
 
 
-def emit(lines: Sequence[str], stacklevel: int) -> list[str]:
+def emit(lines: Sequence[str]) -> list[str]:
     """Warn, and return sentences for the statement of privacy, where a reader sees them."""
     for line in lines:
-        warnings.warn(line, TooLittle, stacklevel=stacklevel + 1)
+        warn(line, TooLittle)
     return [f"{line[0].upper()}{line[1:]}." for line in lines]
 
 
@@ -217,10 +216,12 @@ def _noisy(job: Job, each: float | None) -> str:
     needed = "" if clients is None else f"It needs at least about {clients:,} clients; "
     worse = ": in {} of {} such runs on shipped networks the classwise ECE grew"
     measured = worse.format(*_limits(job).worse) if _limits(job).worse else ""
+    auto = {**job.settings, "search": "auto"} if job.method == "acct" and each else job.settings
+    cure = ": try --set search=auto" if is_useful(replace(job, settings=auto), each) else ""
     return (
         f"with {plan.clients:,} clients at epsilon {plan.epsilon:g} (unit {plan.unit}, trust "
         f"{plan.trust}) the noise on what {job.method} learns is {percent(ratio)} of the largest "
-        f"possible sum, more than {percent(limit)}{measured}. {needed}fedcal plan has others"
+        f"possible sum, more than {percent(limit)}{measured}. {needed}fedcal plan has others{cure}"
     )
 
 

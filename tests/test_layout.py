@@ -89,3 +89,6 @@ def test_a_clone_is_found_from_anywhere_and_imports_heavy_packages_late(tmp_path
     assert set(printed(every, tmp_path)) & set(HEAVY.split()) == set()
     first = "import sys; sys.modules['fcntl'] = None; import fedcal; print(*sys.modules)"
     assert set(printed(first, tmp_path)) & {"numpy", "flwr", "fedcal.run"} == set()
+    home = "run(['check', 'imdb-binary', '--out', 'home']); print(*sys.modules)"
+    seen = printed(f"import sys; from fedcal.cli.main import exit_code_of as run; {home}", tmp_path)
+    assert {*seen} & {"flwr", "grpc", "ray", "matplotlib"} == {"matplotlib"}

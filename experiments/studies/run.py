@@ -23,11 +23,11 @@ from fedcal.core.options import strict
 from fedcal.core.pages import Table
 from fedcal.datasets import Dataset
 from fedcal.results.comparison import names_of
+from fedcal.results.files import versions
 from fedcal.results.terminal import csv_text, markdown
 from fedcal.run.comparison import compare
 from fedcal.run.comparison.grid import read_grid, resolve
 from fedcal.run.folders import Kind, claim
-from fedcal.run.result import versions
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
 

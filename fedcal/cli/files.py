@@ -74,9 +74,8 @@ def export(
     checks.check_kept(f"exporting a {form}.npz")
     folders.claim_file(out, overwrite=overwrite)
     export.to_onnx(fitted_in(calibrator), out)
-    terminal.show([f"written to {out}"], {"out": str(out)}, json=json, quiet=quiet)
-    if form == PredictionSets.form and not (quiet or json):
-        terminal.console().print(OF_FLOAT32)
+    lines = [f"written to {out}", *[OF_FLOAT32] * (form == PredictionSets.form)]
+    terminal.show(lines, {"out": str(out)}, json=json, quiet=quiet)
 
 
 def flower_app(folder: Path, quiet: Quiet = False, json: Json = False) -> None:
@@ -104,10 +103,9 @@ def datasets(quiet: Quiet = False, json: Json = False) -> None:
     --------
     fedcal datasets --json
     """
-    from fedcal import datasets
+    from fedcal.datasets import catalogue, feature_sets
 
-    shipped: dict[str, Sequence[Any]] = {"sets": datasets.catalogue()}
-    shipped["features"] = datasets.feature_sets()
+    shipped: dict[str, Sequence[Any]] = {"sets": catalogue(), "features": feature_sets()}
     if json:
         entries = [dataclasses.asdict(entry) for part in shipped.values() for entry in part]
         print(files.to_json(entries), end="")

@@ -26,6 +26,7 @@ from fedcal.results.terminal import console
 GROUPS = {
     "Try out, on one machine": {
         "simulate": "simulate",
+        "check": "check",
         "evaluate": "evaluate",
         "compare": "compare",
         "plan": "plan",
@@ -63,8 +64,6 @@ COMMANDS = {"site": "study:overview", "study": "study:overview"}
 for _commands in GROUPS.values():
     COMMANDS |= _commands
 
-PACKAGE = "fedcal.cli"
-
 ALL = "--help-all"
 _HELP = {"help_option_names": ["--help", "-h"]}
 
@@ -95,7 +94,7 @@ def load_command(name: str, *, every: bool = True) -> click.Command:
     checks.check_kept(f"fedcal {name}")
     checks.one_of("command", name, COMMANDS, "fedcal --help")
     place, _, function = COMMANDS[name].partition(":")
-    module = import_module(f"{PACKAGE}.{place}")
+    module = import_module(f"fedcal.cli.{place}")
     command = getattr(module, function or "command")
     rare = () if every else getattr(command, "rare", ())
     return made_of(command, name, help_of(name), rare)
@@ -136,7 +135,7 @@ class Commands(TyperGroup):
         """Return a command as the list shows it, in one line."""
         panel = next((title for title, names in GROUPS.items() if cmd_name in names), "")
         clause = re.split(r"[.:;] |\.$", help_of(cmd_name))[0]
-        hidden = cmd_name in ("site", "study")
+        hidden = cmd_name in ("site", "study", "site restored")  # `fedcal site` shows all
         return TyperCommand(cmd_name, help=clause, rich_help_panel=panel, hidden=hidden)
 
     def resolve_command(
@@ -183,6 +182,7 @@ def exit_code_of(arguments: list[str] | None, command: click.Command = app) -> i
         return e.exit_code
     except click.ClickException as e:
         text = " ".join(e.format_message().split()) or "a command is missing"
+        text = re.sub(r"argument \((\S+\.(?:csv|npz|parquet))\)", r"argument; give --data \1", text)
         errors.print(f"fedcal: error: {text}")
         return InputError.exit_code
     except (KeyboardInterrupt, click.Abort):

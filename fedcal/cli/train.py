@@ -48,12 +48,8 @@ def command(
     with terminal.progress("training", quiet=quiet) as steps:
         training = train(out=out, resume=resume, overwrite=overwrite, progress=steps, **given)
     record = training.to_json()
-    facts: dict[str, Any] = {
-        "record": record,
-        "c": record["config"],
-        "out": out,
-        "line": names.line,
-    }
+    facts: dict[str, Any] = {"record": record, "c": record["config"], "out": out}
+    facts["line"] = names.line
     facts["score"] = score_table.check_score("", record["classes"])
     facts["floored"] = names.floored(record["rows_below_floor"])
     terminal.show(page.block_lines("commands", "training", **facts), record, json=json, quiet=quiet)

@@ -24,7 +24,9 @@ Checks of single values, also of a run config, with one wording for all of them.
 import json
 import math
 import re
+import sys
 import tomllib
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -134,6 +136,14 @@ class Interrupted(KeyboardInterrupt):
 
 class TooLittle(UserWarning):
     """A run has too little to make the model better: too few clients, rows or classes."""
+
+
+def warn(text: str, kind: type[Warning] = UserWarning) -> None:
+    """Warn at the line that called fedcal, however deep in it this is called."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and str(frame.f_globals.get("__name__")).startswith("fedcal."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, kind, stacklevel=level)
 
 
 class PrivacyError(FedcalError):

@@ -11,7 +11,6 @@ import unicodedata
 from collections.abc import Sequence
 
 from fedcal.core.checks import InputError
-from fedcal.core.numerics import refuse_masked
 
 _LONGEST = 2000
 """Characters of a log record; what comes after them is a stranger's."""
@@ -129,6 +128,8 @@ def class_names(
     """
     if names is None:
         return tuple(map(str, range(classes)))
+    from fedcal.core.numerics import refuse_masked  # NumPy, which a list of commands does without
+
     refuse_masked(what, names)
     checked = tuple(plain_name(what, str(name)) for name in names)
     if len(checked) != classes or len({*map(key_of, checked)} - {""}) < len(checked):

@@ -12,6 +12,9 @@ MOST_SERIES = 16
 
 MOST_REFERENCES = 4
 
+MORE = "More metrics"
+"""Start of the titles of tables of metrics on demand: on pages, not on terminals."""
+
 Point = tuple[float, float]
 
 

@@ -180,7 +180,8 @@ def finite(name: str, value: Any, names: Sequence[str] | None = None, *, least: 
     with np.errstate(over="ignore"):  # from wider floats: inf, refused below
         x = np.ascontiguousarray(array, np.float64)
     if x.size and not (np.isfinite(x.min()) and np.isfinite(x.max())):  # they pass a nan on
-        _refuse(name, x, ~np.isfinite(x), "all must be finite")
+        hint = " (-inf is the logarithm of a probability of 0: give the probabilities, as `probs`)"
+        _refuse(name, x, ~np.isfinite(x), f"all must be finite{hint * bool(x.min() == -np.inf)}")
     return x
 
 

@@ -108,7 +108,7 @@ def from_arrays(
             raise InputError(
                 f"labels are names ({quoted(words)}), and the columns of scores have none: name "
                 "these by the classes (a file: prob_NAME or logit_NAME, or --class-names; arrays: "
-                f"classes=[...]), or give whole numbers in [0, {scores.shape[1] - 1}]"
+                f"class_names=[...]), or give whole numbers in [0, {scores.shape[1] - 1}]"
             )
         names = tuple(sorted(words, key=positive.__eq__))
     checked = np.empty(0, np.int64)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import InputError, integer, located, number_in, one_of
+from fedcal.core.checks import InputError, integer, located, near, number_in, one_of
 from fedcal.core.imports import need
 from fedcal.core.naming import value_of
 from fedcal.core.scores import MOST_CLASSES, ids_of, numbers
@@ -42,6 +42,7 @@ SINGLE = ("label", *IDS, "split")
 """Columns that hold no scores."""
 
 _SUBJECTS = ("patient", "customer", "person")
+_MEANT = {"y_true": "label", "target": "label", "y_prob": "score"}
 _INDEX = ("", "Unnamed: 0", "__index_level_0__")  # names of a pandas index in a file
 
 
@@ -117,7 +118,8 @@ def find_columns(names: Sequence[str], labels_required: bool) -> Columns:
             by_kind[match[1] or ""].setdefault(match[2] or match[4], {})[int(match[3] or 0)] = name
         elif name not in single:
             hint = " (pandas: index=False)" if name in _INDEX else ""
-            raise InputError(f"unknown column {name[:80]!r}; allowed: {_ALLOWED}{hint}")
+            meant = near(_MEANT.get(name, name), (*SINGLE, "score")).partition("allowed")[0]
+            raise InputError(f"unknown column {name[:80]!r}; {meant}allowed: {_ALLOWED}{hint}")
     there = ", ".join(map(repr, names))
     there = there if len(there) <= 200 else f"{there[:200]}..."
     lacks_label = labels_required and "label" not in single

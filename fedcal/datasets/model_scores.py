@@ -236,8 +236,11 @@ def in_columns(estimator: Any, outputs: ArrayLike, method: str, input: Kind) -> 
     return scores
 
 
-def columns_of(names: NDArray[Any], y: ArrayLike, columns: int) -> Integers:
-    """Return the column of each label, (n,), from the names of the columns, (columns,)."""
+def columns_of(names: NDArray[Any], y: ArrayLike, columns: int, hint: str = "") -> Integers:
+    """Return the column of each label, (n,), from the names of the columns, (columns,).
+
+    Raises InputError, with the hint, for a label that is not among them.
+    """
     place = {name: j for j, name in enumerate(names.ravel().tolist())}
     if names.ndim != 1 or len(place) != columns:
         raise InputError(f"classes must be {columns} different names, one for each column of X")
@@ -246,5 +249,5 @@ def columns_of(names: NDArray[Any], y: ArrayLike, columns: int) -> Integers:
     if -1 in codes:
         row = codes.index(-1)
         known = listed(list(map(str, place)), most=10)
-        raise InputError(f"label {labels[row]!r} at row {row} is not among classes ({known})")
+        raise InputError(f"label {labels[row]!r} at row {row} is not among classes ({known}){hint}")
     return np.array(codes, np.int64)

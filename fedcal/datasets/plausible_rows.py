@@ -75,7 +75,7 @@ def doubts_of(
     if (count[scores.argmax(axis=1)] == 0).mean() > 0.5:
         return [
             "most rows have their highest score for a class that no row belongs to: are these "
-            "scores? Rows of features need the model that scores them (model=)"
+            "scores? Rows of features need the model that scores them (model=, or CalibratedModel)"
         ]
     return []
 

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from fedcal.core.naming import called
-from fedcal.core.pages import Curve, Intervals, Part, Point, Table
+from fedcal.core.pages import MORE, Curve, Intervals, Part, Point, Table
 from fedcal.evaluation.estimators import calibration
 from fedcal.evaluation.estimators.calibration import ECES, FAR_TAIL
 from fedcal.evaluation.findings import KEYS, Findings, Key, Metrics, counted
 from fedcal.evaluation.intervals import HIDES, Estimate, beyond
 from fedcal.metrics.bootstrap import ERROR
 from fedcal.metrics.histogram import Histogram
-from fedcal.metrics.names import MORE, ON_DEMAND, decimals, heading, named, scaled, shown
+from fedcal.metrics.names import ON_DEMAND, decimals, heading, named, scaled, shown
 
 
 def names_of(views: Iterable[str]) -> dict[str, str]:

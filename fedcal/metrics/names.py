@@ -54,8 +54,10 @@ _LOSS = (
     f"Minus the logarithm of the probability of {{}}, {FLOOR:g} at least, the mean over rows. It "
     "punishes confident errors. Lower is better."
 )
-_BRIER = "Mean squared distance between probability and what came true, "
-_LOWER = "Lower is better."
+_BRIER = (
+    "Mean squared distance between probability and what came true: of the positive class of two "
+    "(0 to 1), or summed over three classes or more (0 to 2). Lower is better."
+)
 _CUT = " of scores cut at 1e-4"
 
 METRICS: dict[str, Named] = {
@@ -75,7 +77,7 @@ METRICS: dict[str, Named] = {
         short="cwECE",
     ),
     "nll": Named("log loss", _LOSS.format("the label")),
-    "brier": Named("Brier score", f"{_BRIER}from 0 to 1. {_LOWER}", short="Brier"),
+    "brier": Named("Brier score", _BRIER),
     "precision": Named("precision", percent=True, higher=True),
     "recall": Named("recall (sensitivity)", percent=True, higher=True),
     "specificity": Named("specificity", percent=True, higher=True),
@@ -116,9 +118,6 @@ ON_DEMAND = (
 )
 """Metrics of a release that stand under "More metrics"; all others of its score come first."""
 
-MORE = "More metrics"
-"""Start of the titles of tables of these: on pages, not on terminals."""
-
 WIDTH = "_width"
 """Suffix of a metric's name for the width of its interval."""
 
@@ -143,11 +142,6 @@ _OF_SCORE = {
     ("confidence", "gap"): Named("confidence minus accuracy", percent=True),
     ("classes", "gap"): Named("confidence minus accuracy", percent=True),
     ("positive", "gap"): Named("predicted minus observed rate of {positive}", percent=True),
-    ("confidence", "brier"): Named(
-        "Brier score, summed over classes",
-        f"{_BRIER}summed over classes, from 0 to 2. {_LOWER}",
-        short="summed Brier",
-    ),
     ("positive", "classwise_ece"): Named("ECE of {positive}", _ECE_OF_ONE, percent=True),
 }
 """Names of a metric of a score ("positive", "confidence", "classes") that say more."""

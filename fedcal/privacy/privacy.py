@@ -39,7 +39,7 @@ _TOLERANCE = 1e-9  # of the cap: ten runs of 0.1 fit a cap of 1
 
 Rounds = Annotated[int, within(1, MOST_ROUNDS)] | None
 Rate = Annotated[float, lambda _, value: fraction("the sampling rate", value, "(]")]
-Epsilon = Annotated[float, interval("(0, inf]", "a finite number > 0")]
+Epsilon = Annotated[float, interval("(0, inf]", "a number > 0 (inf: no privacy)")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -184,7 +184,7 @@ def _won(family: labels.Family, rivals: Sequence[Line], plain: Line | None) -> s
     text += ")"
     if others and len(best["seeds"]) == 1:
         text += " (one seed: the noise is unknown)"
-    elif others and not _sure(family, best, others[0]):
+    elif others and _within_noise(family.best, best, others[0]):
         text += f", within the noise of the seeds of {_name(others[0], rivals)}"
         text += f" ({_value(family, others[0])})"
     if plain is not None:
@@ -193,19 +193,17 @@ def _won(family: labels.Family, rivals: Sequence[Line], plain: Line | None) -> s
     return text
 
 
-def _sure(family: labels.Family, best: Line, rival: Line) -> bool:
-    """Return whether the mean difference, seed by seed, exceeds its 95 % error (Student's t)."""
-    by_seed = []
-    for line in (best, rival):
-        by_seed.append(dict(zip(line["seeds"], line["after"][family.best]["values"], strict=False)))
-    differences = [by_seed[1][seed] - by_seed[0][seed] for seed in {*by_seed[0]} & {*by_seed[1]}]
-    n = len(differences)
-    if n < 2:
+def _within_noise(metric: str, best: Line, rival: Line) -> bool:
+    """Return whether the mean difference, seed by seed, is below its 95 % error (Student's t)."""
+    pairs = [(c["seeds"], c["after"][metric].get("values", ())) for c in (best, rival)]
+    one, other = (dict(zip(*pair, strict=False)) for pair in pairs)  # shipped lines have no values
+    differences = [other[seed] - one[seed] for seed in {*one} & {*other}]
+    if (n := len(differences)) < 2:
         return False
     from scipy.special import stdtrit  # slow
 
     error = float(stdtrit(n - 1, 0.975)) * statistics.stdev(differences) / math.sqrt(n)
-    return bool(statistics.fmean(differences) > error)
+    return bool(abs(statistics.fmean(differences)) <= error)
 
 
 def _name(line: Line, rivals: Sequence[Line]) -> str:
@@ -226,7 +224,7 @@ _FACTS = (
 _WORDS = ("method", "data", "partition", "unit", "trust", "mechanism")
 _TITLE = {
     **{"data": "{}", "clients": "{} clients", "partition": "{}", "alpha": "alpha {}"},
-    "sampling_rate": "sampling rate {}",
+    **{"sampling_rate": "sampling rate {}", "unit": "unit {}", "trust": "trust {}"},
 }
 _RESULTS = ("before", "after", "seeds", "seconds", "failures")
 _PARTS = (("before", "before", "mean"), ("mean", "after", "mean"), ("std", "after", "std"))
@@ -237,8 +235,8 @@ def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
 
     A fact in which lines differ, and which does not follow from method and budget, is a column;
     data, partition, ... of all lines, and the largest delta, are in the title. Among private or
-    public lines of one setting the best of a column has a star; collapsed calibrators and lines
-    with failed runs, whose means are over other seeds, have none.
+    public lines of one setting the best of a column, and all within the noise of it, have a star;
+    collapsed calibrators and lines with failed runs, whose means are over other seeds, have none.
 
     Parameters
     ----------
@@ -247,6 +245,7 @@ def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
     """
     columns = labels.columns_of(lines, metrics)
     facts = {k: {line.get(k) for line in lines} - {None} for k in _FACTS}
+    facts |= {k: {c.get(k) for c in lines if c.get("delta") is not None} for k in ("unit", "trust")}
     telling = {"alpha", "data", *curves.differing(lines)}
     varied = [k for k, values in facts.items() if len(values) > 1 and k in telling]
     heads = ("method", *(k.replace("_", " ") for k in varied), "epsilon")
@@ -259,8 +258,7 @@ def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
     title.append(f"mean ± std over {runs} seeds" if runs > 1 else "one seed")
     parting = ("baseline", "epsilon", *(k for k in varied if k not in ("rounds", "mechanism")))
     marked = [(line, marks_of(line, lines)) for line in lines]
-    by_setting = groupby(marked, key=lambda pair: [pair[0].get(k) for k in parting])
-    groups = [[*some] for _, some in by_setting]
+    groups = [[*some] for _, some in groupby(marked, lambda p: [p[0].get(k) for k in parting])]
     ranked = bool(labels.family_in(lines).best)
     rows = []
     for group in groups:
@@ -283,18 +281,19 @@ def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
     return pages.Table(", ".join(title), heads, rows, note, words, begin)
 
 
-def _best(group: Sequence[tuple[Line, str]], metrics: Iterable[str]) -> dict[str, str]:
-    """Return the best number of each metric as printed, where it is not that of all.
+def _best(group: Sequence[tuple[Line, str]], metrics: Iterable[str]) -> dict[str, list[Line]]:
+    """Return the lines that print the best number of a metric, or are within the noise of it.
 
-    `group` holds lines with their marks.
+    `group` holds lines with their marks. Where these are all lines there are none.
     """
     best = {}
-    rivals = [c["after"] for c, marks in group if _competes(c) and COLLAPSED not in marks]
-    for metric in metrics:
-        means = [names.shown(metric, after[metric]["mean"]) for after in rivals if metric in after]
-        pick = max if names.named(metric).higher else min
-        if len({*means}) > 1:
-            best[metric] = pick(means, key=float)
+    rivals = [c for c, marks in group if _competes(c) and COLLAPSED not in marks]
+    for m in metrics:
+        own = [(names.shown(m, c["after"][m]["mean"]), c) for c in rivals if m in c["after"]]
+        pick = max if names.named(m).higher else min
+        top = pick((text for text, _ in own), key=float, default="")
+        good = [c for text, c in own if text == top or _within_noise(m, dict(own)[top], c)]
+        best[m] = good if len(good) < len(own) else []
     return best
 
 
@@ -307,6 +306,7 @@ def as_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
     metrics = list(dict.fromkeys(name for line in lines for name in line["after"]))
     return [
         {key: value for key, value in line.items() if key not in _RESULTS}
+        | {"data": names_of(lines)[str(line["data"])]}
         | {"runs": len(line["seeds"]), "failed": len(line["failures"])}
         | {
             f"{metric}_{name}": line[part].get(metric, {}).get(of)
@@ -327,15 +327,14 @@ def _fact(key: str, value: Any) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _spread(metric: str, line: Line, best: Mapping[str, str]) -> pages.Entry:
+def _spread(metric: str, line: Line, best: Mapping[str, Sequence[Line]]) -> pages.Entry:
     over, runs = line["after"].get(metric, {}), len(line["seeds"])
     if over.get("mean") is None:
         return ""
     mean, std = names.shown(metric, over["mean"]), names.shown(metric, over["std"])
     some = len(over.get("values", range(runs)))  # what ships of a comparison has means alone
-    notes = [f"± {std}"] * (float(std) != 0) + [f"[{some} of {runs}]"] * (some != runs)  # drowned
-    won = _competes(line) and best.get(metric) == mean
-    return pages.Marked(mean, best=won, small=" ".join(notes))
+    notes = [f"± {std}"] * (some > 1) + [f"[{some} of {runs}]"] * (some != runs)  # drowned
+    return pages.Marked(mean, best=line in best.get(metric, ()), small=" ".join(notes))
 
 
 def finished(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -368,14 +367,13 @@ def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> list[Sheet]:
             if not any(not c["baseline"] and c[key] > 0 for c in mine):
                 continue
             sheet = curves.quality_sheet(mine, shown, f"Quality against {by}{of}", key)
-            sheets.append(
-                replace(sheet, name=by + stem, note=page.block_lines("comparison", by)[0])
-            )
+            (note,) = page.block_lines("comparison", by)
+            sheets.append(replace(sheet, name=by + stem, note=note))
     return sheets
 
 
 COLUMN, SERIES = "column", 8
-"""Stem of the figure for a column of a paper (3.3 inches); it has at most so many series."""
+"""Stem of the figure for a column of a paper (3.18 inches); it has at most so many series."""
 
 
 def write_column(folder: Path, lines: Sequence[Line], metrics: Sequence[str] = ()) -> None:
@@ -388,12 +386,15 @@ def write_column(folder: Path, lines: Sequence[Line], metrics: Sequence[str] = (
     plotted = [m for m in metrics or [family.best] if m in _everywhere(first)]
     if not plotted or all(c["baseline"] for c in first):
         return
-    sign = -1 if named(plotted[0]).higher else 1
-    ranked = sorted(first, key=lambda c: sign * float(c["after"][plotted[0]]["mean"]))
+    by, descending = plotted[0], named(plotted[0]).higher
+    ranked = sorted(first, key=lambda c: float(c["after"][by]["mean"]), reverse=descending)
     pick = [*dict.fromkeys(c["label"] for c in ranked)][:SERIES]
     some = [c for c in first if c["label"] in pick]
-    sheet = curves.quality_sheet(some, plotted[:2], Path(str(first[0]["data"])).name)
-    sheet = replace(sheet, columns=1, width=3.3 - drawing.LEFT - drawing.RIGHT, name=COLUMN)
+    title = Path(str(first[0]["data"])).stem if len(names_of(there)) > 1 else ""
+    sheet = curves.quality_sheet(some, plotted, title)
+    seeds = f"± 1 standard deviation over {max(len(c['seeds']) for c in first)} seeds"
+    sheet = replace(sheet, columns=1, width=3.18 - drawing.LEFT - drawing.RIGHT)
+    sheet = replace(sheet, legend=(*sheet.legend, ("whisker", seeds)))
     drawing.save_sheets({COLUMN: sheet}, folder, (".pdf", ".svg"))
 
 

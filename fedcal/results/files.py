@@ -3,11 +3,14 @@
 import contextlib
 import json
 import os
+import platform
 import tempfile
 from collections.abc import Callable, Iterable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import fedcal
 from fedcal.core.checks import FedcalError, InputError, reason, system_errors
 
 _SUMMARIES = ("result.json", "compare.json", "study.json")
@@ -74,3 +77,14 @@ def check_out(out: Path) -> None:
     with system_errors(f"cannot write results to {out}"):
         there = next(p for p in (out, *out.parents) if p.exists())
         tempfile.TemporaryDirectory(prefix=".draft-", dir=there).cleanup()
+
+
+def versions(*more: str) -> dict[str, str]:
+    """Versions of what computed a result, of `more` packages, too."""
+    packages = {"fedcal": fedcal.__version__, "python": platform.python_version()}
+    for package in ("numpy", "scipy", "flwr", "dp-accounting", *more):
+        try:
+            packages[package] = version(package)
+        except PackageNotFoundError:  # pragma: no branch
+            packages[package] = "unknown"
+    return packages

@@ -19,9 +19,7 @@ from fedcal.evaluation.sites.effects import next_site_sentence
 from fedcal.metrics.bootstrap import ERROR, holm
 from fedcal.metrics.names import about, decimals, named, shown, unit
 from fedcal.personal.posterior import HARM
-from fedcal.results import page
-from fedcal.results.labels import APP
-from fedcal.strategies.server import participation
+from fedcal.results import labels, page
 
 Result = Mapping[str, Any]
 """The content of `result.json`, or what of it a release that is read again says."""
@@ -46,11 +44,12 @@ def headline(result: Result) -> str:
         of=about(result),
         harmed=harmed,
         p_value=min(holm(p_values).values(), default=1),
+        at_floor=any(p == tests[m]["floor"] == min(p_values.values()) for m, p in p_values.items()),
         unseen=_unseen(result),
         change=_change(result),
         falls_short=any(warning.startswith(SHORT) for warning in warnings),
-        absent=participation.sentences(result.get("sites")),
-        **{"most": MOST_NAMED, "harm": HARM, "error": ERROR, "app": APP, "blocks": BLOCKS},
+        absent=labels.sentences(result.get("sites")),
+        **{"most": MOST_NAMED, "harm": HARM, "error": ERROR, "app": labels.APP, "blocks": BLOCKS},
         **{"hides": HIDES, "next_site": next_site_sentence, "measured": measured},
         **{"moved": _moved, "off": _off, "points": _points},
     )

@@ -1,4 +1,4 @@
-"""Tables of a result's metrics, and the columns of a comparison by family of methods."""
+"""Tables of a result's metrics, who took part, and a comparison's columns by family of methods."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from typing import Any
 
 from fedcal.core import pages
 from fedcal.core.checks import InputError, one_of
+from fedcal.core.naming import listed
 from fedcal.core.numerics import FLOOR
 from fedcal.metrics.bootstrap import GAPS
 from fedcal.metrics.names import TEST_ROWS, WIDTH, about, decimals, heading, named, shown
-from fedcal.strategies import STRATEGIES
 
 APP, STUDY = "app", "study"
 """Engines of runs with real sites: in a user's own Flower app, which only that app can start,
@@ -77,6 +77,34 @@ def _says(metric: str, change: float, ends: list[float] | None) -> str:
 def of_clients(engine: str | None) -> str:
     """Name the clients that keep their rows, in the plural."""
     return "clients of a Flower app" if engine == APP else "real sites"
+
+
+def in_short(sites: Mapping[str, Any], noun: str = "real sites") -> str:
+    """Return how many sites took part and which did not: "4 of 5 real sites (not Celle)"."""
+    enrolled, absent = sites["enrolled"], sites["absent"]
+    if not absent:
+        return f"{enrolled} {noun}"
+    return f"{enrolled - len(absent)} of {enrolled} {noun} (not {listed(absent)})"
+
+
+def sentences(sites: Mapping[str, Any] | None) -> list[str]:
+    """Return sentences on absent sites and on whose rows a result is about, or []."""
+    if sites is None:
+        return []
+    enrolled, absent = sites["enrolled"], sites["absent"]
+    lines = []
+    if absent:
+        some, asked = enrolled - len(absent), " (the sample of a round is secret)"
+        did, secret = ("answered", "") if sites["answered"] is not None else ("were there", asked)
+        lines.append(
+            f"{some} of the {enrolled} enrolled sites {did}{secret}: {listed(absent)} took no "
+            "part. The results and guarantees for the sites' rows hold for the rows of the "
+            f"{some} that {did}."
+        )
+    for name, rounds in sites["missed"].items():
+        which = f"round{'s' if len(rounds) > 1 else ''} {', '.join(map(str, rounds))}"
+        lines.append(f"{name} missed {which}.")
+    return lines
 
 
 Numbers = dict[str, float]
@@ -185,6 +213,8 @@ def family_of(methods: Iterable[str]) -> Family:
 
     Raises InputError if there are several, or one that a table has no columns for.
     """
+    from fedcal.strategies import STRATEGIES  # with Flower, which a check at home does without
+
     found: dict[str, str] = {}
     for method in methods:
         strategy = STRATEGIES.get(method)
@@ -207,6 +237,8 @@ def family_in(lines: Sequence[Mapping[str, Any]]) -> Family:
 
     Another process may not know a method of another package.
     """
+    from fedcal.strategies import STRATEGIES
+
     for line in lines:
         if line["method"] in STRATEGIES:
             return family_of([line["method"]])

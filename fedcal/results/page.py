@@ -24,7 +24,7 @@ from fedcal.core import checks, imports, pages
 from fedcal.core.checks import FedcalError, InputError, system_errors
 from fedcal.core.naming import called, listed, printable
 from fedcal.metrics import names
-from fedcal.results.figures import drawing
+from fedcal.results.figures import COLUMN_NAMES, drawing
 from fedcal.results.figures.diagrams import drawn
 from fedcal.storage.atomic import write_file
 
@@ -151,6 +151,7 @@ class Page:
     def write(self, folder: Path) -> Path:
         """Write `report.html`, and each figure as PNG and SVG beside it."""
         files = drawing.save_sheets(self.sheets, folder)
+        files += [name for name in COLUMN_NAMES if (folder / name).exists()]
         write_file(folder / FILE, self.html(files))
         return folder / FILE
 

@@ -22,7 +22,6 @@ from fedcal.results.files import PAGE
 from fedcal.results.headline import headline, measured
 from fedcal.results.labels import APP, SIMULATED, STUDY
 from fedcal.results.statement import adjacency, meaning
-from fedcal.strategies.server import participation
 
 PARTS = ("before", "after")
 
@@ -67,7 +66,7 @@ def run_page(
     """
     privacy, config, took_part = result["privacy"], result["config"], ""
     if result.get("sites"):
-        took_part = participation.in_short(result["sites"], labels.of_clients(config["engine"]))
+        took_part = labels.in_short(result["sites"], labels.of_clients(config["engine"]))
     facts = page.words(
         "run",
         **{"result": result, "privacy": privacy, "took_part": took_part, "tested": tested},
@@ -218,9 +217,9 @@ def _settings(config: Mapping[str, Any], home: Path) -> Table:
 
 
 def _home_page(content: dict[str, Any], folder: Path) -> page.Page:
-    """Return the page of what `site recalibrate` writes."""
+    """Return the page of what `site recalibrate` or `check` writes."""
     return page.Page(
-        f"{content['release']}{content['title']}",
+        f"{content.get('release', '')}{content['title']}",
         content["verdict"],
         [
             page.Section("Privacy", [Text("", tuple(content["statement"]))]),

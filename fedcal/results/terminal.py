@@ -20,7 +20,6 @@ from rich.text import Text
 from fedcal.core import checks, pages
 from fedcal.core.naming import printable
 from fedcal.core.pages import Entry, Marked, Table, number
-from fedcal.metrics.names import MORE
 from fedcal.results.files import to_json
 
 _WIDEST = 1000
@@ -60,8 +59,8 @@ _LATEX = {
 }
 
 
-def latex(table: Table) -> str:
-    """Return the table as LaTeX for the package booktabs, its note below, without the title."""
+def latex(table: Table, *about: str) -> str:
+    """Return the table as LaTeX for booktabs, comments `about` it above, its note below."""
 
     def text(entry: Entry) -> str:
         words = plain(entry, "") if isinstance(entry, Marked) else number(entry)
@@ -76,7 +75,8 @@ def latex(table: Table) -> str:
         lines.append(" & ".join(map(text, row)) + r" \\")
     form = "".join("l" if k in (table.left or ()) else "r" for k in range(len(table.columns)))
     body = "\n".join([rf"\begin{{tabular}}{{{form}}}", r"\toprule", *lines, r"\bottomrule"])
-    return f"{body}\n\\end{{tabular}}\n" + (f"\n{text(table.note)}\n" if table.note else "")
+    head = "".join(f"% {printable(line)}\n" for line in about)
+    return f"{head}{body}\n\\end{{tabular}}\n" + (f"\n{text(table.note)}\n" if table.note else "")
 
 
 def plain(entry: Entry, bold: str = "") -> str:
@@ -161,7 +161,7 @@ def show(
     for part in () if json or quiet else parts:
         if isinstance(part, str):
             to.print(part)
-        elif isinstance(part, pages.Table) and not part.title.startswith(MORE):
+        elif isinstance(part, pages.Table) and not part.title.startswith(pages.MORE):
             print_table(to, part)
             if part.note:
                 to.print(part.note)

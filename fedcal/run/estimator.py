@@ -17,7 +17,7 @@ except ModuleNotFoundError:
     raise imports.absent("scikit-learn", "sklearn", "fedcal.run.estimator") from None
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from inspect import signature
 from numbers import Integral
 from typing import Any, Self
@@ -37,11 +37,14 @@ from fedcal.core.numerics import KINDS
 from fedcal.core.options import options_of
 from fedcal.core.scores import in_class_order, of_both, without_gradient
 from fedcal.datasets.model_scores import columns_of, in_columns, method_for, scores_of
+from fedcal.datasets.plausible_rows import doubts_of
 from fedcal.run import load, simulation
 from fedcal.run.config import Config, merge, takes_options
 from fedcal.strategies.settings import calibrating
 
 FOLDS = 5
+
+_FEATURES = "; X must be scores, one column per class: for features use CalibratedModel"
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
@@ -49,8 +52,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklea
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most likely class of each row, (n,)."""
-        probs = self.predict_proba(X)
-        return np.asarray(self.classes_[probs.argmax(axis=1)])
+        best = self.predict_proba(X).argmax(axis=1)  # first: it says if nothing is fitted
+        return np.asarray(self.classes_[best])
 
 
 class CalibratedModel(Classifier):
@@ -126,21 +129,19 @@ class CalibratedModel(Classifier):
             Weights or other arguments, labels that a fitted classifier does not know, a class
             with fewer rows than folds; or as `scores_of` and the calibrator's `fit`.
         """
+        why = f"FederatedCalibrator(METHOD) or of fedcal.calibrators, not {self.calibrator!r:.80}"
+        checks.needed("calibrator", getattr(self.calibrator, "input", None), why)
         why = "calibrators count each row once; a classifier that needs more may be fitted before"
-        checks.unused(why, **others)
+        owners = {"clients", "groups"} & {*others}
+        checks.unused("did you mean client=?" if owners else why, **others)
         if self._finished():
             for stale in ("estimator_", "calibrator_"):  # of an earlier fit, of other parts
                 self.__dict__.pop(stale, None)
             return self
         if _is_fitted(self.calibrator):
-            raise NotFittedError(
-                "the calibrator is fitted to another model, for this estimator is not fitted: fit "
-                "that first, or give a calibrator that is not fitted"
-            )
+            raise NotFittedError("the calibrator is fitted to another model than this: clone it")
         if y is None:
-            raise InputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
-            )
+            raise InputError("CalibratedModel requires y to be passed, but the target y is None")
         X, y = indexable(X, without_gradient(y, "y"))
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
@@ -177,7 +178,11 @@ class CalibratedModel(Classifier):
         if not isinstance(self.calibrator, calibrators.Calibrator):
             return clone(self.calibrator).set_params(classes=classes).fit(scores, y, **owned)
         checks.unused("the calibrator takes pooled rows, and is not a FederatedCalibrator", **owned)
-        return copy.deepcopy(self.calibrator).fit(scores, columns_of(classes, y, len(classes)))
+        labels = columns_of(classes, y, len(classes))
+        _warn(doubts_of("the classifier", scores, labels, [*map(str, classes)]))
+        pooled = copy.deepcopy(self.calibrator).fit(scores, labels)
+        _warn(pooled.at_limits())
+        return pooled
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -207,6 +212,11 @@ class CalibratedModel(Classifier):
         tags = super().__sklearn_tags__()
         tags.input_tags = get_tags(self.estimator).input_tags
         return tags
+
+
+def _warn(lines: Sequence[str]) -> None:
+    for line in lines:
+        checks.warn(line)
 
 
 def _is_fitted(part: Any) -> bool:
@@ -302,19 +312,24 @@ class FederatedCalibrator(Classifier):
             A parameter or array that is not allowed; nothing was released.
         RoundFailed
             Nobody who was sampled answered.
+
+        Warns
+        -----
+        UserWarning
+            Of rows that are probably not what they are taken for, of too few of them, and of a
+            temperature at an end of its range.
         """
         if client is not None:
-            checks.one_of(
-                "partition where fit gets client", self.partition or "natural", ["natural"]
-            )
+            checks.one_of("partition if fit gets client", self.partition or "natural", ["natural"])
         checks.one_of("input", self.input, KINDS)
         given, y = self._columns(X), without_gradient(y, "y")
         X, y = validate_data(self, given, y, dtype=np.float64, ensure_min_features=2)
         check_classification_targets(y)
         names = _names(y, X.shape[1]) if self.classes is None else np.asarray(self.classes)
         X = _in_order(given, names)
-        y = columns_of(names, y, X.shape[1])
+        y = columns_of(names, y, X.shape[1], _FEATURES * (self.classes is None))
         data = datasets.from_arrays(**{self.input: X}, labels=y, client=client, subject=subject)
+        _warn(doubts_of("X", data.scores, data.labels, [*map(str, names)]))
         options = {name: getattr(self, name) for name in options_of(Config) if hasattr(self, name)}
         options["partition"] = self.partition or (None if client is None else "natural")
         config = merge({"data": data.name}, options)
@@ -322,13 +337,17 @@ class FederatedCalibrator(Classifier):
         shards = partition.deal(data, config.partition, config.clients, config.seed)
         fitted = simulation.fit(load.RunRows(config, shards, data))
         self.result_, self.privacy_ = fitted.outcome, fitted.privacy
+        _warn(self.result_.at_limits)
         self.classes_, self.calibrator_ = names, self.result_.calibrator
         self.calibrator_.of_classes(None if names.dtype.kind in "iub" else tuple(map(str, names)))
         return self
 
     def _columns(self, X: Any) -> Any:
         X = without_gradient(X, "X")
-        return of_both("X", X) if self.input == "probs" and np.ndim(X) == 1 else X
+        single = np.asarray(X).ndim == 1
+        if single and self.input == "logits":
+            raise InputError("X: Reshape your data: columns [0, z], or expit(z) with input='probs'")
+        return of_both("X", X) if single else X
 
     def predict_proba(self, X: Any) -> numerics.Floats:
         """Calibrated probabilities of scores, as `fit` takes them, -> (n, c)."""

@@ -5,24 +5,27 @@ own kind left there is replaced as a whole, exports of it included. What another
 never replaced, and a file that is not fedcal's is neither replaced nor deleted.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedcal.core import checks, naming, pages
 from fedcal.core.checks import FedcalError, InputError, Interrupted
 from fedcal.results import page
 from fedcal.results.figures import COMPARISON_NAMES, CURVE_NAMES, NAMES
 from fedcal.results.files import PAGE, check_out, to_json, write_folder
-from fedcal.storage.artifact import ARTIFACTS
+from fedcal.storage.artifact import ARTIFACTS, CHECKPOINT, OUTCOME, ROUND_FILES
 from fedcal.storage.atomic import path_of
-from fedcal.strategies.server.checkpoint import CHECKPOINT, WAITING
-from fedcal.strategies.server.job import Job
-from fedcal.strategies.server.outcome import OUTCOME, ROUND_FILES, Outcome
+
+if TYPE_CHECKING:  # with Flower, which a check at home does without
+    from fedcal.strategies.server.job import Job
+    from fedcal.strategies.server.outcome import Outcome
 
 CONFIG = "config.toml"
 
@@ -136,7 +139,7 @@ TRAINING = Kind(
     (CHECKPOINT,),
 )
 AT_HOME = Kind(
-    "a recalibration at home",
+    "a result at home",
     {"result.json": "verdict"},
     (*_PAGES, "calibrator.npz", "calibrator.onnx"),
     f"{_PAGE_OF}result_page",
@@ -249,7 +252,7 @@ def _has(path: Path, key: str) -> bool:
     return False
 
 
-Run = Callable[[], Outcome]
+Run = Callable[[], "Outcome"]
 
 
 @dataclass
@@ -286,6 +289,9 @@ class ReleaseStore:
         FedcalError
             It cannot be written.
         """
+        from fedcal.strategies.server.checkpoint import WAITING
+        from fedcal.strategies.server.outcome import Outcome
+
         if self.out is None:
             return run()
         now = job.to_fields()

@@ -1,7 +1,6 @@
 """Rows of a run from whatever Python users have, and the rows that test its result."""
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,7 +48,7 @@ def load_any(
         checks.check_kept("reading a datasets.Dataset")
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
         return datasets.from_frame(data, **named)
-    arrays = datasets.by_name(data, "logits", {*datasets.KEYS, "name"})
+    arrays = datasets.by_name(data, "logits", (*datasets.KEYS, "name"))
     return datasets.from_arrays(**{"labels": None} | arrays | named)
 
 
@@ -77,10 +76,10 @@ def test_part(rows: Dataset, seed: int) -> Holdout:
     )
 
 
-def warn_of_rows(rows: Holdout | Dataset, where: str, stacklevel: int = 2) -> None:
-    """Warn of test rows that are probably not what they are taken for (`doubts_of`)."""
+def warn_of_rows(rows: Holdout | Dataset, where: str) -> None:
+    """Warn of rows that are probably not what they are taken for (`doubts_of`)."""
     for finding in plausible_rows.doubts_of(where, rows.logits, rows.labels, rows.class_names):
-        warnings.warn(f"{where}: {finding}", stacklevel=stacklevel + 1)
+        checks.warn(f"{where}: {finding}")
 
 
 def assigned_rows(
@@ -169,7 +168,7 @@ def rows_of(config: Config, loaded: Dataset) -> RunRows:
         test = test_part(data, config.seed)
         if jobs.is_personal(config.method):
             test = replace(test, fit=shards)
-    warn_of_rows(test, "evaluated rows" if evaluates else "test rows", stacklevel=4)
+    warn_of_rows(test, "evaluated rows" if evaluates else "test rows")
     return RunRows(
         config=known,
         shards=shards,
@@ -220,7 +219,7 @@ def rows_in_blocks(config: Config, data: Any, progress: Progress | None = None) 
         own = shards.test
         facts: Any = {"class_names": own.class_names, "fit_rows": shards.size}
         test = Holdout(own.logits, own.probs, own.labels, config.seed, **facts)
-        warn_of_rows(test, "test rows", stacklevel=4)
+        warn_of_rows(test, "test rows")
     return RunRows(
         config=known,
         shards=shards,

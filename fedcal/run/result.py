@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import platform
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import fedcal
 from fedcal import calibrators, conformal, datasets, strategies, units
 from fedcal.core import checks, numerics, pages
 from fedcal.core.naming import names_in
@@ -22,17 +19,16 @@ from fedcal.metrics.bootstrap import FEWEST
 from fedcal.results import labels, simulation, statement
 from fedcal.results.figures.diagrams import LEGEND, diagram
 from fedcal.results.figures.drawing import Sheet
+from fedcal.results.files import versions
 from fedcal.results.headline import headline
-from fedcal.results.labels import APP, STUDY
+from fedcal.results.labels import APP, STUDY, sentences
 from fedcal.results.page import Displayable, Page, Section, block_lines, lines_of, words
 from fedcal.run import folders
 from fedcal.run.config import Config
 from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.storage.atomic import path_of
-from fedcal.strategies.server import participation
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
-from fedcal.strategies.server.participation import sentences
 
 
 def recorded(
@@ -326,7 +322,7 @@ class SimulationResult(Displayable):
         noun, privacy = labels.of_clients(self.config.engine), self.privacy
         took_part = f"{self.config.clients:,} {noun}"
         if self.sites is not None:
-            took_part = participation.in_short(self.sites, noun)
+            took_part = labels.in_short(self.sites, noun)
         neighbours = units.UNITS[privacy["unit"]].neighbours.get(privacy["adjacency"])
         lines = words("result", result=self, took_part=took_part, neighbours=neighbours)
         return {name: one for name, (one, *_) in lines.items()}
@@ -395,14 +391,3 @@ class SimulationResult(Displayable):
         rounds = (json.dumps(r, allow_nan=False) for r in self.evaluated_rounds())
         (folder / "rounds.jsonl").write_text("".join(f"{line}\n" for line in rounds), "utf-8")
         self.artifact.write(folder, self.artifact.form, self.test)
-
-
-def versions(*more: str) -> dict[str, str]:
-    """Versions of what computed a result, of `more` packages, too."""
-    packages = {"fedcal": fedcal.__version__, "python": platform.python_version()}
-    for package in ("numpy", "scipy", "flwr", "dp-accounting", *more):
-        try:
-            packages[package] = version(package)
-        except PackageNotFoundError:  # pragma: no branch
-            packages[package] = "unknown"
-    return packages

@@ -4,7 +4,6 @@
 """
 
 import time
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from fedcal import calibrators, datasets
-from fedcal.core.checks import InputError, unused
+from fedcal.core.checks import InputError, unused, warn
 from fedcal.core.numerics import Purpose, stream
 from fedcal.core.options import options_of
 from fedcal.core.shards import Shards
@@ -25,12 +24,12 @@ from fedcal.run import folders, jobs, load
 from fedcal.run.config import POOLED, Config, load_config, merge, read_options, takes_options
 from fedcal.run.engines import run
 from fedcal.run.result import SimulationResult, recorded, result_of
-from fedcal.storage.artifact import Holdout
+from fedcal.storage.artifact import OUTCOME, Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.methods.conformal import FedConformal
 from fedcal.strategies.server.checkpoint import forget
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
+from fedcal.strategies.server.outcome import Outcome, Progress
 from fedcal.strategies.warnings import emit, underpowered
 from fedcal.trust import SecAgg
 
@@ -142,8 +141,6 @@ def fit(
 ) -> Fitted:
     """Run a method or a baseline.
 
-    Warnings are those of the caller's caller.
-
     Parameters
     ----------
     rows : RunRows
@@ -165,8 +162,8 @@ def fit(
         return _baseline(config, cast("Shards", shards), rows)
     job = jobs.job_of(config, shards)
     if too_large := statement.large_delta(job.plan):
-        warnings.warn(too_large, stacklevel=3)
-    few = emit(underpowered(config.method, shards, job), stacklevel=3)
+        warn(too_large)
+    few = emit(underpowered(config.method, shards, job))
     where: Any = {"ray_address": config.ray_address, "progress": progress}
     release = partial(run, job, shards, config.engine, **where)
     outcome = release() if paid is None else paid.outcome(job, release)
@@ -193,7 +190,7 @@ def _baseline(config: Config, shards: Shards, of: load.RunRows) -> Fitted:
     outcome = Outcome(calibrator, [], [], 0, 0, seconds, [], at_limits=calibrator.at_limits())
     facts = statement.Facts(calibrator.noun, of.tested, of.held_out)
     privacy = statement.without_privacy(trust, config.unit, words, facts)
-    privacy["more"] += [*outcome.at_limits, *emit(underpowered(config.method, read), stacklevel=4)]
+    privacy["more"] += [*outcome.at_limits, *emit(underpowered(config.method, read))]
     return Fitted(outcome, replace(config, **how), privacy)
 
 
@@ -375,6 +372,7 @@ def _run(
 ) -> dict[str, Any]:
     """Options of `simulate`, of which `config` would say all."""
     unused("the function says it", method=options.get("method"))
+    unused("give alpha, the share of misses: 0.05 for 95 %", coverage=options.get("coverage"))
     if config is not None:
         unused("config says it", **asked)
         return {**options}

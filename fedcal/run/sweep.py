@@ -32,10 +32,9 @@ import numpy as np
 from fedcal.core import checks
 from fedcal.core.checks import FedcalError, InputError, Interrupted, system_errors
 from fedcal.datasets import Dataset
-from fedcal.results.files import write_folder
+from fedcal.results.files import versions, write_folder
 from fedcal.results.labels import family_of
 from fedcal.run.config import read_options
-from fedcal.run.result import versions
 from fedcal.storage.atomic import locked
 from fedcal.strategies.server.outcome import Progress
 

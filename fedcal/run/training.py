@@ -14,16 +14,18 @@ from numpy.typing import NDArray
 from fedcal.core import checks, numerics, pages
 from fedcal.core.checks import InputError, Interrupted, RoundFailed
 from fedcal.metrics import below_floor, names, summary
+from fedcal.results.files import versions
 from fedcal.results.headline import headline
 from fedcal.results.page import Displayable, Page, Section, words
 from fedcal.run import engines, folders, jobs, result
 from fedcal.run.config import read_options
 from fedcal.run.training_config import FOLLOWING, TrainConfig, merged
 from fedcal.run.training_data import IN_MEMORY, PARTS, ClientData, load
+from fedcal.storage.artifact import CHECKPOINT, OUTCOME
 from fedcal.storage.atomic import locked, path_of
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.strategies.server import checkpoint
-from fedcal.strategies.server.outcome import OUTCOME, RELEASED, Outcome, Progress
+from fedcal.strategies.server.outcome import RELEASED, Outcome, Progress
 from fedcal.training import networks
 
 KIND = folders.TRAINING
@@ -119,7 +121,7 @@ class Training(Displayable):
             "privacy": self.privacy,
             "communication": result.communication_of(self.outcome),
             "seconds": self.outcome.seconds,
-            "versions": result.versions("torch"),
+            "versions": versions("torch"),
         }
 
     def __repr__(self) -> str:
@@ -250,14 +252,14 @@ def train(
         try:
             return _trained(asked, rows, folder, resume=resume, progress=progress)
         except KeyboardInterrupt:
-            if not (folder / checkpoint.CHECKPOINT).is_file():
+            if not (folder / CHECKPOINT).is_file():
                 raise
             raise Interrupted(
                 f"what was done is kept; continue: fedcal train --out {folder} --resume"
             ) from None
         except RoundFailed:
             if math.isinf(asked.epsilon) and checkpoint.Checkpoint.load(folder).state is None:
-                (folder / checkpoint.CHECKPOINT).unlink()  # nothing is lost
+                (folder / CHECKPOINT).unlink()  # nothing is lost
             raise
 
 
@@ -266,7 +268,7 @@ def _resumed(folder: Path, options: dict[str, Any]) -> TrainConfig:
 
     Raises InputError if there is nothing to go on with, or other options are given.
     """
-    if (folder / checkpoint.CHECKPOINT).is_file():
+    if (folder / CHECKPOINT).is_file():
         begun = checkpoint.Checkpoint.load(folder).job[TRAINING]
     elif (folder / OUTCOME).is_file():
         begun = read_options(folder / folders.CONFIG)

@@ -28,8 +28,9 @@ from fedcal.metrics.score_table import bucket_of, check_score, equal_width
 from fedcal.personal import releases
 from fedcal.personal.posterior import HARM, SitePrior, identity_prior, site_priors
 from fedcal.personal.releases import SitesRelease
+from fedcal.results.files import versions
 from fedcal.results.page import words
-from fedcal.run import folders, result
+from fedcal.run import folders
 from fedcal.sites.rows import read_rows, shards_of
 from fedcal.storage.artifact import form_of
 from fedcal.storage.atomic import path_of
@@ -132,7 +133,7 @@ def recalibrate(
         "verdict": sentences["verdict"][0],
         "own": here.numbers,
         "statement": [*sentences["statement"], *notes],
-        "versions": result.versions(),
+        "versions": versions(),
         "site": site,
         "priors": tried,
         "calibrator": made.kind,

@@ -11,8 +11,9 @@ from typing import Any
 from fedcal.core.checks import InputError, needed, same
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.privacy.ledger import Entry, Ledger
+from fedcal.results.files import versions
 from fedcal.results.labels import STUDY
-from fedcal.run.result import SimulationResult, recorded, result_of, versions
+from fedcal.run.result import SimulationResult, recorded, result_of
 from fedcal.run.simulation import simulate
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.sites import kits, quarter
@@ -21,8 +22,9 @@ from fedcal.sites.rows import read_rows
 from fedcal.sites.sealed import SEALED, Sealed
 from fedcal.sites.server_run import SERVER, carried_out
 from fedcal.sites.study_file import Study, check_file_name
+from fedcal.storage.artifact import OUTCOME
 from fedcal.storage.atomic import must_exist, must_not_exist
-from fedcal.strategies.server.outcome import OUTCOME, Progress
+from fedcal.strategies.server.outcome import Progress
 
 
 def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, Any]:

@@ -19,11 +19,12 @@ from fedcal.core import checks
 from fedcal.core.checks import same
 from fedcal.run.engines import superlink as flower
 from fedcal.run.engines.tls import check_control, read_address, trusted
+from fedcal.storage.artifact import CHECKPOINT, OUTCOME
 from fedcal.storage.atomic import path_of, write_file
 from fedcal.strategies.server import checkpoint
-from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
+from fedcal.strategies.server.checkpoint import Checkpoint
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
+from fedcal.strategies.server.outcome import Outcome, Progress
 from fedcal.strategies.server_app import WITHOUT_UNREADY
 
 STARTED, SERVER = "run.json", "server"

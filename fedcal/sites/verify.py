@@ -28,6 +28,7 @@ from fedcal.core.naming import printable
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.privacy.making import differences
 from fedcal.privacy.noise_plan import Plan
+from fedcal.results.labels import sentences
 from fedcal.results.page import read_json, reading
 from fedcal.results.statement import Facts, of_plan
 from fedcal.run.jobs import job_of
@@ -40,7 +41,6 @@ from fedcal.sites.release import RECORD, held
 from fedcal.sites.sealed import SIGNATURE, Sealed, check_signature, write_signature
 from fedcal.sites.study_file import Study, check_file_name
 from fedcal.storage.atomic import must_exist
-from fedcal.strategies.server import participation
 
 UNCHECKED = (
     "Not checked: that the counts are what the sites sent, absences, the date, what was spent "
@@ -163,7 +163,7 @@ def _agreed(
         line |= {"mechanism": plan.mechanism.name, "releases": 1, "charged": [1]}
         sites = {"enrolled": len(study.sites), "answered": len(facts.took_part), "missed": {}}
         record = of_plan(plan, 1, job.secure_aggregation, Facts(tested=False, guarded=True))
-        record["more"] += participation.sentences({**sites, "absent": list(facts.absent)})
+        record["more"] += sentences({**sites, "absent": list(facts.absent)})
         stated: Any = {name: tuple(record[name]) for name in ("statement", "more")}
         where: Any = {"roster": sealed.roster.digest, "one_machine": sealed.one_machine}
         expected = replace(expected, ledger=line, **where, **stated)

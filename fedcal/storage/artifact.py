@@ -28,6 +28,15 @@ FORMAT = "fedcal-artifact"
 VERSION = 1
 """Version of all files that `write_arrays` makes."""
 
+OUTCOME = "outcome.json"
+"""The file that says that an outcome is whole."""
+
+ROUND_FILES = "round-[0-9]*"
+"""Pattern of the files of a run's artifacts after each release."""
+
+CHECKPOINT = "checkpoint.json"
+"""The file of an unfinished run, in its folder."""
+
 _LINES = 6
 
 Header = dict[str, Any]

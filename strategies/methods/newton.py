@@ -21,6 +21,9 @@ or halving the temperature in a round."""
 
 _DAMPING = 1e-9  # of the largest curvature: directions that no row sees stay where they are
 
+_FLAT = 1e-200
+"""Least curvature: where sums of saturated scores round it to 0, the gradient still has a sign."""
+
 
 class FedNewton(FederatedStrategy):
     """Newton's method on the federation's summed gradient and curvature (ours).
@@ -155,9 +158,7 @@ class _Guarded:
 
     def step(self, g: Floats, h: Floats, g_std: Floats, h_std: Floats) -> Floats:
         """Return the step; a curvature that is lost in noise must not make it long."""
-        curvature = np.maximum(h, 2.0 * h_std)
-        if curvature[0] <= 0:
-            return np.zeros(1)  # no rows
+        curvature = np.maximum(np.maximum(h, 2.0 * h_std), _FLAT)
         return -np.clip(g / curvature, -RADIUS, RADIUS)
 
 
@@ -201,9 +202,7 @@ def _bounded_step(g: Floats, h: Floats, radius: float) -> Floats:
     beside others that hardly any row sees; a step that is only shortened would not.
     """
     values, vectors = np.linalg.eigh(h)
-    top = float(values[-1])
-    if not top > 0:
-        return np.zeros_like(g)  # no rows
+    top = max(float(values[-1]), _FLAT)
     values, along = np.maximum(values, 0.0), vectors.T @ g
 
     def step(damping: float) -> Floats:

@@ -20,7 +20,7 @@ from fedcal.core.options import Positive, among
 from fedcal.mechanisms import Exponential, Gaussian, Mechanism
 from fedcal.metrics import score_table
 from fedcal.privacy import AUTO, Plan, Question, Range, Release
-from fedcal.strategies.base import Names, Number, Preset, Settings, Share, integer
+from fedcal.strategies.base import Misses, Names, Number, Preset, Settings, integer
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
@@ -31,7 +31,7 @@ class ConformalSettings(Settings):
     See `fedcal.strategies.methods.conformal.FedConformal`.
     """
 
-    alpha: Share = 0.1
+    alpha: Misses = 0.1
     score: str = "lac"
     randomised: bool | None = None
     penalty: Number | None = None

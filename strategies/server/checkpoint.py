@@ -29,9 +29,9 @@ from fedcal.core import checks
 from fedcal.core.checks import FedcalError, InputError, damaged, same, system_errors
 from fedcal.core.numerics import Floats
 from fedcal.privacy.curator import Release
+from fedcal.storage.artifact import CHECKPOINT, OUTCOME
 from fedcal.storage.atomic import locked, must_not_exist, write_file
 from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.server.outcome import OUTCOME
 from fedcal.strategies.server.participation import Participation
 
 LOCK = "lock"
@@ -153,9 +153,6 @@ def read_error(out: Path) -> FedcalError | None:
     error: FedcalError = getattr(checks, record["kind"])(record["message"])
     return error
 
-
-CHECKPOINT = "checkpoint.json"
-"""The file's name in the folder of a run."""
 
 VERSION = 1
 

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias
 from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.core.checks import damaged
 from fedcal.privacy.curator import Release
-from fedcal.storage.artifact import ARTIFACTS, Artifact
+from fedcal.storage.artifact import ARTIFACTS, OUTCOME, Artifact
 from fedcal.storage.atomic import write_file
 from fedcal.strategies.method import Method
 
@@ -86,12 +86,6 @@ class Outcome:
         history = [form.read(folder, f"round-{number}") for number in range(1, kept + 1)]
         return cls(form.read(folder, form.form), history, **plain)
 
-
-OUTCOME = "outcome.json"
-"""The file that says that an outcome is whole."""
-
-ROUND_FILES = "round-[0-9]*"
-"""Pattern of the files of its artifacts after each release."""
 
 RELEASED = ("round", "query", "values", "noise_std")
 """Keys of a record; the others are what the artifact tells of itself."""

@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 
 from fedcal.core import flower_internals, options
 from fedcal.core.checks import InputError, RoundFailed
-from fedcal.core.naming import listed, printable
+from fedcal.core.naming import printable
 from fedcal.secure_aggregation.roster import Roster
 
 SITE_INFO = "query.who"
@@ -253,34 +253,6 @@ def names_of(roster: str, clients: int) -> tuple[str, ...]:
     if roster:
         return tuple(site.name for site in Roster.from_text(roster).sites)
     return tuple(f"site {k}" for k in range(clients))
-
-
-def in_short(sites: Mapping[str, Any], noun: str = "real sites") -> str:
-    """Return how many sites took part and which did not: "4 of 5 real sites (not Celle)"."""
-    enrolled, absent = sites["enrolled"], sites["absent"]
-    if not absent:
-        return f"{enrolled} {noun}"
-    return f"{enrolled - len(absent)} of {enrolled} {noun} (not {listed(absent)})"
-
-
-def sentences(sites: Mapping[str, Any] | None) -> list[str]:
-    """Return sentences on absent sites and on whose rows a result is about, or []."""
-    if sites is None:
-        return []
-    enrolled, absent = sites["enrolled"], sites["absent"]
-    lines = []
-    if absent:
-        some, asked = enrolled - len(absent), " (the sample of a round is secret)"
-        did, secret = ("answered", "") if sites["answered"] is not None else ("were there", asked)
-        lines.append(
-            f"{some} of the {enrolled} enrolled sites {did}{secret}: {listed(absent)} took no "
-            "part. The results and guarantees for the sites' rows hold for the rows of the "
-            f"{some} that {did}."
-        )
-    for name, rounds in sites["missed"].items():
-        which = f"round{'s' if len(rounds) > 1 else ''} {', '.join(map(str, rounds))}"
-        lines.append(f"{name} missed {which}.")
-    return lines
 
 
 READY = "query.ready"

@@ -8,13 +8,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from studies import study
 
 from fedcal.privacy.ledger import Entry
+from fedcal.results.files import versions
+from fedcal.results.labels import sentences
 from fedcal.results.statement import Facts, of_plan
 from fedcal.run.jobs import job_of
-from fedcal.run.result import versions
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.sites.quarter import QuarterFacts, write_quarter
 from fedcal.sites.sealed import Join, Sealed
-from fedcal.strategies.server.participation import sentences
 
 SITES = "alder=300,birch=600,cedar=1000,dog=2000,elm=3000"
 

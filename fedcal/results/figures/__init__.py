@@ -16,8 +16,7 @@ NAMES = _files("reliability", "classes", "rounds")
 CURVE_NAMES = _files("curve-[0-9]*")
 """Patterns of those of another artifact's report."""
 
-COMPARISON_NAMES = (
-    *("column.pdf", "column.svg"),
-    *_files("epsilon", "epsilon-[0-9]*", "bytes", "bytes-[0-9]*"),
-)
+COLUMN_NAMES = ("column.pdf", "column.svg")
+
+COMPARISON_NAMES = (*COLUMN_NAMES, *_files("epsilon", "epsilon-[0-9]*", "bytes", "bytes-[0-9]*"))
 """Patterns of the files of figures that a comparison may leave: one pair for each data set."""

@@ -44,7 +44,7 @@ def rounds_sheet(
     if all("temperature" in r for r in tested):
         values["temperature"] = [1.0, *(float(r["temperature"]) for r in tested)]
     ticks = range(0, at[-1] + 1, max(-(-at[-1] // 5), 1))
-    axes = {"xlabel": "round", "xlim": (0, at[-1]), "xticks": ticks}
+    axes: dict[str, Any] = {"xlabel": "round", "xlim": (0, at[-1]), "xticks": ticks}
     panels = []
     for metric, series in values.items():
         name, y = named(metric, score, positive), [scaled(metric, v) for v in series]
@@ -121,21 +121,25 @@ Scale = Mapping[str, Any]
 """Label, limits and ticks of an axis, as `Axes.set` takes them."""
 
 
-def quality_axis(metric: str, means: Sequence[float], stds: Sequence[float]) -> Scale:
+def quality_axis(metric: str, means: Sequence[float], stds: Sequence[float], top: int = 0) -> Scale:
     """Return a metric's y axis with room for whiskers, logarithmic if means are far apart.
+
+    It has no label: the metric is the panel's title.
 
     Parameters
     ----------
     means, stds
         as they are shown
+    top
+        lines of text at the top
     """
     mean, std = np.array(means), np.array(stds)
     low, high = float(np.maximum(mean - std, 0).min()), float((mean + std).max())
     room = 0.06 * (high - low) or 0.02 * abs(high) or 1.0
     if metric == "accuracy" or not 0 < _LOG_FROM * min(means) < max(means):
-        return {"ylabel": heading(metric), "ylim": (low - room, high + room)}
+        return {"ylim": (low - room, high + (1 + 2.3 * top) * room)}
     low = max(low, 0.6 * min(means))
-    return {"ylabel": heading(metric), "yscale": "log", "ylim": (low / 1.25, high * 1.25)}
+    return {"yscale": "log", "ylim": (low / 1.25, high * 1.25 ** (1 + top))}
 
 
 def spaced_axis(label: str, values: Iterable[float]) -> tuple[Scale, dict[float, float]]:
@@ -164,10 +168,12 @@ def quality_sheet(
 
     Each group of cells has a row of panels, of as many metrics as there is room for; against
     bytes a group is of one budget. Curves have whiskers of one standard deviation and stand a
-    little beside each other.
+    little beside each other. A baseline far from all methods has its number at the edge, no line.
 
     Parameters
     ----------
+    title
+        "" = none, and no partition that all share; several metrics then have lower panels
     by
         "epsilon" or "bytes_up"
     """
@@ -193,14 +199,18 @@ def quality_sheet(
     def of(metric: str, some: Iterable[Cell], key: str) -> list[float]:
         return [scaled(metric, c["after"][metric][key]) for c in some]
 
-    y = {m: quality_axis(m, of(m, cells, "mean"), of(m, cells, "std")) for m in metrics}
-    panels = []
+    y, far = dict[str, Scale](), dict[str, str]()
+    for m in metrics:
+        low, high = quality_axis(m, of(m, mine, "mean"), of(m, mine, "std"))["ylim"]
+        across = dict(zip(baselines, of(m, baselines.values(), "mean"), strict=True))
+        at_edge = [k for k, v in across.items() if not 2 * low - high <= v <= 2 * high - low]
+        far[m] = "\n".join(f"{'↓↑'[across[k] > high]} {k} {across[k]:.3g}" for k in at_edge)
+        near = [c for c in cells if c["label"] not in at_edge]
+        y[m] = quality_axis(m, of(m, near, "mean"), of(m, near, "std"), len(at_edge))
+    panels, aspect = [], 0.8 if title else 1.6 / max(len(metrics), 2)
     for (group, some), metric in product([*groups.items()][:MOST_PANELS], metrics):
-        means = of(metric, baselines.values(), "mean")
-        lines: list[tuple[Any, ...]] = [
-            (looks[name], x["xlim"], (mean, mean))
-            for name, mean in zip(baselines, means, strict=True)
-        ]
+        across = dict(zip(baselines, of(metric, baselines.values(), "mean"), strict=True))
+        lines: list[Any] = [(looks[k], x["xlim"], (v, v)) for k, v in across.items()]
         labels, words = dict.fromkeys(c["label"] for c in some), []
         for k, label in enumerate(labels):
             points = sorted((c for c in some if c["label"] == label), key=lambda c: float(c[by]))
@@ -211,11 +221,10 @@ def quality_sheet(
             lines.append((looks[label], place, mean, np.maximum(mean - std, 0), mean + std))
             pairs = zip(mean, at, strict=True)
             words.append(f"{label}: " + ", ".join(f"{m:.4g} at {v:,g}" for m, v in pairs))
-        axes, note = {**x, **y[metric]}, group or str(some[0]["partition"])
-        description = f"{note}: {axes['ylabel']} against {axes['xlabel']}. {'; '.join(words)}."
-        plot = plotter(lines, **axes)
-        panels.append(Panel(named(metric).title, plot, description, aspect=0.8, note=note))
-    legend = [(looks[name], f"{name} (baseline)") for name in baselines]
-    legend += [(looks[name], name) for name in methods]
+        note, name = group or str(some[0]["partition"]) * bool(title), heading(metric)
+        description = f"{note}{': ' * bool(note)}{name} against {x['xlabel']}. {'; '.join(words)}."
+        plot = plotter(lines, far[metric], **x, **y[metric])
+        panels.append(Panel(name, plot, description, aspect=aspect, note=note))
+    legend = [(look, f"{k} (baseline)" if k in baselines else k) for k, look in looks.items()]
     wide = len(metrics) if budget or len(panels) <= 4 else 2 * len(metrics)
     return Sheet(title, wide, tuple(panels), tuple(legend))

@@ -222,7 +222,7 @@ def draw(sheet: Sheet, dark: bool = False, on: Figure | None = None) -> Figure:
     longest = max((len(text) for _, text in sheet.legend), default=0)
     across = max(1, min(len(sheet.legend), int(width / (0.55 + 0.066 * longest))))
     below = 0.1 + 0.18 * -(-len(sheet.legend) // across)
-    head = 0.3 + _LINE * title.count("\n")
+    head = 0.16 + _LINE * len(title.splitlines())
     height = head + sum(tall) + sum(above) + (TOP + BOTTOM) * len(rows) + below
     with settings(dark):
         figure = on or Figure()
@@ -331,17 +331,21 @@ def whiskers(ax: Axes, series: str, x: Any, low: Any, high: Any) -> None:
     ax.vlines(x, low, high, colors=look(series)["color"], linewidths=0.7, label=series)
 
 
-def plotter(lines: Iterable[Sequence[Any]], **axes: Any) -> Callable[[Axes], object]:
+def plotter(lines: Iterable[Any], note: str = "", **axes: Any) -> Callable[[Axes], object]:
     """Return what plots lines: series, x, y and, where there are intervals, low and high ends.
 
     Parameters
     ----------
+    note
+        in the upper right corner
     **axes
         labels, limits and ticks, as `Axes.set` takes them
     """
 
     def plot(ax: Axes) -> None:
         ax.set(**axes)
+        if note:
+            ax.text(0.98, 0.97, note, transform=ax.transAxes, ha="right", va="top")
         for line in lines:
             curve(ax, *line)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
@@ -337,7 +336,9 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> tuple[list[Cell], lis
                 mechanism=plan.mechanism.name if plan.private else Config.mechanism,
                 secure_aggregation=job.secure_aggregation,
             )
-            cell = replace(cell, config=known, plan=plan, little=little)
+            # what --set gives to all methods is in the label, too; alpha is in the table
+            own = {k: v for k, v in c.set.items() if k != "alpha"} | dict(cell.variant.settings)
+            cell = Cell(Variant(c.method, own), known, cell.seeds, plan, little)
             if plan.private and plan.delta >= 1 / plan.clients:
                 warned[large_delta(plan)] = None
         elif cell.variant.partitioned:
@@ -353,10 +354,10 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> tuple[list[Cell], lis
         facts = f"{first.variant.label} with {', '.join(first.protection)}: {why}"
         warned[f"impossible combinations are skipped ({len(left_out)}), the first {facts}"] = None
     for text in warned:
-        warnings.warn(text, stacklevel=3)
+        checks.warn(text)
     if few := [cell for cell in cells.values() if cell.little]:
         text = f"lines with too little ({len(few)}), the first {few[0].name}: {few[0].little}"
-        warnings.warn(text, TooLittle, stacklevel=3)
+        checks.warn(text, TooLittle)
     return list(cells.values()), left_out
 
 

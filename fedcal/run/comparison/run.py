@@ -16,13 +16,13 @@ from fedcal.core.options import strict
 from fedcal.datasets import Dataset
 from fedcal.metrics.names import METRICS
 from fedcal.results import comparison, page, terminal
+from fedcal.results.files import versions
 from fedcal.results.labels import family_of
 from fedcal.results.statement import sentences, sets_noise
 from fedcal.run import folders, load, simulation, sweep
 from fedcal.run.comparison.grid import Cell, Grid, LeftOut, read_grid, resolve
 from fedcal.run.config import merge, read_options, takes_options
 from fedcal.run.engines.ray import cluster
-from fedcal.run.result import versions
 from fedcal.run.sweep import CONFIG, ROWS, Row, Run
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
@@ -84,6 +84,7 @@ def statement(
     left_out
         combinations of the grid that cannot be
     """
+    short = comparison.names_of([{"data": c.config.data} for c in cells])
     fitted = [c for c in cells if not c.variant.baseline]
     private = [c for c in fitted if math.isfinite(c.config.epsilon)]
     guarantees: dict[Trusted, dict[str, None]] = {}
@@ -94,19 +95,17 @@ def statement(
             changed = f"{plan.protected.neighbours[plan.adjacency]} (unit {plan.unit})"
             guarantees.setdefault(trusted, {})[changed] = None
     family = family_of(c.variant.method for c in cells).name
-    there = [
-        unit for name, unit in units.UNITS.items() if any(c.config.unit == name for c in private)
-    ]
+    there = [v for k, v in units.UNITS.items() if any(c.config.unit == k for c in private)]
     found = sentences(
         kind="comparison",
         noun={"evaluate": "", "conformal": "thresholds"}.get(family, "calibrator"),
-        held_out=held_out,
+        held_out=[short[name] for name in held_out],
         guarantees=guarantees,
         mechanisms=dict.fromkeys(c.plan.mechanism.name for c in private if c.plan is not None),
         noise_source=private[0].config.noise_source if private else "",
         more_delta=" and more delta" if any(c.config.delta for c in private) else "",
-        composed=composed(cells),
-        looked=list(dict.fromkeys(c.config.data for c in private if _looks(c))),
+        composed=[one | {"data": short[one["data"]]} for one in composed(cells)],
+        looked=list(dict.fromkeys(short[c.config.data] for c in private if _looks(c))),
         exact=len(cells) - len(private),
         units=there,
         pairs=list(combinations(there, 2)),
@@ -243,8 +242,10 @@ class Comparison(page.Displayable):
         """
         if checks.one_of("table", form, FORMS) == "csv":
             return terminal.csv_text(comparison.as_rows(self.cells))
-        table = replace(comparison.as_table(self.cells, self.metrics), title="")
-        return terminal.latex(table) if form == "latex" else terminal.markdown(table)
+        table = comparison.as_table(self.cells, self.metrics)
+        if form == "markdown":
+            return terminal.markdown(replace(table, title=""))
+        return terminal.latex(table, table.title, *page.block_lines("comparison", "latex"))
 
     def save(self, out: str | Path) -> None:
         """Write `compare.json`, tables, report, grid and rows into a folder; all or none.
@@ -372,8 +373,6 @@ def compare(
     runs_by = merge(where).engine
     usual = fitting.usable_cores() if runs_by == "inline" else 1
     many = checks.integer("jobs", usual if jobs is None else jobs, 1)
-    for metric in metrics:
-        checks.one_of("metric", metric, METRICS)
     journal, read = None, dict[str, Any]()
     if out is not None:
         out = path_of(out)
@@ -390,12 +389,14 @@ def compare(
     given = (arrays.get(name, name) for name in grid.data)
     sources = {load.name_of(one, known := of(one)): known for one in given}
     grid = _with(grid, data=tuple(sources))  # as `simulate` names them
-    family, full = family_of(v.method for v in grid.variants).name, grid
-    if uncalibrated and family == "calibrate" and "none" not in grid.method:
+    kind, full = family_of(v.method for v in grid.variants), grid
+    for metric in metrics:
+        checks.one_of("metric", metric, kind.complete or (kind.columns if kind.best else METRICS))
+    if uncalibrated and kind.name == "calibrate" and "none" not in grid.method:
         full = _with(grid, method=("none", *grid.method))
     cells, left_out = resolve(full, sources)
     for name, source in sources.items():
-        if family == "evaluate":
+        if kind.name == "evaluate":
             load.warn_of_rows(source.evaluated(), f"{name}: rows")
         else:
             evaluated = load.test_part(source.split(grid.seed), grid.seed)

@@ -6,13 +6,12 @@ the loopback interface, and every process ends with the run, whatever ends it.
 """
 
 import contextlib
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedcal.clients.site.preparing import prepare
-from fedcal.core.checks import integer
+from fedcal.core.checks import integer, warn
 from fedcal.core.shards import Shards
 from fedcal.run.engines import superlink
 from fedcal.run.engines.supernode import SuperNode, supernode
@@ -118,7 +117,7 @@ def run_grpc(
         known = {f"fedcal: {line}" for line in underpowered(job.method, None, job)}
         for line in checkpoint.read_notices(out):
             if line not in known:  # what the caller says by itself
-                warnings.warn(line.removeprefix("fedcal: "), stacklevel=5)
+                warn(line.removeprefix("fedcal: "))
         return run.outcome(out, status, "Flower's run", private=job.plan.private)
 
 

@@ -112,3 +112,23 @@ def test_names_that_are_no_numbers_stay_names(tmp_path):
     scores = {"probs": np.full((4, 2), 0.5), "labels": [0, 1, 0, 1]}
     np.savez(tmp_path / "x.npz", **scores, client=sorted(names), group=groups)
     assert datasets.in_blocks(tmp_path / "x.npz").group_names == ("--1", "-1", "1", "²")
+
+
+VERDICTS = {
+    1.0: "No miscalibration is shown by 3,000 rows",
+    2.0: "the model is too sure, calibration slope 0.5",
+    0.5: "the model is not sure enough, calibration slope ",
+    -1.0: "Scores run against the outcomes",
+    3.0: "cannot be told from 15 rows",
+}
+
+
+@pytest.mark.parametrize("factor", VERDICTS)
+def test_check_gives_the_verdict_that_scores_deserve(tmp_path, capsys, factor):
+    logits, labels = scored(2, 15 if factor == 3 else ROWS, 7, 1.0, 1.0)
+    np.savez(tmp_path / "s.npz", logits=factor * logits, labels=labels)
+    exit_code_of(["check", f"{tmp_path}/s.npz", "--json"])
+    record = json.loads(capsys.readouterr().out)
+    assert VERDICTS[factor] in record["verdict"]
+    if fit := record["temperature"]:
+        assert abs(fit["log"] - np.log(factor)) < 3 * fit["standard_error"] < 0.2

@@ -221,7 +221,8 @@ def test_a_table_in_latex_is_one_of_booktabs_and_no_word_is_a_command():
     rows = [[Marked(evil, mark="†"), Marked("0.31", best=True, small="± 0.02")], ["b", 1]]
     table = Table("title", ("method", "loss, ε"), rows, "† collapsed.", (0,), {1: ""})
     text = r"50 \% of \$x\_1\$ \& \{\textasciitilde{}\textbackslash{}input|\#\}\textasciicircum{}"
-    assert terminal.latex(table).split("\n") == [
+    assert terminal.latex(table, "a\nb").split("\n") == [
+        r"% a\nb",
         *(r"\begin{tabular}{lr}", r"\toprule", r"method & loss, $\varepsilon$ \\", r"\midrule"),
         text + r"$^\dagger$ & \textbf{0.31 $\pm$ 0.02} \\",
         *(r"\midrule", r"b & 1 \\", r"\bottomrule", r"\end{tabular}"),

@@ -17,8 +17,9 @@ from fedcal.core.checks import Interrupted, RoundFailed
 from fedcal.datasets import load
 from fedcal.run.training import Training, train
 from fedcal.run.training_config import TrainConfig, merged
+from fedcal.storage.artifact import CHECKPOINT
 from fedcal.storage.atomic import locked
-from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
+from fedcal.strategies.server.checkpoint import Checkpoint
 from fedcal.training.networks import OWN, load_model, register_network
 
 

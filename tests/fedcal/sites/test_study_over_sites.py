@@ -12,7 +12,7 @@ import pytest
 from town import PATIENCE, Town
 
 from fedcal.privacy.ledger import Ledger
-from fedcal.strategies.server.checkpoint import CHECKPOINT
+from fedcal.storage.artifact import CHECKPOINT
 
 pytestmark = pytest.mark.slow
 

@@ -32,21 +32,17 @@ from fedcal.core.shards import Shards
 from fedcal.metrics import nll
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
+from fedcal.results.labels import sentences
 from fedcal.run.engines.flower import InProcessGrid
 from fedcal.run.engines.inline import run_inline
 from fedcal.secure_aggregation.keys import make_key
 from fedcal.secure_aggregation.roster import Committee, Member, Roster
+from fedcal.storage.artifact import CHECKPOINT
 from fedcal.strategies.server import checkpoint
-from fedcal.strategies.server.checkpoint import (
-    CHECKPOINT,
-    Checkpoint,
-    read_error,
-    read_notices,
-    read_progress,
-)
+from fedcal.strategies.server.checkpoint import Checkpoint, read_error, read_notices, read_progress
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
-from fedcal.strategies.server.participation import READY, SITE_INFO, NodeInfo, sentences
+from fedcal.strategies.server.participation import READY, SITE_INFO, NodeInfo
 from fedcal.strategies.server.transport import ANSWER
 
 CLIENTS, CLASSES, NAMES = 4, 3, ("cat", "dog", "owl")

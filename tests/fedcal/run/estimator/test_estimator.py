@@ -12,7 +12,6 @@ from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -51,8 +50,8 @@ DOES_NOT_APPLY = (
 
 
 def failing(estimator: Any) -> dict[str, str]:
-    of_scores = not isinstance(estimator, CalibratedModel)
-    return dict.fromkeys(DOES_NOT_APPLY, "X are scores") if of_scores else {}
+    none = isinstance(estimator, CalibratedModel)
+    return {} if none else dict.fromkeys(DOES_NOT_APPLY, "X are scores")
 
 
 @parametrize_with_checks(
@@ -63,6 +62,7 @@ def failing(estimator: Any) -> dict[str, str]:
     ],
     expected_failed_checks=failing,
 )
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of labels that have nothing to do with rows
 def test_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
@@ -71,7 +71,6 @@ def test_all_rows_are_fitted_on():
     logits, labels = overconfident()
     fitted = FederatedCalibrator(clients=20, partition="iid", seed=3).fit(logits, labels)
     shards = deal(from_arrays(logits=logits, labels=labels), "iid", 20, 3)
-    assert len(shards.labels) == len(labels)
     strategy = FedNewton(Federation(clients=20, classes=3, seed=3))
     assert fitted.calibrator_.arrays() == run_inline(strategy, shards).arrays()
     refused("keeps its ledger", strategy.charge_to, None, error=PrivacyError)
@@ -103,8 +102,19 @@ def test_columns_are_the_sorted_labels_or_those_that_are_named():
         (None, ["ant", "bee", "ant"], "label 'ant' at row 0 is not among classes"),
         (["cat", "ant", "bee"], ["dog", "ant", "bee"], "label 'dog' at row 0 is not among"),
         (["cat", "ant"], ["cat", "ant", "ant"], "classes must be 3 different names"),
+        (None, ["sick", "well", "well"], "for features use CalibratedModel"),
     ):
         refused(words, FederatedCalibrator(classes=classes).fit, logits[:9], y * 3)
+
+
+def test_fit_warns_at_the_callers_line():
+    logits, labels = overconfident(classes=2)
+    base = LogisticRegression().fit(logits, labels)
+    for model in (FederatedCalibrator(), CalibratedModel(base, TemperatureScaling())):
+        for x, words in ((1e3 * logits, "is at an end of its range"), (-logits, "wrong way round")):
+            with pytest.warns(UserWarning, match="range|round") as caught:
+                model.fit(x, labels)
+            assert (__file__, True) in {(w.filename, words in str(w.message)) for w in caught}
 
 
 def test_a_row_of_a_decision_function_may_look_like_probabilities():
@@ -130,10 +140,8 @@ def test_a_fitted_classifier_is_kept_and_all_rows_calibrate(name):
     frozen = FrozenEstimator(base) if name in ("bbq", "federated") else base
     model = CalibratedModel(frozen, calibrator).fit(x2, y2)
     scores, by_hand = scores_of(base, x2, calibrator.input), clone(calibrator, safe=False)
-    if isinstance(calibrator, FederatedCalibrator):
-        by_hand.set_params(classes=base.classes_).fit(scores, y2)
-    else:
-        by_hand.fit(scores, np.searchsorted(base.classes_, y2))
+    federated = isinstance(calibrator, FederatedCalibrator)
+    by_hand.fit(scores, y2 if federated else np.searchsorted(base.classes_, y2))
     np.testing.assert_array_equal(model.predict_proba(x2), by_hand.predict_proba(scores))
     assert not hasattr(calibrator, "calibrator_")  # neither parameter is changed
     assert not getattr(calibrator, "classes", None)
@@ -143,10 +151,8 @@ def test_one_temperature_is_that_of_calibrated_classifier_cv():
     (x, y), (x2, y2) = features(n=600), features(n=600, seed=1)
     base = LogisticRegression(C=1e4).fit(x[:40], y[:40])
     for estimator, rows in ((FrozenEstimator(base), (x2, y2)), (GaussianNB(), (x, y))):
-        peer = CalibratedClassifierCV(
-            estimator, method="temperature", ensemble=False, cv=StratifiedKFold(5)
-        )
-        ours = CalibratedModel(estimator, TemperatureScaling(), cv=StratifiedKFold(5))
+        peer = CalibratedClassifierCV(estimator, method="temperature", ensemble=False, cv=5)
+        ours = CalibratedModel(estimator, TemperatureScaling(), cv=5)
         want, got = (m.fit(*rows).predict_proba(x2) for m in (peer, ours))
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-3)
         assert ours.score(x2, y2) == peer.score(x2, y2)

@@ -11,9 +11,9 @@ import pytest
 from refusals import each_is_refused, refused
 
 from fedcal.datasets import Dataset
+from fedcal.results.files import versions
 from fedcal.results.labels import FAMILIES
 from fedcal.run.comparison.grid import read_grid
-from fedcal.run.result import versions
 from fedcal.run.sweep import CONFIG, INPUTS, PRIVACY, ROWS, SENT, Journal, Row, digest_of, key_of
 
 GRID = read_grid({"data": "d", "method": "fedbin", "seeds": 3})
