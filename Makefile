@@ -59,7 +59,7 @@ bench: $(VENV)/.bench $(VENV)/.peers
 
 bench-all: $(VENV)/.bench $(VENV)/.peers $(VENV)/.pfl
 	$(BIN)/python -m experiments.benchmarks --out bench-out --all
-	$(BIN)/python -m experiments.benchmarks.scale --out bench-out
+	$(BIN)/python -m experiments.benchmarks.scale | tee bench-out/scale.md
 
 # Try engines, guard and a deployment with another Flower, for docs/guide/your-flower-app.md. The other
 # packages are the newest that it allows, without our hashes.

@@ -280,7 +280,7 @@ def _gradients(shards: Shards, query: ScalingGradients) -> Floats:
     """Return the gradient of each row, (n, size)."""
     if query.form == scaling.TemperatureScaling.kind:
         a, slope = fitting.softplus(query.w)[0], fitting.sigmoid(query.w)[0]
-        mean = fitting.tempered_mean(temperature.shifted_logits(shards), a)
+        mean, _ = fitting.tempered_moments(temperature.shifted_logits(shards), a)
         return np.asarray(slope * (mean - temperature.label_logits(shards)))[:, None]
     form = _form(shards, query)
     x, columns = rows_of(form, shards)

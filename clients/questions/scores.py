@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from fedcal import units
-from fedcal.core import numerics
+from fedcal.core import fitting, numerics
 from fedcal.core.checks import InputError, needed, same
 from fedcal.core.naming import one_form
 from fedcal.core.numerics import Floats, Integers, Words, override
@@ -112,11 +112,11 @@ class ScoreCounts(score_table.ScoreTable, CountedRows):
         what = (self.score, self.views, self.groups, self.by, self.within)
         return (self.edges.tobytes(), *what, self.calibrator, self.seed)
 
-    def encode(self, counts: Floats) -> Floats:
+    def encode(self, counts: Integers | Floats) -> Floats:
         """Return answers without gain, (clients, counts) -> (clients, numbers)."""
         size = math.prod(self.shape)
         halves = counts[:, :size].reshape(len(counts), -1, self.buckets)
-        coded = halves if self.encoding == "flat" else halves @ self.matrix.T
+        coded = halves if self.encoding == "flat" else _product(halves, self.matrix)
         rest = counts[:, size:] * self.weight
         zeros = np.zeros((len(counts), self.pad))
         return np.concatenate([coded.reshape(len(counts), -1), rest, zeros], axis=1)
@@ -162,10 +162,12 @@ class ScoreCounts(score_table.ScoreTable, CountedRows):
         weights = np.repeat(shards.weights(some), each.shape[1]) if some else None
         counted = np.bincount(place, weights, size)
         if self.tail_nodes and not self.seed:
-            far = _far(shards, self, each).ravel()
-            there = on_grid(np.abs(far) * (1.0 if weights is None else weights))
-            moved = np.bincount(place + np.sign(far).astype(np.int64), there, size)
-            counted = counted + (moved - np.bincount(place, there, size))
+            far, counted = _far(shards, self, each).ravel(), counted.astype(np.float64)
+            rows = np.flatnonzero(far)
+            place, far = place[rows], far[rows]
+            there = on_grid(np.abs(far) * (1.0 if weights is None else weights[rows]))
+            np.add.at(counted, place + np.sign(far).astype(np.int64), there)
+            np.subtract.at(counted, place, there)
         return counted.reshape(shards.clients, self.counts)
 
     def cells_of(self, shards: Shards, sites: Integers | None = None) -> Integers:
@@ -185,7 +187,7 @@ class ScoreCounts(score_table.ScoreTable, CountedRows):
             rows = np.flatnonzero(far.any(axis=1))
             share, owner = far[rows], shards.owner[rows]
             key = owner * 0 if sites is None else sites[owner]
-            each = np.column_stack([uniforms(shards, self.seed)[rows], key])
+            each = np.column_stack([uniforms(shards.keep(rows), self.seed), key])
             drawn = in_unit_interval(row_hashes(each))
             cells[rows] += (np.sign(share) * (drawn[:, None] < np.abs(share))).astype(np.int64)
         return cells
@@ -199,7 +201,7 @@ class ScoreCounts(score_table.ScoreTable, CountedRows):
 
         Returns (clients, numbers) in rows times the encoding's weights and `gain`.
         """
-        answers = self.encode(self.counts_of(shards).astype(np.float64))  # exact: short numbers
+        answers = self.encode(self.counts_of(shards))  # exact: short numbers
         if self.reference is not None:
             expected = self.encode(self.reference[None])[0]
             answers = answers - shards.rows[:, None] * expected
@@ -223,6 +225,20 @@ class ScoreCounts(score_table.ScoreTable, CountedRows):
         sums.add_halves(*parts)
 
 
+def _product(halves: Integers | Floats, matrix: Floats) -> Floats:
+    """Return halves @ matrix.T for a matrix of integers.
+
+    What is left of counts without their integers is in few columns, and integers are multiplied in
+    single precision where that is exact.
+    """
+    integers = np.trunc(halves)
+    most = np.abs(integers).sum(axis=2).max(initial=0.0) * np.abs(matrix).max()
+    kind = np.float32 if most < 2**24 else np.float64
+    some = (halves != integers).any(axis=(0, 1))
+    rest = (halves - integers)[..., some] @ matrix[:, some].T
+    return np.asarray(integers.astype(kind) @ matrix.T.astype(kind) + rest)
+
+
 MOST_IN_HALVES = 2**20
 """Rows of a client up to which sums of 32-bit halves are exact in doubles."""
 
@@ -230,7 +246,7 @@ MOST_IN_HALVES = 2**20
 def counted_words(counts: Integers, words: Words) -> list[Integers]:
     """Upper and lower 32 bits of words, times how often each row of them occurs, added up.
 
-    By products of doubles, which are exact for `MOST_IN_HALVES` rows of a client.
+    By products of floats, which are exact for `MOST_IN_HALVES` rows of a client.
 
     Parameters
     ----------
@@ -244,9 +260,8 @@ def counted_words(counts: Integers, words: Words) -> list[Integers]:
     list[Integers]
         two of (clients, groups * numbers)
     """
-    each, many = counts.astype(np.float64), len(counts)
-    sums = (each @ half.astype(np.float64) for half in halves_of(words))
-    return [total.astype(np.int64).reshape(many, -1) for total in sums]
+    sums = (_product(counts, half.T.astype(np.float64)) for half in halves_of(words))
+    return [total.astype(np.int64).reshape(len(counts), -1) for total in sums]
 
 
 def halves_of(words: Words) -> tuple[Integers, Integers]:
@@ -260,7 +275,7 @@ def _far(shards: Shards, query: ScoreCounts, cells: Integers) -> Floats:
     far, score = np.zeros(cells.shape), cast("Score", query.score)
     for v, view in enumerate(query.view_names if query.tail_nodes else ()):
         rows = np.flatnonzero(np.isin(cells[:, v] % query.buckets, (1, query.buckets - 2)))
-        probs = view_probs(shards.keep(rows), view, query)
+        probs = np.ascontiguousarray(view_probs(shards.keep(rows), view, query, slice(None)))
         far[rows, v] = far_share(probs, score, query.bucket_edges)
     return far
 
@@ -272,18 +287,25 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
     if query.within:
         inner = group_of(shards, query.within_names)[:, None]
         group = group * (len(query.within_names) + 1) + inner
-    rows = [view_probs(shards, view, query) for view in query.view_names]
-    columns, edges = [], query.bucket_edges
-    for v, probs in enumerate(rows):
-        value, outcome = scored(probs, shards.labels, score)
-        place = ((v * groups + group) * parts + np.arange(parts)) * 2 + outcome
-        if query.tail_nodes:
-            value = np.clip(value, edges[1], edges[-3])
-        columns.append(place * buckets + bucket_of(value, edges))
+    edges, labels, n = query.bucket_edges, shards.labels, shards.size
+    cells, right = np.empty((n, query.ones), np.int64), np.empty((n, views), np.bool_)
+
+    def count(rows: slice) -> None:  # few, which stay in the cache
+        for v, view in enumerate(query.view_names):
+            probs = view_probs(shards, view, query, rows)
+            value, outcome = scored(probs, labels[rows], score)
+            place = ((v * groups + group[rows]) * parts + np.arange(parts)) * 2 + outcome
+            if query.tail_nodes:
+                value = np.clip(value, edges[1], edges[-3])
+            own = slice(v * parts, (v + 1) * parts)
+            cells[rows, own] = place * buckets + bucket_of(value, edges)
+            if views == 2:
+                right[rows, v] = probs.argmax(axis=1) == labels[rows]
+
+    fitting.by_rows(count, n, shards.classes)
     if views == 2:
-        first, second = (probs.argmax(axis=1) == shards.labels for probs in rows)
-        columns.append((math.prod(query.shape) + 2 * ~first + ~second)[:, None])
-    return np.concatenate(columns, axis=1)
+        cells[:, -1] = math.prod(query.shape) + 2 * ~right[:, 0] + ~right[:, 1]
+    return cells
 
 
 def group_of(shards: Shards, names: tuple[str, ...], by: score_table.By = "group") -> Integers:
@@ -304,13 +326,14 @@ def group_of(shards: Shards, names: tuple[str, ...], by: score_table.By = "group
     return np.array(of, np.int64)[groups]
 
 
-def view_probs(shards: Shards, view: str, query: ScoreCounts) -> Floats:
-    """Return the probabilities of a view, (n, c)."""
-    if view == "model":
-        return shards.probs
+def view_probs(shards: Shards, view: str, query: ScoreCounts, rows: slice) -> Floats:
+    """Return the probabilities of a view of some rows, (n, c), in any order in memory."""
+    if view == "calibrated":
+        from fedcal.calibrators.base import of_text  # few questions are about a calibrator
+
+        return of_text(query.calibrator).calibrated(shards.logits[rows], shards.input)
+    logits = shards.logits
     if view == "other":
         why = "the question is about two, but these rows have only one"
-        return numerics.probs_of(shards.input, needed("a second model", shards.other, why))
-    from fedcal.calibrators.base import of_text  # few questions are about a calibrator
-
-    return of_text(query.calibrator).calibrated(shards.logits, shards.input)
+        logits = needed("a second model", shards.other, why)
+    return numerics.probs_of(shards.input, fitting.by_class(logits[rows]))

@@ -26,17 +26,9 @@ from fedcal.clients.site.policy import JobFacts
 from fedcal.clients.site.store import SiteRecords
 from fedcal.core import checks, numerics
 from fedcal.core.checks import InputError
-from fedcal.secure_aggregation import messages
+from fedcal.secure_aggregation import messages, roster
 from fedcal.secure_aggregation.keys import SigningKey, new_exchange_key, seal, shared_key, unseal
 from fedcal.secure_aggregation.messages import header_by
-from fedcal.secure_aggregation.roster import (
-    SEED_BYTES,
-    Roster,
-    check_digest,
-    hidden,
-    new_seeds,
-    stream_sum,
-)
 
 
 class Party:
@@ -57,7 +49,7 @@ class Party:
         If the roster does not know the key.
     """
 
-    def __init__(self, key: SigningKey, roster: Roster, records: SiteRecords) -> None:
+    def __init__(self, key: SigningKey, roster: roster.Roster, records: SiteRecords) -> None:
         why = f"its key must be in the federation {roster.name!r}"
         self.site = checks.needed("this site's number", roster.number_of(key.public), why)
         self._key, self._roster, self._records = key, roster, records
@@ -115,8 +107,8 @@ class Party:
                 for member, key in self._enrolled(job.job, enrolments).items()
             }
             sent = draw()  # after all that can be refused
-            seeds = new_seeds(len(self._roster.committee.pieces))
-            words = hidden(sent, seeds)
+            seeds = roster.new_seeds(len(self._roster.committee.pieces))
+            words = roster.hidden(sent, seeds)
             header = messages.Header(
                 job=of,
                 round=round_number,
@@ -204,13 +196,15 @@ class Party:
         checks.integer("the number of contributions in a sum", len(headers), least)
         checks.same("number of questions in one sum", len(questions), 1)
         ((_, length),) = questions
-        return np.array([stream_sum(seeds, length) for seeds in zip(*seed_lists, strict=True)])
+        return np.array(
+            [roster.stream_sum(seeds, length) for seeds in zip(*seed_lists, strict=True)]
+        )
 
     def _seeds(self, header: messages.Header, text: bytes) -> list[bytes]:
         """Return a contributor's seeds for this member, if they match its commitments."""
-        committee, starts = self._roster.committee, range(0, len(text), SEED_BYTES)
+        committee, starts = self._roster.committee, range(0, len(text), roster.SEED_BYTES)
         held = committee.held_by(self.site) if self.site in committee.members else ()
-        seeds = [text[a : a + SEED_BYTES] for a in starts]
+        seeds = [text[a : a + roster.SEED_BYTES] for a in starts]
         made = [
             messages.commitment(header.job, header.round, header.site, k, seed)
             for k, seed in zip(held, seeds, strict=False)
@@ -233,7 +227,7 @@ class Party:
         InputError
             If this member has not signed for it, or fewer than t members have.
         """
-        check_digest("a sum's digest", of)
+        roster.check_digest("a sum's digest", of)
         committee, signed = self._roster.committee, set[int]()
         for text in dict.fromkeys(confirmations):  # a copy costs no second verification
             with suppress(messages.Damaged):

@@ -1,13 +1,12 @@
-"""Up to a million clients, with rows in blocks: time and memory.
+"""Up to a million clients, with rows in blocks: time and memory, beside what nothing does without.
 
-`python -m experiments.benchmarks.scale --out DIR` measures all of it.
+`python -m experiments.benchmarks.scale` measures all of it, and prints a table.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from multiprocessing import get_context
@@ -17,17 +16,25 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from fedcal import datasets
+from fedcal.core import fitting, numerics
 from fedcal.core.pages import Table
+from fedcal.metrics.binning import top_confidence
 from fedcal.privacy.noise_plan import Federation
 from fedcal.results.terminal import markdown
 from fedcal.run.engines import run
 from fedcal.run.sweep import Row
+from fedcal.storage.npz import mapped_npz
 from fedcal.strategies.server.job import Job
 
 ROWS, CLASSES = 50, 10
 METHODS = ("fednewton", "fedoneshot", "fedbbq", "evaluate", "conformal")
+LIMITS: dict[str, Callable[..., object]] = {  # of some rows of scores, as they lie in the files
+    "reading": np.max,
+    "exponentials": np.exp,
+    "cells": lambda z: np.int16(256 * top_confidence(numerics.shifted(fitting.by_class(z)))),
+}
 SIZES = (10_000, 100_000, 1_000_000)
-_FILE_CLIENTS = 20_000
+_FILE_CLIENTS, _ROWS = 20_000, 4096
 
 
 def write_rows(folder: Path, clients: int, seed: int = 0) -> None:
@@ -57,47 +64,56 @@ def peak_mib() -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def in_blocks(method: str, folder: Path) -> Row:
-    """Run a method over rows in blocks, in this process: seconds, and memory above what it held."""
+def measure(work: str, folder: Path) -> Row:
+    """Do one of `LIMITS` or `METHODS`, in this process: seconds, and memory above what it held."""
     before, since = peak_mib(), time.perf_counter()
-    shards = datasets.in_blocks(folder)
-    settings = {"rows_per_client": ROWS}
-    federation = Federation(shards.clients, CLASSES, epsilon=1.0, delta=1e-8)
-    outcome = run(Job(method, federation, settings, secure_aggregation="none"), shards)
+    clients, rounds = (limit if work in LIMITS else in_blocks)(work, folder)
     seconds = time.perf_counter() - since
     return {
-        "work": f"{method}, rows in blocks",
-        "clients": shards.clients,
-        "rounds": len(outcome.records),
+        "work": work,
+        "clients": clients,
+        "rounds": rounds,
         "seconds": seconds,
-        "ns/row": seconds / shards.size * 1e9,
+        "ns/row": seconds / (clients * ROWS) * 1e9,
         "MiB above the interpreter": peak_mib() - before,
     }
 
 
-def rows(quick: bool = False) -> Iterator[Row]:
-    """Measure everything; each run over rows in blocks in a process of its own."""
-    sizes = (500, 1_000) if quick else SIZES
+def limit(work: str, folder: Path) -> tuple[int, int]:
+    """Return the number of clients, and of rounds: none."""
+
+    def each(path: Path) -> int:
+        scores = mapped_npz(path)["logits"]
+        for some in np.array_split(scores(0, scores.rows), scores.rows // _ROWS + 1):
+            LIMITS[work](some)
+        return scores.rows
+
+    return sum(fitting.in_threads(each, folder.iterdir(), fitting.usable_cores())) // ROWS, 0
+
+
+def in_blocks(method: str, folder: Path) -> tuple[int, int]:
+    """Run a method over rows in blocks; return the number of clients and of rounds."""
+    shards = datasets.in_blocks(folder)
+    federation = Federation(shards.clients, CLASSES, epsilon=1.0, delta=1e-8)
+    job = Job(method, federation, {"rows_per_client": ROWS}, secure_aggregation="none")
+    return shards.clients, len(run(job, shards).records)
+
+
+def rows() -> Iterator[Row]:
+    """Measure everything; each work in a process of its own."""
     alone = get_context("spawn")
     with TemporaryDirectory() as root, ProcessPoolExecutor(1, alone, max_tasks_per_child=1) as pool:
-        folders = [Path(root, str(clients)) for clients in sizes]
-        for folder, clients in zip(folders, sizes, strict=True):
+        folders = [Path(root, str(clients)) for clients in SIZES]
+        for folder, clients in zip(folders, SIZES, strict=True):
             write_rows(folder, clients)
-        yield from pool.map(in_blocks, *zip(*product(METHODS, folders), strict=True))
+        yield from pool.map(measure, *zip(*product((*LIMITS, *METHODS), folders), strict=True))
 
 
 def main() -> None:
-    """Measure, and write `scale.md`."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("bench-out"))
-    parser.add_argument("--quick", action="store_true", help="few clients")
-    given = parser.parse_args()
-    found = list(rows(given.quick))
+    """Measure, and print a table."""
+    found = list(rows())
     shown = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in r.values()] for r in found]
-    page = markdown(Table("", tuple(found[0]), shown, left=(0,)))
-    given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / "scale.md").write_text(page, "utf-8")
-    print(page)
+    print(markdown(Table("", tuple(found[0]), shown, left=(0,))))
 
 
 if __name__ == "__main__":

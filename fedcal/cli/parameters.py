@@ -14,17 +14,7 @@ from typing import Annotated, Any, Optional, TypeAlias, TypeVar
 
 import typer
 
-from fedcal.core.options import (
-    DATA,
-    MOST_USED,
-    PRIVACY,
-    REQUIRED,
-    RUNNING,
-    SITES,
-    TRAINING,
-    Option,
-    options_of,
-)
+from fedcal.core import options
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -35,7 +25,7 @@ SECURE = "Secure sums: committees"
 """Groups in `--help`, beside those of the options themselves."""
 
 _SECURE = ("secure_aggregation", "committee", "colluding", "quorum")
-_LAST = (DATA, PRIVACY, RUNNING, SECURE, SITES)
+_LAST = (options.DATA, options.PRIVACY, options.RUNNING, SECURE, options.SITES)
 
 
 def shared(group: str, help: str) -> Any:
@@ -113,7 +103,7 @@ def with_options(
     unset : mapping of str to str
         What holds where nothing is given, where this is not what the field says.
     """
-    known = options_of(table)
+    known = options.options_of(table)
 
     def parameter(name: str) -> inspect.Parameter:
         option = known[name]
@@ -121,7 +111,11 @@ def with_options(
         group = SECURE if name in _SECURE else option.group
         shown = typer.Option(
             help=_described(option, (unset or {}).get(name)),
-            rich_help_panel=LISTS if many else FIRST if name in MOST_USED and not single else group,
+            rich_help_panel=LISTS
+            if many
+            else FIRST
+            if name in options.MOST_USED and not single
+            else group,
             hidden=name in single,
         )
         kind: Any = option.kind if option.kind in (bool, int, float, str) else list[str]
@@ -138,7 +132,11 @@ def with_options(
         signature = inspect.Signature(sorted([*made, *own], key=_place))
         command.__signature__ = signature  # type: ignore[attr-defined]  # which typer reads
         if not names:
-            rare = {n for n, one in known.items() if n not in MOST_USED and one.group != TRAINING}
+            rare = {
+                n
+                for n, one in known.items()
+                if n not in options.MOST_USED and one.group != options.TRAINING
+            }
             command.rare = rare  # type: ignore[attr-defined]  # which `load_command` reads
         return command
 
@@ -150,15 +148,15 @@ def _place(parameter: inspect.Parameter) -> tuple[int, int]:
     (shown,) = parameter.annotation.__metadata__
     group = shown.rich_help_panel
     if group in (FIRST, LISTS):
-        return -1, (*MOST_USED, parameter.name).index(parameter.name)
+        return -1, (*options.MOST_USED, parameter.name).index(parameter.name)
     return _LAST.index(group) + 1 if group in _LAST else 0, 0
 
 
-def _described(option: Option, unset: str | None) -> str:
+def _described(option: options.Option, unset: str | None) -> str:
     """Return the help of an option with its default."""
     default = option.default
     shown = f"{default:g}" if isinstance(default, float) else str(default)
     without = unset or option.unset or ("" if default in (None, MISSING) else shown)
-    if without and without != REQUIRED:
+    if without and without != options.REQUIRED:
         without = f"default: {without}"
     return f"{option.help} ({without})." if without else f"{option.help}."

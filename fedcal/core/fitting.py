@@ -58,15 +58,6 @@ def log_grid(low: float, high: float, points: int) -> Floats:
     return np.linspace(math.log(low), math.log(high), points)
 
 
-def tempered_mean(shifted_logits: NDArray[Any], a: Any) -> NDArray[Any]:
-    """Return the mean of `tempered_moments` alone, with the same bits, (n, c) -> (n,)."""
-    e = shifted_logits * a
-    np.exp(e, out=e)
-    s0 = row_sum(e)
-    e *= shifted_logits
-    return np.asarray(row_sum(e) / s0)
-
-
 def tempered_moments(shifted_logits: NDArray[Any], a: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     """Mean and variance of the logits under softmax(a z), row by row.
 

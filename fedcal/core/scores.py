@@ -95,7 +95,7 @@ def check_scores(
         refuse_probs(name, x)
         if len(x) < SURE and could_be_probs(x, ROUNDED if len(x) > 1 else _FEW_TOLERANCE, 1.0):
             warnings.warn(DOUBT.format(name), stacklevel=3)
-        return moderate(name, x)
+        return x if getattr(value, "dtype", None) == np.float32 else moderate(name, x)
     low, high = float(x.min()), float(x.max())
     hint = " (percentages must be divided by 100)" if low >= 0 and 2 <= high <= 100 else ""
     allowed = f"probabilities must lie in [0, 1]{hint}"
@@ -179,7 +179,8 @@ def finite(name: str, value: Any, names: Sequence[str] | None = None, *, least: 
         raise InputError(f"{name}: must have shape {allowed}, got {array.shape}")
     with np.errstate(over="ignore"):  # from wider floats: inf, refused below
         x = np.ascontiguousarray(array, np.float64)
-    if x.size and not (np.isfinite(x.min()) and np.isfinite(x.max())):  # they pass a nan on
+    stored = array if array.dtype == np.float32 else x  # half as much to read
+    if x.size and not (np.isfinite(stored.min()) and np.isfinite(stored.max())):  # they pass nan on
         hint = " (-inf is the logarithm of a probability of 0: give the probabilities, as `probs`)"
         _refuse(name, x, ~np.isfinite(x), f"all must be finite{hint * bool(x.min() == -np.inf)}")
     return x
@@ -425,7 +426,8 @@ def refuse_probs(name: str, logits: Floats) -> None:
 
     Fewer than five rows are accepted.
     """
-    for unit, doubt in ((1, DOUBT), (100, _PERCENT)) if len(logits) >= SURE else ():
+    enough = len(logits) >= SURE and logits.min() >= -RANGE_TOLERANCE
+    for unit, doubt in ((1, DOUBT), (100, _PERCENT)) if enough else ():
         if could_be_probs(logits, ROUNDED, _MOST, unit):
             raise InputError(doubt.format(name))
 

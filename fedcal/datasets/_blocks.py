@@ -265,7 +265,7 @@ def _facts(first: Dataset, data: Dataset) -> tuple[Integers, set[str]]:
         for p in (data, first)
     )
     same(f"kind of columns and classes in all files of {data.name}", own, others)
-    return np.unique(data.labels), set(data.group_names or ())
+    return np.flatnonzero(np.bincount(data.labels)), set(data.group_names or ())
 
 
 def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

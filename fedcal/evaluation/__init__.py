@@ -26,17 +26,9 @@ __all__ = [
     "EvaluationCurve",
     "Histogram",
     "calibrator_from",
-    "compare",
-    "cox",
-    "decision_curve",
-    "evaluate",
-    "evaluate_classes",
-    "monotone_counts",
-    "pr_curve",
-    "reliability",
-    "roc_curve",
-    "treat_all",
 ]
+__all__ += ["compare", "cox", "decision_curve", "evaluate", "evaluate_classes", "monotone_counts"]
+__all__ += ["pr_curve", "reliability", "roc_curve", "treat_all"]
 
 if not TYPE_CHECKING:
     __getattr__ = partial(refuse, __name__)

@@ -7,8 +7,6 @@ and all scaling, while a table is piecewise constant, so that only a weighted ta
 model's own probabilities has one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar

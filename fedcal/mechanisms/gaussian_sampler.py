@@ -20,15 +20,7 @@ from functools import lru_cache
 import numpy as np
 
 from fedcal.core.numerics import Integers
-from fedcal.mechanisms.samplers import (
-    DrawTable,
-    Words,
-    check_scale,
-    exact,
-    in_chunks,
-    make_table,
-    to_decimal,
-)
+from fedcal.mechanisms import samplers
 
 # A Gaussian table ends 1 beyond 10.2 stds: 2 exp(-10.2^2 / 2) < 2**-74. The discrete one's tail
 # is no heavier, P(X >= m) <= P(N >= m - 1): the sum of its weights is at least sqrt(2 pi) stds.
@@ -38,7 +30,7 @@ _WIDEST = Fraction(51, 5)
 _SPLIT = 7
 
 
-def discrete_gaussian(std: float, n: int, words: Words) -> Integers:
+def discrete_gaussian(std: float, n: int, words: samplers.Words) -> Integers:
     """Return `n` independent variates P(k) ~ exp(-k^2 / (2 std^2)), k an integer, (n,) int64.
 
     Parameters
@@ -56,7 +48,7 @@ def discrete_gaussian(std: float, n: int, words: Words) -> Integers:
     Canonne, Kamath & Steinke 2020 (The discrete Gaussian for differential privacy) for the
     distribution; for the splitting see the module.
     """
-    std = check_scale("a Gaussian std", std, 0.3)
+    std = samplers.check_scale("a Gaussian std", std, 0.3)
     parts = _parts(std)
 
     def draw(size: int) -> Integers:
@@ -65,11 +57,11 @@ def discrete_gaussian(std: float, n: int, words: Words) -> Integers:
             drawn += (table.draw(size, words) - middle) << shift
         return drawn
 
-    return in_chunks(draw, n)
+    return samplers.in_chunks(draw, n)
 
 
 @lru_cache(maxsize=64)
-def _parts(std: float) -> tuple[tuple[DrawTable, int, int], ...]:
+def _parts(std: float) -> tuple[tuple[samplers.DrawTable, int, int], ...]:
     """Return (table, index of the value 0, shift); the variate sums (index - middle) << shift."""
     parts = []
     left, shift = Fraction(std) ** 2, 0
@@ -83,12 +75,12 @@ def _parts(std: float) -> tuple[tuple[DrawTable, int, int], ...]:
 
 
 @lru_cache(maxsize=64)
-def _bell(variance: Fraction) -> tuple[DrawTable, int]:
+def _bell(variance: Fraction) -> tuple[samplers.DrawTable, int]:
     """Return the table of a discrete Gaussian on -middle ... middle, and middle."""
     middle = math.isqrt(math.ceil(_STDS**2 * variance)) + 2
-    with exact():
-        half = _ordinates(to_decimal(variance), middle)
-        return make_table(half[:0:-1] + half), middle
+    with samplers.exact():
+        half = _ordinates(samplers.to_decimal(variance), middle)
+        return samplers.make_table(half[:0:-1] + half), middle
 
 
 def _ordinates(variance: Decimal, last: int) -> list[Decimal]:

@@ -18,18 +18,8 @@ if TYPE_CHECKING:
         summary,
     )
 
-__all__ = [
-    "Reliability",
-    "accuracy",
-    "below_floor",
-    "bin_index",
-    "brier",
-    "classwise_ece",
-    "ece",
-    "metric_intervals",
-    "nll",
-    "summary",
-]
+__all__ = ["Reliability", "accuracy", "below_floor", "bin_index", "brier"]
+__all__ += ["classwise_ece", "ece", "metric_intervals", "nll", "summary"]
 
 if not TYPE_CHECKING:
     __getattr__ = lazily(__name__, __all__, "binning", "standard", "bootstrap")

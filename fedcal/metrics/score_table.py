@@ -43,8 +43,9 @@ from typing import Annotated, Literal, get_args
 import numpy as np
 
 from fedcal.core.checks import InputError, integer, listed, needed, one_of, same, unused
+from fedcal.core.fitting import label_entries
 from fedcal.core.naming import plain_name
-from fedcal.core.numerics import FLOOR, Floats, Integers
+from fedcal.core.numerics import FLOOR, Floats, Integers, row_max
 from fedcal.core.options import CheckedFields, Classes, Vector, increasing, within
 
 Score = Literal["positive", "confidence", "classes"]
@@ -52,6 +53,9 @@ Score = Literal["positive", "confidence", "classes"]
 
 DIGITS = 12
 """Decimals of a probability that are looked at: the last bits of a double decide nothing."""
+
+
+_ALONE = 0.51  # no other probability is as large
 
 
 BELOW_HALF = 0.5 - 2.0**-25
@@ -85,14 +89,17 @@ def scored(probs: Floats, labels: Integers, score: Score) -> tuple[Floats, Integ
     tuple[Floats, Integers]
         (n, parts) in [0, 1], (n, parts) 0 or 1
     """
+    if score == "confidence":
+        top = row_max(probs)
+        hit = label_entries(probs, labels) == top
+        tied = np.flatnonzero(hit & (top < _ALONE))
+        hit[tied] = probs[tied].argmax(axis=1) == labels[tied]
+        return np.round(top, DIGITS)[:, None], hit[:, None].astype(np.int64)
     scores = np.round(probs, DIGITS)
     if score == "positive":
         p = scores[:, 1:]
         return np.where(p <= 0.5, np.minimum(p, BELOW_HALF), p), labels[:, None]
-    if score == "classes":
-        return scores, (labels[:, None] == np.arange(probs.shape[1])).astype(np.int64)
-    hit = probs.argmax(axis=1) == labels
-    return scores.max(axis=1, keepdims=True), hit[:, None].astype(np.int64)
+    return scores, (labels[:, None] == np.arange(probs.shape[1])).astype(np.int64)
 
 
 def has_nodes(edges: Floats) -> bool:
@@ -282,6 +289,7 @@ def decoder_of(name: str, buckets: int, height: int = 1, nodes: bool = False) ->
     return np.asarray(decoder)
 
 
+@cache
 def column_norm(name: str, buckets: int, height: int, order: Literal[1, 2]) -> float:
     """Return the largest L1 or L2 norm of the contribution of a row, which is in one bucket."""
     return float(np.linalg.norm(matrix_of(name, buckets, height), order, axis=0).max())

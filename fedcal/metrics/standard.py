@@ -26,18 +26,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedcal.core import scores
 from fedcal.core.checks import InputError, damaged, integer
 from fedcal.core.numerics import FLOOR, Floats, Integers
 from fedcal.core.options import array
-from fedcal.core.scores import (
-    as_array,
-    check_sums,
-    in_class_order,
-    of_both,
-    own_names,
-    per_row,
-    places_of,
-)
 from fedcal.metrics.binning import HIGHEST, MOST_BINS, ROUNDING, bin_index
 
 BINS = 15
@@ -158,19 +150,19 @@ def check_scored(probs: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Int
     tuple[NDArray[Any], Integers]
         (n, c) of a real dtype, (n,) int64 in [0, c); n >= 1, c >= 2
     """
-    p = as_array("probabilities", in_class_order("probabilities", probs))
-    if (names := own_names(probs)) is not None:
-        labels = places_of("labels", labels, names, p.shape, "probabilities")
-    y = as_array("labels", labels)
+    p = scores.as_array("probabilities", scores.in_class_order("probabilities", probs))
+    if (names := scores.own_names(probs)) is not None:
+        labels = scores.places_of("labels", labels, names, p.shape, "probabilities")
+    y = scores.as_array("labels", labels)
     if p.ndim == 1 and p.dtype.kind in "fiub":
-        p = of_both("probabilities", p[:, None])  # the labels say that each number is a row
+        p = scores.of_both("probabilities", p[:, None])  # the labels say that each number is a row
     if p.dtype.kind not in "fiub" or p.ndim != 2 or not len(p) or p.shape[1] < 2:
         allowed = "numbers of shape (rows >= 1, classes >= 2)"
         raise InputError(f"probabilities must be {allowed}, got {p.dtype} {p.shape}")
-    y = per_row("labels", y, "probabilities", len(p))
+    y = scores.per_row("labels", y, "probabilities", len(p))
     if y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= p.shape[1]:
         raise InputError(f"labels must be whole numbers in [0, {p.shape[1]})")
-    check_sums("probabilities", p)
+    scores.check_sums("probabilities", p)
     return p, y.astype(np.int64, copy=False)
 
 

@@ -26,16 +26,7 @@ from fedcal.metrics.bootstrap import MOST_CLIENTS
 from fedcal.metrics.histogram import divide
 from fedcal.metrics.score_table import check_score
 from fedcal.metrics.standard import summary
-from fedcal.personal.posterior import (
-    HARM,
-    STEPS,
-    OwnRows,
-    SitePrior,
-    identity_prior,
-    log_odds,
-    posterior,
-    site_priors,
-)
+from fedcal.personal import posterior
 from fedcal.storage.artifact import Holdout
 
 MOST_ROWS = 30
@@ -52,11 +43,11 @@ class SitesRelease(ScoreRelease):
 
     form, noun = "prior", "prior"
 
-    def priors(self, only: Sequence[str] | None = None) -> dict[str, SitePrior]:
+    def priors(self, only: Sequence[str] | None = None) -> dict[str, posterior.SitePrior]:
         """Return each site's prior without its own cells; "" = that of a site outside."""
         if not self.known:
-            return dict.fromkeys(only or [""], identity_prior(self.question.classes))
-        return site_priors(self, only)
+            return dict.fromkeys(only or [""], posterior.identity_prior(self.question.classes))
+        return posterior.site_priors(self, only)
 
     def judge(self, test: Holdout) -> dict[str, Any]:
         """Return metrics of test rows `before` and `after`, and each site's result, `personal`.
@@ -88,7 +79,7 @@ class SitesRelease(ScoreRelease):
         rise = each_loss[1] - each_loss[0]
         mean, square = (divide(evaluated.sum_rows(v), rows, 0.0) for v in (rise, rise**2))
         error = np.sqrt(divide(np.maximum(square - mean**2, 0.0), rows - 1, np.inf))
-        harmed = mean - stdtrit(np.maximum(rows - 1, 1), 0.95) * error > HARM
+        harmed = mean - stdtrit(np.maximum(rows - 1, 1), 0.95) * error > posterior.HARM
         sites: dict[str, dict[str, Any]] = {}
         for k, name in enumerate(fit.names):
             taken, risk = bool(home.taken[k]), float(home.risk[k])
@@ -122,9 +113,9 @@ class SitesRelease(ScoreRelease):
         some = f"The {len(rows)} worst of {len(worst)}" if worst[MOST_ROWS:] else "All"
         note = (
             f"{some} sites with evaluation rows, worst first: {personal['judged_on']}. Risk is the "
-            f"probability that the log loss rises by more than {HARM:g}; worse = it rose by more "
-            "than that beyond chance (a t test of the site's rows at 5 %). Exact numbers of a "
-            "simulation, for research only: in a deployment they stay at the site."
+            f"probability that the log loss rises by more than {posterior.HARM:g}; worse = it rose "
+            "by more than that beyond chance (a t test of the site's rows at 5 %). Exact numbers "
+            "of a simulation, for research only: in a deployment they stay at the site."
         )
         columns = ("site", "rows", "at home", "risk, %", "log loss before", "log loss after", "")
         return [Table("Recalibration at home", columns, rows, note)] if rows else []
@@ -167,7 +158,7 @@ class AtSite:
 
 
 def recalibrated(
-    shards: Shards, priors: Sequence[SitePrior], weights: Floats | None = None
+    shards: Shards, priors: Sequence[posterior.SitePrior], weights: Floats | None = None
 ) -> AtSite:
     """Fit each client's parameters to its own rows, by its own prior, and evaluate the risk.
 
@@ -181,11 +172,13 @@ def recalibrated(
         (n,) what each row counts; None = 1. Rows of one person are not independent of each other:
         `Shards.weights(1)` counts each person once
     """
-    at, cov, mean, sure = posterior(shards, priors, weights)
-    risk, gain = OwnRows(shards, weights).risk(at, cov, mean, sure)
+    at, cov, mean, sure = posterior.posterior(shards, priors, weights)
+    risk, gain = posterior.OwnRows(shards, weights).risk(at, cov, mean, sure)
     safe = (risk <= MOST_RISK) & (gain > 0)
-    best = np.where(safe.any(axis=0), np.where(safe, gain, -np.inf).argmax(axis=0), len(STEPS) - 1)
-    step = np.array(STEPS)[best]
+    best = np.where(
+        safe.any(axis=0), np.where(safe, gain, -np.inf).argmax(axis=0), len(posterior.STEPS) - 1
+    )
+    step = np.array(posterior.STEPS)[best]
     own = best, np.arange(shards.clients)
     return AtSite(step[:, None] * at, step, risk[own], safe[own])
 
@@ -207,13 +200,13 @@ def applied(shards: Shards, parameters: Floats) -> Floats:
     """Return each row's probabilities with its client's parameters (S, d), (n, c)."""
     own = parameters[shards.owner]
     if shards.classes == 2:
-        p = fitting.sigmoid(own[:, 0] + np.exp(own[:, 1]) * log_odds(shards))
+        p = fitting.sigmoid(own[:, 0] + np.exp(own[:, 1]) * posterior.log_odds(shards))
         return np.stack([1 - p, p], axis=1)
     return np.asarray(numerics.softmax(shards.logits * np.exp(own)))
 
 
 def cross_validated(
-    shards: Shards, priors: Sequence[SitePrior], weights: Floats | None = None
+    shards: Shards, priors: Sequence[posterior.SitePrior], weights: Floats | None = None
 ) -> Floats:
     """Return each row's probabilities by its site's choice without the row's fold, (n, c).
 

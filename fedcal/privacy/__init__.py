@@ -12,18 +12,8 @@ if TYPE_CHECKING:
     from fedcal.privacy.privacy import AUTO, Federation
     from fedcal.privacy.query import SEED, Query, Question, Range
 
-__all__ = [
-    "AUTO",
-    "SEED",
-    "Federation",
-    "Ledger",
-    "Plan",
-    "Query",
-    "Question",
-    "Range",
-    "Release",
-    "make_plan",
-]
+__all__ = ["AUTO", "SEED", "Federation", "Ledger", "Plan"]
+__all__ += ["Query", "Question", "Range", "Release", "make_plan"]
 
 if not TYPE_CHECKING:
     modules = "privacy", "query", "noise_plan", "ledger", "curator", "making"

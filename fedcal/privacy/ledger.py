@@ -18,18 +18,7 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from fedcal.core.checks import (
-    BudgetExceeded,
-    damaged,
-    different,
-    fraction,
-    integer,
-    interval,
-    located,
-    needed,
-    positive,
-    same,
-)
+from fedcal.core import checks
 from fedcal.core.options import Positive, set_checked, within
 from fedcal.privacy.privacy import check_caps
 from fedcal.storage.atomic import must_exist, path_of
@@ -65,7 +54,7 @@ class Entry:
 
     run: str
     epsilon: Positive
-    delta: Annotated[float, interval("[0, 1)")]
+    delta: Annotated[float, checks.interval("[0, 1)")]
     releases: Annotated[int, within(1, 2**31 - 1)]
     mechanism: str
     unit: str
@@ -113,9 +102,9 @@ class Ledger(AbstractContextManager["Ledger"]):
         self, path: str | Path | None, cap: float | None = None, cap_delta: float | None = None
     ) -> None:
         if cap is not None:
-            cap = positive("a ledger's cap", cap)
+            cap = checks.positive("a ledger's cap", cap)
         if cap_delta is not None:
-            fraction("a ledger's cap on delta", cap_delta)
+            checks.fraction("a ledger's cap on delta", cap_delta)
         path = None if path is None else path_of(path)
         if path is not None and cap is None:
             must_exist(path, "a new ledger needs a cap")
@@ -131,19 +120,21 @@ class Ledger(AbstractContextManager["Ledger"]):
     def _open(self, cap: float | None, cap_delta: float | None) -> tuple[float, float]:
         """Make the tables or check them; return the caps. Within a transaction."""
         if (version := self._db.make(_APPLICATION, _SCHEMA, _TABLES)) == 0:
-            cap = needed("a cap", cap, f"{self._name} is empty")
+            cap = checks.needed("a cap", cap, f"{self._name} is empty")
             caps = (cap, CAP_DELTA if cap_delta is None else float(cap_delta))
             self._db.execute("INSERT INTO cap VALUES (?, ?)", caps)
             return caps
-        integer(f"the version of {self._name}", version, _SCHEMA, _SCHEMA)
-        with damaged(f"{self._name} is damaged: it has no valid cap"):
+        checks.integer(f"the version of {self._name}", version, _SCHEMA, _SCHEMA)
+        with checks.damaged(f"{self._name} is damaged: it has no valid cap"):
             (stored,) = self._db.rows("SELECT epsilon, delta FROM cap")
         self._entries()  # refuses damaged rows
         for name, required, present in zip(
             ("cap", "cap on delta"), (cap, cap_delta), stored, strict=True
         ):
-            positive(f"the {name} of {self._name}, which is damaged,", present)
-            same(f"{name} of {self._name}", present if required is None else required, present)
+            checks.positive(f"the {name} of {self._name}, which is damaged,", present)
+            checks.same(
+                f"{name} of {self._name}", present if required is None else required, present
+            )
         # a read-only file begins and commits without complaint: find out now, not in round 1
         self._db.execute("UPDATE cap SET epsilon = epsilon")
         return stored[0], stored[1]
@@ -169,10 +160,12 @@ class Ledger(AbstractContextManager["Ledger"]):
         run, budget = entry.run, (entry.epsilon, entry.delta)
         with self._db.transaction():
             entries = self._entries()
-            different(f"reservations of a run in {self._name}", [*(e.run for e in entries), run])
+            checks.different(
+                f"reservations of a run in {self._name}", [*(e.run for e in entries), run]
+            )
             for one in entries:
                 what = f"unit of {self._name}, by run {one.run!r} (others need a separate ledger),"
-                same(what, entry.unit, one.unit)
+                checks.same(what, entry.unit, one.unit)
             spent = [(one.epsilon, one.delta) for one in entries]
             check_caps(self._name, run, budget, spent, (self.cap, self.cap_delta))
             row = (run, *budget, *astuple(entry)[3:-1])
@@ -193,21 +186,21 @@ class Ledger(AbstractContextManager["Ledger"]):
         InputError
             If ``number`` is not a whole number of at least 1, or the file cannot be written.
         """
-        number = integer("the number of a release", number, 1)
+        number = checks.integer("the number of a release", number, 1)
         with self._db.transaction():
             # only this run's rows: a training charges thousands of releases
             rows = self._db.rows("SELECT releases FROM runs WHERE run = ?", (run,))
             if not rows:
-                raise BudgetExceeded(f"{self._name} has no reservation for run {run!r}")
+                raise checks.BudgetExceeded(f"{self._name} has no reservation for run {run!r}")
             ((releases,),) = rows
             if number > releases:
-                raise BudgetExceeded(
+                raise checks.BudgetExceeded(
                     f"{self._name}: run {run!r} reserved {releases} releases, "
                     f"release {number} is not covered"
                 )
             known = "SELECT 1 FROM charges WHERE run = ? AND number = ?"
             if self._db.rows(known, (run, number)):
-                raise BudgetExceeded(
+                raise checks.BudgetExceeded(
                     f"{self._name}: release {number} of run {run!r} was charged before"
                 )
             self._db.execute("INSERT INTO charges VALUES (?, ?)", (run, number))
@@ -247,11 +240,11 @@ class Ledger(AbstractContextManager["Ledger"]):
             "SELECT run, epsilon, delta, releases, mechanism, unit, adjacency, event"
             " FROM runs ORDER BY rowid"
         )
-        with located(f"{self._name} is damaged"):
+        with checks.located(f"{self._name} is damaged"):
             entries = tuple(
                 replace(Entry(*row), charged=tuple(charged.pop(row[0], ()))) for row in rows
             )
-            same("list of runs that are charged without a reservation", sorted(charged), [])
+            checks.same("list of runs that are charged without a reservation", sorted(charged), [])
         return entries
 
     def close(self) -> None:

@@ -8,18 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from fedcal.core import options
 from fedcal.core.checks import BudgetExceeded, InputError, fraction, integer, interval, unused
-from fedcal.core.options import (
-    DATA,
-    PRIVACY,
-    RUNNING,
-    Options,
-    Seed,
-    among,
-    flat_kinds,
-    option,
-    within,
-)
 from fedcal.mechanisms import MECHANISMS, PRIVATE
 from fedcal.secure_aggregation.roster import check_committee, colluding
 from fedcal.trust import NOISY, TRUSTS, Central, SecAgg
@@ -37,13 +27,13 @@ AUTO = "auto"
 _TOLERANCE = 1e-9  # of the cap: ten runs of 0.1 fit a cap of 1
 
 
-Rounds = Annotated[int, within(1, MOST_ROUNDS)] | None
+Rounds = Annotated[int, options.within(1, MOST_ROUNDS)] | None
 Rate = Annotated[float, lambda _, value: fraction("the sampling rate", value, "(]")]
 Epsilon = Annotated[float, interval("(0, inf]", "a number > 0 (inf: no privacy)")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Privacy(Options):
+class Privacy(options.Options):
     """Privacy options of a federation. All of them are public.
 
     Attributes
@@ -74,46 +64,50 @@ class Privacy(Options):
         of sampling and noise. Seeded noise protects nobody who knows the seed
     """
 
-    rounds: Rounds = option(None, DATA, "Number of rounds", unset="the method's", axis=True)
-    sampling_rate: Rate = option(
-        1.0, DATA, "Probability that a client takes part in a round", axis=True
+    rounds: Rounds = options.option(
+        None, options.DATA, "Number of rounds", unset="the method's", axis=True
     )
-    epsilon: Epsilon = option(
-        math.inf, PRIVACY, "Privacy budget of the complete run for each unit", axis=True
+    sampling_rate: Rate = options.option(
+        1.0, options.DATA, "Probability that a client takes part in a round", axis=True
     )
-    delta: Annotated[float, interval("[0, 1)")] = option(
-        1e-5, PRIVACY, "Probability that the privacy bound fails", axis=True
+    epsilon: Epsilon = options.option(
+        math.inf, options.PRIVACY, "Privacy budget of the complete run for each unit", axis=True
     )
-    unit: Annotated[str, among(UNITS)] = option(
+    delta: Annotated[float, interval("[0, 1)")] = options.option(
+        1e-5, options.PRIVACY, "Probability that the privacy bound fails", axis=True
+    )
+    unit: Annotated[str, options.among(UNITS)] = options.option(
         User.name,
-        PRIVACY,
+        options.PRIVACY,
         " | ".join(unit.meaning.partition(";")[0] for unit in UNITS.values()),
         axis=True,
     )
-    trust: Annotated[str, among(TRUSTS)] | None = option(
+    trust: Annotated[str, options.among(TRUSTS)] | None = options.option(
         None,
-        PRIVACY,
+        options.PRIVACY,
         "Who adds noise: secagg: no party | central: the server | distributed: each client a "
         "share | local: each client all of it",
         unset="secagg at epsilon inf, else central",
         axis=True,
     )
-    mechanism: Annotated[str, among((AUTO, *PRIVATE))] = option(
+    mechanism: Annotated[str, options.among((AUTO, *PRIVATE))] = options.option(
         AUTO,
-        PRIVACY,
+        options.PRIVACY,
         f"auto | {' | '.join(PRIVATE)}",
         unset="auto: what suits method and trust model",
         axis=True,
     )
-    quorum: Annotated[float, interval("(0, 1]")] = option(
+    quorum: Annotated[float, interval("(0, 1]")] = options.option(
         QUORUM,
-        PRIVACY,
+        options.PRIVACY,
         "Trust distributed, protocol: fraction of the clients that must answer a round",
     )
-    noise_source: Annotated[str, among(("seeded", "system"))] = option(
-        "seeded", PRIVACY, "seeded: repeatable | system: the operating system's"
+    noise_source: Annotated[str, options.among(("seeded", "system"))] = options.option(
+        "seeded", options.PRIVACY, "seeded: repeatable | system: the operating system's"
     )
-    seed: Seed = option(0, RUNNING, "Random seed for partition, sampling and noise")
+    seed: options.Seed = options.option(
+        0, options.RUNNING, "Random seed for partition, sampling and noise"
+    )
 
     @property
     def private(self) -> bool:
@@ -187,8 +181,8 @@ class Federation(Privacy):
         all of their noise
     """
 
-    clients: Annotated[int, within(1, MOST_CLIENTS)]
-    classes: Annotated[int, within(2)]
+    clients: Annotated[int, options.within(1, MOST_CLIENTS)]
+    classes: Annotated[int, options.within(2)]
     committee: int = field(default=0, kw_only=True)
     threshold: int = field(default=0, kw_only=True)
     colluding: int = field(default=0, kw_only=True)
@@ -231,7 +225,9 @@ class Federation(Privacy):
 
 
 FIELDS: Mapping[str, type[Any]] = {
-    name.replace("_", "-"): kind for name, kind in flat_kinds(Federation).items() if name != "seed"
+    name.replace("_", "-"): kind
+    for name, kind in options.flat_kinds(Federation).items()
+    if name != "seed"
 }
 """Fields that a server and its sites agree on, all but the seed, under dashed names."""
 

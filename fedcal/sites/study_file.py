@@ -21,17 +21,7 @@ from scipy.special import expit, logit
 
 from fedcal import mechanisms, trust, units
 from fedcal.clients.site.policy import Policy
-from fedcal.core.checks import (
-    InputError,
-    integer,
-    interval,
-    like,
-    located,
-    needed,
-    one_of,
-    positive,
-    unused,
-)
+from fedcal.core import checks
 from fedcal.core.naming import class_names, digest_of
 from fedcal.evaluation.sites.buckets import FINE
 from fedcal.metrics import score_table
@@ -66,7 +56,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 def check_file_name(name: str) -> None:
     """InputError for what cannot be the name of a study, a site or a quarter."""
-    like("a name", name, NAME, "1 to 40 letters, digits and . _ -")
+    checks.like("a name", name, NAME, "1 to 40 letters, digits and . _ -")
 
 
 _NEAR = 0.4  # log odds by which a cut is moved to a threshold
@@ -145,32 +135,36 @@ class Study:
         for name in (self.study, *self.sites):
             check_file_name(name)
         read_address("server", self.server)
-        one_of("protect", self.protect, PROTECTED)
-        one_of("method of [question]", self.question.method, STRATEGIES, "fedcal simulate --help")
-        positive("epsilon", self.epsilon)
-        integer("per-year", self.per_year, 1, 366)
-        interval(f"(0, {_MOST_EPSILON}]")("epsilon of a release", self.epsilon_release)
-        integer("years", self.years, 1, 100)
-        integer("the year of since", self.since.year, 2000, 9000)
-        sites = integer("the number of sites", len(self.sites), 2, 1000)
+        checks.one_of("protect", self.protect, PROTECTED)
+        checks.one_of(
+            "method of [question]", self.question.method, STRATEGIES, "fedcal simulate --help"
+        )
+        checks.positive("epsilon", self.epsilon)
+        checks.integer("per-year", self.per_year, 1, 366)
+        checks.interval(f"(0, {_MOST_EPSILON}]")("epsilon of a release", self.epsilon_release)
+        checks.integer("years", self.years, 1, 100)
+        checks.integer("the year of since", self.since.year, 2000, 9000)
+        sites = checks.integer("the number of sites", len(self.sites), 2, 1000)
         for name, about in self.sites.items():
-            integer(f"{self.plural} of {name}", about, 0, 10**9)
+            checks.integer(f"{self.plural} of {name}", about, 0, 10**9)
         for group in self.groups:
             check_name("a group's name", group)
-        interval("[0, 1)")("missing", self.missing)
+        checks.interval("[0, 1)")("missing", self.missing)
         model, classes = self.model, len(self.model.classes)
-        class_names(model.classes, integer("the number of classes", classes, 2))
+        class_names(model.classes, checks.integer("the number of classes", classes, 2))
         if classes != 2:
             why = "it is for two classes"
             named = {name: getattr(model, name) or None for name in ("positive", *_OF_TWO)}
-            unused(why, **named)
-        one_of("positive of [model]", model.positive or model.classes[-1], model.classes)
+            checks.unused(why, **named)
+        checks.one_of("positive of [model]", model.positive or model.classes[-1], model.classes)
         for name, most in _OF_TWO.items():
-            integer(f"the number of {name}", len(getattr(model, name)), 0, most)
+            checks.integer(f"the number of {name}", len(getattr(model, name)), 0, most)
         for at in (*model.thresholds, *model.points, model.rate):
-            interval("(0, 1)")("each of thresholds, points and rate of [model]", at)
+            checks.interval("(0, 1)")("each of thresholds, points and rate of [model]", at)
         for low, high in pairwise((0.0, *model.points, 1.0)):
-            interval(f"[{_APART}, 1]")("the distance of points of [model], in order,", high - low)
+            checks.interval(f"[{_APART}, 1]")(
+                "the distance of points of [model], in order,", high - low
+            )
         self._resolve("away", sites - 2, max(1, sites // 5))
         self._resolve("colluding", max(min(self.committee.colluding, self.quorum - 2), 0), 1)
 
@@ -178,7 +172,7 @@ class Study:
         """Check a number of sites; what was not said is the usual one, as far as can be."""
         value = getattr(self, name)
         object.__setattr__(self, name, min(usual, most) if value is None else value)
-        integer(f"{name} (of {len(self.sites)} sites)", getattr(self, name), 0, most)
+        checks.integer(f"{name} (of {len(self.sites)} sites)", getattr(self, name), 0, most)
 
     # --- as a file --------------------------------------------------------------------------
 
@@ -186,7 +180,7 @@ class Study:
     def read(cls, path: Path) -> Self:
         """Read the study of a file; InputError, one line that names the file and the mistake."""
         table = read_toml(path, MOST_BYTES)
-        with located(str(path)):
+        with checks.located(str(path)):
             return cls._of(table)
 
     @classmethod
@@ -231,7 +225,7 @@ class Study:
         """
         why = "a study is sealed with the keys of all its sites"
         members = tuple(
-            Member(name, needed(f"the .join file of {name}", of.get(name), why))
+            Member(name, checks.needed(f"the .join file of {name}", of.get(name), why))
             for name in self.sites
         )
         name = f"{self.study[:28]} {self.digest[:32]}"
@@ -280,12 +274,16 @@ class Study:
     def must_go_on(self) -> None:
         """InputError once the study is over."""
         if datetime.datetime.now(datetime.UTC).date() > self.until:
-            raise InputError(f"{self.study} ended on {self.until}: see since and years in its file")
+            raise checks.InputError(
+                f"{self.study} ended on {self.until}: see since and years in its file"
+            )
 
     def year(self, day: datetime.date) -> int:
         """Return the number of a day's year in the study, from 1; InputError outside of it."""
         if not self.since <= day <= self.until:
-            raise InputError(f"{self.study} is from {self.since} until {self.until}, not on {day}")
+            raise checks.InputError(
+                f"{self.study} is from {self.since} until {self.until}, not on {day}"
+            )
         return min(int((day - self.since).days / 365.25) + 1, self.years)
 
     @property
@@ -351,7 +349,7 @@ class Study:
             own = {"groups": list(self.groups)}
         for name in own:
             why = "it follows from the study's sites, groups and thresholds"
-            unused(why, **{name: None if asked.get(name) == "site" else asked.get(name)})
+            checks.unused(why, **{name: None if asked.get(name) == "site" else asked.get(name)})
         return asked | own
 
     def config(self, **more: Any) -> Config:
@@ -442,7 +440,7 @@ def sites_of(text: str) -> dict[str, int]:
     for part in text.split(","):
         name, _, about = part.strip().partition("=")
         if name in sites or (about and not (about.isascii() and about.isdecimal())):
-            raise InputError(
+            raise checks.InputError(
                 f"--sites: {part.strip()!r} is neither NAME nor NAME=NUMBER, or occurs twice"
             )
         sites[name] = int(about or 0)

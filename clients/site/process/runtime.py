@@ -24,14 +24,7 @@ import flwr
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedcal.clients.site.process import handover, site_app
-from fedcal.clients.site.process.limits import (
-    COPIES,
-    CPU_SECONDS,
-    MEMORY_MIB,
-    limit_cpu,
-    limit_memory,
-)
+from fedcal.clients.site.process import handover, limits, site_app
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.core import checks, naming
 from fedcal.core.flower_internals_site import REPLACED, check_flower, replaced, reply_to_bundle
@@ -63,9 +56,9 @@ def run_message(arguments: Sequence[str], folder: Path) -> int:
     parser.add_argument("--parent-pid", type=int)
     parser.add_argument("--insecure", action="store_true", required=True)
     asked = parser.parse_args(arguments)
-    limit_cpu(CPU_SECONDS)
+    limits.limit_cpu(limits.CPU_SECONDS)
     rows = sum(file.stat().st_size for file in folder.glob("*.npy"))
-    limit_memory((MEMORY_MIB << 20) + COPIES * rows)
+    limits.limit_memory((limits.MEMORY_MIB << 20) + limits.COPIES * rows)
     try:
         with own_app(site_app.site_app(folder)):
             flower.run_clientapp(

@@ -1,156 +1,82 @@
-"""Is a claimed epsilon refuted? Attacks on every mechanism, trust model and unit.
+"""Does a run keep its promise? Sensitivity, noise and account of real runs, by `experiments.audit`.
 
-One row for each mechanism, trust model and unit that go together, at epsilon = 1: a lower bound on
-the epsilon that it really spends, found by `experiments.audit`. All bounds hold
-together but for a probability of `ERROR`. A row above its claim is a bug.
+`[audit.options]` of the study file names the runs, all at epsilon = 1: `cells`, one for each
+mechanism, trust model and unit that go together, then more rounds, sampling, noise of the system;
+and `methods`, of which only the worst neighbours are looked for, under each of `units`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import product
+from functools import partial
 
-from experiments.audit import Finding, audit
-from experiments.studies.rows import counted, span
+import numpy as np
+from scipy import stats
+
+from experiments.audit import Run, attack, check_noise, rows_of, watch
+from experiments.studies.rows import counted, span, where
 from experiments.studies.spec import Record, Rows, RowsClaim, Study, study_file
-from fedcal.mechanisms import MECHANISMS, PRIVATE, Laplace, Mechanism
-from fedcal.privacy.making import make_plan
-from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.privacy import Federation
+from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.outcome import Progress
-from fedcal.trust import NOISY
-from fedcal.units import UNITS, Bound, Rule
 
-EPSILON, DELTA = 1.0, 1e-5
-ERROR = 1e-3
-TRIALS = 400_000
-CLIENTS = 10
-CANDIDATES = 40
-_SLOWER = 4  # where each trial is a call of its own: so many times fewer of them
+LEVEL = 1e-4
+"""Probability at most that noise of the due law, or due sampling, is refused in any cell."""
+
+OPTIONS: Record = study_file("own")["audit"]["options"]
+CELLS, METHODS = OPTIONS["cells"], OPTIONS["methods"]
 
 
-@dataclass(frozen=True)
-class Attacked:
-    """The target of an attack: one row of the table.
-
-    Attributes
-    ----------
-    row_sums
-        whether a client's contribution is a sum over its rows
-    numbers
-        in a contribution, or candidates
-    """
-
-    mechanism: str
-    trust: str
-    unit: str
-    rounds: int = 1
-    sampling_rate: float = 1.0
-    row_sums: bool = True
-    numbers: int = 1
-    noise_source: str = "seeded"
-
-    @property
-    def note(self) -> str:
-        """Special features of this target, as text."""
-        notes = {
-            f"{self.rounds} rounds": self.rounds > 1,
-            f"sampling rate {self.sampling_rate:g}": self.sampling_rate < 1,
-            "no sum over rows": not self.row_sums,
-            f"{self.numbers} numbers": self.numbers > 1 and self.kind.answers == "sum",
-            "OS noise": self.noise_source == "system",
-        }
-        return ", ".join(note for note, holds in notes.items() if holds)
-
-    def plan(self) -> Plan:
-        """Return the plan that is attacked."""
-        rule: Rule = "joint" if self.kind.answers == "sum" else "per_value"
-        return make_plan(
-            Federation(
-                clients=CLIENTS,
-                classes=2,
-                epsilon=EPSILON,
-                delta=DELTA,
-                trust=self.trust,
-                unit=self.unit,
-                mechanism=self.mechanism,
-                sampling_rate=self.sampling_rate,
-                noise_source=self.noise_source,
-            ),
-            rounds=self.rounds,
-            bound=Bound((self.numbers,), (2.5,), rule),
-            prefers=(self.kind,),
-            row_sums=self.row_sums,
-        )
-
-    @property
-    def kind(self) -> type[Mechanism]:
-        """The mechanism under attack."""
-        return MECHANISMS[self.mechanism]
+def runs_of(cell: Record) -> list[Run]:
+    """Return a cell's runs, with a seed each; the first looks for neighbours in some rounds."""
+    facts = {"clients": 10, "classes": 3, "epsilon": 1.0, "quorum": 1.0} | cell["privacy"]
+    shards = rows_of([(OPTIONS["rows"], ())] * facts["clients"], facts["classes"])
+    settings = {"secure_aggregation": "none"} | cell.get("set", {})
+    federations = (Federation(**facts, seed=seed) for seed in range(cell.get("seeds", 1)))
+    makes = (partial(STRATEGIES[cell["method"]], one, **settings) for one in federations)
+    return [watch(make, shards, 0 if k else cell.get("rounds", 1)) for k, make in enumerate(makes)]
 
 
-_NUMBERS = {"sum": 1, "index": CANDIDATES, "onehot": 4}
-"""Release that a mechanism makes of answers -> numbers in one."""
+def row_of(cell: Record) -> Record:
+    """Return the row of a cell, or of a method and a unit."""
+    runs, draws = runs_of(cell), cell.get("draws", 0)
+    run, plan, mechanism = runs[0], runs[0].plan, runs[0].plan.mechanism
+    attained, asked = max(run.attained), dict.fromkeys(one.query.kind for one in run.asked)
+    row = {"method": cell["method"], "mechanism": mechanism.name, "asked": ", ".join(asked)}
+    row |= {"trust": plan.trust, "unit": plan.unit, "note": cell.get("note", "")}
+    row |= {"attained": attained, "tight": attained >= 0.99, "why": cell.get("why", "")}
+    if "seeds" not in cell:
+        return row | {"cell": False}
+    rate = plan.federation.sampling_rate * plan.row_rate
+    taken, possible = np.sum([each for one in runs for each in one.taken], axis=0).tolist()
+    row |= check_noise(runs, draws) | {"taken": taken / possible, "spent": run.spent, "cell": True}
+    row["p"] = min(1.0, 2.0 * row["p"], 2.0 * float(stats.binomtest(taken, possible, rate).pvalue))
+    attacked = mechanism.pure and plan.noise and rate == 1
+    row["shown"] = attack(runs, LEVEL) if attacked else None
+    return row | {"releases": f"{run.releases} of {plan.rounds}"}
 
 
-def attacks() -> list[Attacked]:
-    """All that go together, and then those that the study file lists."""
-    found = [
-        Attacked(kind.name, trust.name, unit.name, numbers=_NUMBERS[kind.answers])
-        for kind, trust, unit in product(PRIVATE.values(), NOISY.values(), UNITS.values())
-        if trust.accepts(kind) and kind.part in (None, unit.per)
-    ]
-    beside = study_file("own")["audit"]["options"]["beside"]
-    return found + [Attacked(**one) for one in beside]
+def _audited(progress: Progress | None = None) -> Rows:
+    """Return the rows of the cells, then of the methods."""
+    return [row_of(cell) for cell in counted([*CELLS, *METHODS], progress)]
 
 
-def attacked(attack: Attacked, trials: int, error: float, seed: int = 0) -> Finding:
-    """Run an audit; `error` is that of all attacks together.
-
-    There are fewer trials if each is a call of its own.
-    """
-    if attack.kind.answers != "sum":
-        trials //= _SLOWER
-    return audit(attack.plan(), trials, error=error / len(attacks()), seed=seed)
-
-
-def name_of(row: Record) -> str:
-    """Return the words that identify a row."""
-    return ", ".join(row[k] for k in ("mechanism", "trust", "unit", "note") if row[k])
-
-
-def _attacked(progress: Progress | None = None, *, trials: int = TRIALS) -> Rows:
-    """One row for each attack, of so many runs in each of two worlds.
-
-    Returns
-    -------
-    list of dict
-        `mechanism`, `trust`, `unit`, `neighbours`, `note`, `claimed` epsilon, `at_least` (the
-        bound that the attack proves), `of_it` (its share), `trials` (of this attack), `refuted`
-    """
-    found: Rows = []
-    for attack in counted(attacks(), progress):
-        finding = attacked(attack, trials, ERROR)
-        row = {k: getattr(attack, k) for k in ("mechanism", "trust", "unit")}
-        row |= {"neighbours": attack.plan().adjacency, "note": attack.note}
-        row |= {"claimed": finding.claimed, "at_least": finding.lower_bound}
-        row |= {"of_it": finding.lower_bound / finding.claimed, "trials": finding.trials}
-        found.append(row | {"refuted": finding.refuted})
-    return found
-
-
-def _attacked_claims(found: Rows) -> Iterator[RowsClaim]:
-    """No attack succeeds, and those on pure mechanisms are strong enough to say something."""
-    bad = [name_of(r) for r in found if r["refuted"]]
-    laplace = [r["of_it"] for r in found if r["mechanism"] == Laplace.name]
-    shown = f"refuted: {'; '.join(bad)}" if bad else f"{len(found)} attacks"
-    yield "No claimed epsilon is refuted", not bad, shown
+def audited_claims(found: Rows) -> Iterator[RowsClaim]:
+    """No more than what is promised, nor much less."""
+    cells, attained = where(found, cell=True), [row["attained"] for row in found]
+    least, spent, ps = ([row[key] for row in cells] for key in ("at_least", "spent", "p"))
+    yield "No neighbours differ by more than the bound", max(attained) <= 1, span(attained, ".3f")
+    why = [bool(row["why"]) for row in where(found, tight=False)]
+    yield "They differ by .99 of it, or the table says why not", all(why), f"{len(why)} do not"
+    p = min(1.0, len(cells) * min(ps))
+    yield "Noise and sampling have their law", p > LEVEL, f"p of all together: {p:.2g}"
+    yield "Noise std is at least .97 of the due (99 %)", min(least) >= 0.97, span(least, ".3f")
+    near = all(row["spent"] >= 0.95 * row["attained"] for row in cells) and max(spent) <= 1.001
     yield (
-        "Attacks on Laplace noise prove at least three quarters of the claim",
-        min(laplace) >= 0.75,
-        span(laplace, ".0%").replace("%", " %"),
+        "Epsilon of all releases is at most 1, at least .95 of `attained`",
+        near,
+        span(spent, ".3f"),
     )
 
 
-noise = Study(_attacked, _attacked_claims)
+noise = Study(_audited, audited_claims)

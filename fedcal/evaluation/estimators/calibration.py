@@ -37,16 +37,8 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc, expit
 
 from fedcal.core.numerics import FLOOR, Floats, Purpose, stream
+from fedcal.evaluation import intervals
 from fedcal.evaluation.estimators.metrics import FEW_MISRANKED_ROWS, RocAuc, SmoothMetric
-from fedcal.evaluation.intervals import (
-    FIRM,
-    IntervalOptions,
-    Metric,
-    Span,
-    fieller,
-    normal_quantile,
-    of_share,
-)
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.bootstrap import Inverted, concentrated, invert, spread_out
 from fedcal.metrics.histogram import Histogram, divide, from_each_edge, monotone_counts
@@ -60,7 +52,7 @@ HIDDEN = 0.025
 `scale`: more than 1 point of ECE."""
 
 
-class Ece(Metric):
+class Ece(intervals.Metric):
     """Sum over 15 bins of equal width of |sum of (outcome - score)| / n (Naeini et al. 2015)."""
 
     name = "ece"
@@ -88,7 +80,7 @@ class Ece(Metric):
         cut = np.where(low != high, rows_of(h), 0.0).sum() / h.counts.sum()
         return float(reach + 2 * cut)
 
-    def span(self, h: Histogram, asked: IntervalOptions) -> Span:
+    def span(self, h: Histogram, asked: intervals.IntervalOptions) -> intervals.Span:
         """Return value and interval of the error, before binning."""
         if h.rows <= 0 or not (weights := self.gaps(h).T.astype(np.float32)).any():
             return self.no_span()
@@ -101,7 +93,9 @@ class Ece(Metric):
         both = self.inverted(h, by_rows + by_noise, asked.level)
         sampling = math.sqrt(max(float(np.var(both.replicates)) - noise**2, 0.0))
         low, high = min(both.low, value), max(both.limit, value)
-        return Span(value, low, high, sampling, noise, h.rows > FIRM * h.rows_std, hidden)
+        return intervals.Span(
+            value, low, high, sampling, noise, h.rows > intervals.FIRM * h.rows_std, hidden
+        )
 
     def inverted(self, h: Histogram, deviations: NDArray[np.float32], level: float) -> Inverted:
         """Return high end and limit for spread-out true gaps, low end for concentrated ones.
@@ -270,7 +264,9 @@ class Recalibration(SmoothMetric):
         separated = (1 - RocAuc().value(h)) * least < FEW_MISRANKED_ROWS
         return "few rows are misplaced" if separated else ""
 
-    def span_of_rows(self, h: Histogram, value: float, asked: IntervalOptions) -> Span:
+    def span_of_rows(
+        self, h: Histogram, value: float, asked: intervals.IntervalOptions
+    ) -> intervals.Span:
         """Return the interval by inverting its efficient score test.
 
         At each value t the other coefficient is fitted to monotone counts, and the score of t, a
@@ -316,7 +312,7 @@ class Recalibration(SmoothMetric):
 
         _, by_rows, by_noise, information = score(value)
         if information <= 0:
-            return Span(value, *self.bounds, math.nan, math.nan, False)
+            return intervals.Span(value, *self.bounds, math.nan, math.nan, False)
         ends = []
         for side in (-1.0, 1.0):
             inside, reach = value, z * math.sqrt(by_rows + by_noise) / information
@@ -330,8 +326,8 @@ class Recalibration(SmoothMetric):
                 ends.append(float(brentq(accepted, inside, value + side * reach, rtol=1e-4)))
         by_rows, by_noise = (math.sqrt(part) / information for part in (by_rows, by_noise))
         if not self.firm(h):
-            return Span(value, *self.bounds, by_rows, by_noise, False)
-        return Span(value, ends[0], ends[1], by_rows, by_noise)
+            return intervals.Span(value, *self.bounds, by_rows, by_noise, False)
+        return intervals.Span(value, ends[0], ends[1], by_rows, by_noise)
 
 
 class CalibrationSlope(Recalibration):
@@ -440,7 +436,7 @@ def roc_curve(h: Histogram, *, level: float = 0.95) -> EvaluationCurve:
     one = _squares(spread)
     noise = _noise(h, spread, level, one, spread @ spread[0], one[0])
     bottom = np.full_like(positive, positive[0])
-    ends = of_share(positive, bottom, noise, normal_quantile(level))
+    ends = intervals.of_share(positive, bottom, noise, intervals.normal_quantile(level))
     x, y = (_share(row, np.full_like(row, row[0])) for row in from_each_edge(monotone_counts(h)))
     return EvaluationCurve(x, y, np.fmin(ends[0], y), np.fmax(ends[1], y))
 
@@ -453,7 +449,9 @@ def pr_curve(h: Histogram, *, level: float = 0.95) -> EvaluationCurve:
     negative, positive = from_each_edge(h.counts)
     one = _squares(spread := from_each_edge(h.root.T).T)
     noise = _noise(h, spread, level, one, one, 2 * one)
-    ends = of_share(positive, negative + positive, noise, normal_quantile(level))
+    ends = intervals.of_share(
+        positive, negative + positive, noise, intervals.normal_quantile(level)
+    )
     n, p = from_each_edge(monotone_counts(h))
     x, y = _share(p, np.full_like(p, p[0])), _share(p, n + p)
     return EvaluationCurve(x, y, np.fmin(ends[0], y), np.fmax(ends[1], y))
@@ -474,7 +472,9 @@ def decision_curve(h: Histogram, *, level: float = 0.95) -> EvaluationCurve:
     # of top - v bottom, to which a row adds 1 - v, -odds - v or -v
     squares = positive + odds**2 * negative + 2 * (1 + odds**2)  # see `NetBenefit.unseen`
     variance = variance + np.stack([squares, top, bottom])
-    ends = fieller(top, bottom, variance, normal_quantile(level), (-np.inf, 1.0))
+    ends = intervals.fieller(
+        top, bottom, variance, intervals.normal_quantile(level), (-np.inf, 1.0)
+    )
     n, p = from_each_edge(monotone_counts(h))[:, :-1]
     return EvaluationCurve(t, _share(p - odds * n, bottom), *ends)
 
@@ -501,7 +501,9 @@ def reliability(h: Histogram, bins: int = BINS, *, level: float = 0.95) -> Evalu
     spread, counts = members @ h.root, h.counts @ members.T
     one = _squares(spread)
     noise = _noise(h, spread, level, one, one, 2 * one)
-    low, high = of_share(counts[1], counts.sum(axis=0), noise, normal_quantile(level))
+    low, high = intervals.of_share(
+        counts[1], counts.sum(axis=0), noise, intervals.normal_quantile(level)
+    )
     n, p = monotone_counts(h) @ members.T
     scores = members @ (rows_of(h) * h.middles)
     return EvaluationCurve(_share(scores, n + p), _share(p, n + p), low, high)

@@ -12,20 +12,7 @@ import numpy as np
 
 from fedcal.core import naming, numerics, pages
 from fedcal.metrics import Reliability
-from fedcal.results.figures.drawing import (
-    BASELINE_STYLES,
-    FEW,
-    LEFT,
-    METHOD_STYLES,
-    WIDTH,
-    Panel,
-    Sheet,
-    bars,
-    curve,
-    look,
-    plotter,
-    whiskers,
-)
+from fedcal.results.figures import drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,7 +51,7 @@ def _unit_axes(x: str, y: str, top: float = 1.0) -> dict[str, Any]:
     return {"xlabel": x, "ylabel": y, **ends, "xticks": ticks, "yticks": top * ticks}
 
 
-def diagram(heading: str, data: Reliability) -> Panel:
+def diagram(heading: str, data: Reliability) -> drawing.Panel:
     """Share correct against confidence of the top label, by bin of confidence."""
     there = np.flatnonzero(data.count)
     left, right = there / data.bins, (there + 1) / data.bins
@@ -78,17 +65,17 @@ def diagram(heading: str, data: Reliability) -> Panel:
 
     def plot(ax: Axes) -> None:
         ax.set(**_unit_axes("confidence of the top label", "share correct"))
-        bars(ax, "correct", left, right, 0 * left, correct)
-        bars(ax, "over", left, right, correct, confidence)
-        bars(ax, "under", left, right, confidence, correct)
-        curve(ax, "perfect", (0, 1), (0, 1))
-        whiskers(ax, "whisker", (left + right) / 2, low, high)
+        drawing.bars(ax, "correct", left, right, 0 * left, correct)
+        drawing.bars(ax, "over", left, right, correct, confidence)
+        drawing.bars(ax, "under", left, right, confidence, correct)
+        drawing.curve(ax, "perfect", (0, 1), (0, 1))
+        drawing.whiskers(ax, "whisker", (left + right) / 2, low, high)
 
     description = f"Reliability diagram, {heading}: ECE {100 * data.ece:.3f} %. {text}."
-    return Panel(heading, plot, description, note=f"top-label ECE {100 * data.ece:.2f} %")
+    return drawing.Panel(heading, plot, description, note=f"top-label ECE {100 * data.ece:.2f} %")
 
 
-def histogram(heading: str, data: Reliability) -> Panel:
+def histogram(heading: str, data: Reliability) -> drawing.Panel:
     """Plot the frequency of each confidence of the top label."""
     edges = np.arange(data.bins + 1) / data.bins
     share = 100 * data.count / max(data.rows, 1)
@@ -100,16 +87,16 @@ def histogram(heading: str, data: Reliability) -> Panel:
 
     def plot(ax: Axes) -> None:
         ax.set(**_unit_axes("confidence of the top label", "% of rows", top=100))
-        bars(ax, "correct", edges[:-1], edges[1:], 0 * share, share)
+        drawing.bars(ax, "correct", edges[:-1], edges[1:], 0 * share, share)
 
     description = f"Confidence histogram, {heading}, per cent of {data.rows:,} rows: {text}."
-    return Panel("", plot, description, aspect=0.34)
+    return drawing.Panel("", plot, description, aspect=0.34)
 
 
-def reliability_sheet(panels: Mapping[str, Reliability], title: str) -> Sheet:
+def reliability_sheet(panels: Mapping[str, Reliability], title: str) -> drawing.Sheet:
     """Diagrams side by side, each over its histogram."""
     both = (make(*one) for make in (diagram, histogram) for one in panels.items())
-    return Sheet(title, len(panels), tuple(both), LEGEND, "reliability")
+    return drawing.Sheet(title, len(panels), tuple(both), LEGEND, "reliability")
 
 
 def class_gaps(data: Reliability) -> numerics.Floats:
@@ -139,7 +126,7 @@ def pooled(
 
 def class_panel(
     j: int, before: Reliability, after: Reliability, names: Sequence[str] | None = None
-) -> Panel:
+) -> drawing.Panel:
     """Class j against the rest: its share among rows, by its probability."""
     name = naming.called(names, j)
     lines: list[tuple[Any, ...]] = [("perfect", (0, 1), (0, 1))]
@@ -154,21 +141,21 @@ def class_panel(
     count = after.class_sum_correct[j].sum()
     title = f"{name}: {count:,} row{'s' if count != 1 else ''}"
     start = f"{name[0].upper()}{name[1:]}: ECE {gaps[0]:.3f} % before, {gaps[1]:.3f} % after"
-    plot = plotter(lines, **_unit_axes("probability of the class", "share of the class"))
+    plot = drawing.plotter(lines, **_unit_axes("probability of the class", "share of the class"))
     note = f"ECE {gaps[0]:.2f} → {gaps[1]:.2f} %"
-    return Panel(title, plot, f"{start}. {'; '.join(texts)}.", note=note)
+    return drawing.Panel(title, plot, f"{start}. {'; '.join(texts)}.", note=note)
 
 
 def classes_sheet(
     before: Reliability, after: Reliability, title: str, names: Sequence[str] | None = None
-) -> Sheet:
+) -> drawing.Sheet:
     """One panel for each class; of many classes, for those with the largest gap of the two."""
     gaps = np.maximum(class_gaps(before), class_gaps(after))
     shown = np.arange(len(gaps))
     if len(gaps) > SHOWN_CLASSES:
         shown = np.argsort(-gaps, kind="stable")[:SHOWN_CLASSES]
     panels = tuple(class_panel(int(j), before, after, names) for j in shown)
-    return Sheet(title, min(4, len(panels)), panels, CLASS_LEGEND, "classes")
+    return drawing.Sheet(title, min(4, len(panels)), panels, CLASS_LEGEND, "classes")
 
 
 FOREST_LEFT = 1.45
@@ -191,22 +178,22 @@ def drawn(part: Any, about: str = "") -> Any:
     if not isinstance(part, (pages.Curve, pages.Intervals)):
         return part
     panel = _forest(part) if isinstance(part, pages.Intervals) else _curve(part)
-    series = zip(METHOD_STYLES, part.series, strict=False)
-    references = zip(BASELINE_STYLES, part.references, strict=False)
+    series = zip(drawing.METHOD_STYLES, part.series, strict=False)
+    references = zip(drawing.BASELINE_STYLES, part.references, strict=False)
     title = f"{about}: {part.title}" if about else part.title
-    left = FOREST_LEFT if isinstance(part, pages.Intervals) else LEFT
-    return Sheet(title, 1, (panel,), (*series, *references), note=part.note, left=left)
+    left = FOREST_LEFT if isinstance(part, pages.Intervals) else drawing.LEFT
+    return drawing.Sheet(title, 1, (panel,), (*series, *references), note=part.note, left=left)
 
 
-def _curve(shown: pages.Curve) -> Panel:
+def _curve(shown: pages.Curve) -> drawing.Panel:
     lines = (*shown.series.values(), *shown.references.values(), *shown.bands.values())
     shares = all(0 <= n <= 1 for line in lines for point in line for n in point)
     axes: dict[str, Any] = {"xlabel": shown.x, "ylabel": shown.y}
     if shares:  # all of the square, also where there are no points
         axes |= {"xlim": (0, 1), "ylim": (0, 1), "xticks": (0, 0.5, 1), "yticks": (0, 0.5, 1)}
-    references = zip(BASELINE_STYLES, shown.references.values(), strict=False)
+    references = zip(drawing.BASELINE_STYLES, shown.references.values(), strict=False)
     plotted: list[Any] = [(style, *np.transpose(line)) for style, line in references]
-    for style, (name, line) in zip(METHOD_STYLES, shown.series.items(), strict=False):
+    for style, (name, line) in zip(drawing.METHOD_STYLES, shown.series.items(), strict=False):
         ends = np.transpose(shown.bands[name]) if name in shown.bands else ()
         plotted.append((style, *np.transpose(line), *ends))
     words = "; ".join(
@@ -214,16 +201,18 @@ def _curve(shown: pages.Curve) -> Panel:
         for name, line in shown.series.items()
     )
     text = f"{shown.y} against {shown.x}{', with intervals' if shown.bands else ''}. {words}."
-    return Panel("", plotter(plotted, **axes), text, aspect=1.0 if shares else 0.75)
+    return drawing.Panel("", drawing.plotter(plotted, **axes), text, aspect=1.0 if shares else 0.75)
 
 
 def _thinned(line: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """At most `FEW` of the points, the first and the last among them."""
-    chosen = np.unique(np.linspace(0, len(line) - 1, min(FEW, len(line))).round().astype(int))
+    chosen = np.unique(
+        np.linspace(0, len(line) - 1, min(drawing.FEW, len(line))).round().astype(int)
+    )
     return [line[k] for k in chosen]
 
 
-def _forest(shown: pages.Intervals) -> Panel:
+def _forest(shown: pages.Intervals) -> drawing.Panel:
     labels, many = shown.labels, len(shown.series)
 
     def plot(ax: Axes) -> None:
@@ -231,12 +220,14 @@ def _forest(shown: pages.Intervals) -> Panel:
         cut = [text if len(text) <= LONGEST else text[: LONGEST - 1] + "…" for text in labels]
         ax.set_yticks(range(len(labels)), cut)
         ax.grid(visible=False, axis="y")
-        for style, x in zip(BASELINE_STYLES, shown.references.values(), strict=False):
-            ax.axvline(x, label=style, **look(style))
-        for k, (style, lines) in enumerate(zip(METHOD_STYLES, shown.series.values(), strict=False)):
+        for style, x in zip(drawing.BASELINE_STYLES, shown.references.values(), strict=False):
+            ax.axvline(x, label=style, **drawing.look(style))
+        for k, (style, lines) in enumerate(
+            zip(drawing.METHOD_STYLES, shown.series.values(), strict=False)
+        ):
             names, value, low, high = zip(*lines, strict=True)
             y = np.array([labels.index(name) for name in names]) + (k + 0.5) / (2 * many) - 0.25
-            mine = look(style) | {"linestyle": "none"}
+            mine = drawing.look(style) | {"linestyle": "none"}
             ax.hlines(y, low, high, colors=mine["color"], linewidths=0.9, label=style)
             ax.plot(value, y, label=style, **mine)
 
@@ -245,4 +236,6 @@ def _forest(shown: pages.Intervals) -> Panel:
         for name, lines in shown.series.items()
     )
     lines = len(labels) * max(1.0, 0.6 * many)
-    return Panel("", plot, f"{shown.x}, with intervals. {words}.", (0.1 + _LINE * lines) / WIDTH)
+    return drawing.Panel(
+        "", plot, f"{shown.x}, with intervals. {words}.", (0.1 + _LINE * lines) / drawing.WIDTH
+    )

@@ -57,8 +57,8 @@ def test_a_message_is_answered_by_the_site_s_own_app(tmp_path, monkeypatch):
         raise SystemExit(7)
 
     monkeypatch.setattr(flower, "run_clientapp", run)
-    monkeypatch.setattr(runtime, "limit_cpu", limits.append)
-    monkeypatch.setattr(runtime, "limit_memory", limits.append)
+    monkeypatch.setattr(runtime.limits, "limit_cpu", limits.append)
+    monkeypatch.setattr(runtime.limits, "limit_memory", limits.append)
     assert runtime.run_message(ARGUMENTS, tmp_path / "site") == 7
     with pytest.raises(Refused):  # there is no site here, and the message is answered all the same
         runtime.run_message(ARGUMENTS, tmp_path)
