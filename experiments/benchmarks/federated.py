@@ -218,14 +218,9 @@ def epoch(model: str, quick: bool) -> Case:
     x = x if model == "cnn" else x.astype(np.float32) / 2**12  # about unit size
     theirs = partial(opacus_epoch, model, x, y, our_method(model, n).plan.multiplier)
     ours = partial(our_epoch, model, x, y)
-    return Case(
-        f"an epoch of {n:,} rows, batch {BATCH}, {model}, epsilon {EPSILON:g}",
-        None,
-        [
-            Contestant("fedcal, seeded: rounded normal noise", ours, named("steps")),
-            Contestant("Opacus, float noise", theirs, named("steps")),
-        ],
-    )
+    title = f"an epoch of {n:,} rows, batch {BATCH}, {model}, epsilon {EPSILON:g}"
+    both = {"fedcal, seeded: rounded normal noise": ours, "Opacus, float noise": theirs}
+    return Case(title, None, [Contestant(*one, named("steps")) for one in both.items()])
 
 
 CASES: dict[str, Callable[[bool], Case]] = {
