@@ -130,5 +130,6 @@ def test_check_gives_the_verdict_that_scores_deserve(tmp_path, capsys, factor):
     exit_code_of(["check", f"{tmp_path}/s.npz", "--json"])
     record = json.loads(capsys.readouterr().out)
     assert VERDICTS[factor] in record["verdict"]
+    assert exit_code_of(["check", "a.csv", "b.csv"]) == 2 and "--data" not in capsys.readouterr().err
     if fit := record["temperature"]:
         assert abs(fit["log"] - np.log(factor)) < 3 * fit["standard_error"] < 0.2
