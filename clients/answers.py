@@ -54,8 +54,7 @@ def answer(shards: Shards, request: Request, sites: Integers | None = None) -> W
         step = max(1, ROW_NUMBERS // bound.length)
         for a in range(0, parts.clients, step):
             part = parts.block(a, min(a + step, parts.clients))
-            words = encode_bounded(query.sums(part), bound, ring)
-            sums.add(words, owner[a : a + step])
+            sums.add(encode_bounded(query.sums(part), bound, ring), owner[a : a + step])
     return sums.saturated()
 
 

@@ -29,14 +29,14 @@ from fedcal.core.checks import NO_ROWS, FormError, InputError, read
 from fedcal.core.imports import need
 from fedcal.core.numerics import Kind
 from fedcal.core.shards import Shards
-from fedcal.datasets import IDS, from_arrays, model_scores
+from fedcal.datasets import IDS, from_arrays, model_scores, plausible_rows
 from fedcal.partition import deal
 
 _MODEL = "model"  # record of `query.who` (`fedcal.strategies.server.participation.MODEL`)
 _ROWS, _INPUT = "fedcal-rows", "fedcal-input"
 _LABELS = ("labels", "label", "target", "y")
 
-_LACKING = "not all have finite scores, the number of a column as label (from 0), and an id, if any"
+_USABLE = "finite scores, the number of a column as label (from 0), and an id, if any"
 
 Scores = Callable[[ArrayRecord, Context], Any]
 """(the model's arrays, the node's context) -> (logits, labels), or the keys of a data file."""
@@ -100,6 +100,8 @@ def with_answers(
         raise InputError(f"with_answers takes a ClientApp, not a {type(app).__name__}")
     if hasattr(model, "state_dict") and not isinstance(model, type):
         raise InputError("with_answers takes what makes the model, such as its class, not a module")
+    if rows is not None and not callable(rows):
+        raise InputError("with_answers takes rows as a function of the context, not its batches")
     if (scores is None) == (model is None) or (model is None) != (rows is None):
         raise InputError("with_answers(app, ...) takes model and rows, or scores")
     named = {} if isinstance(model, type) or model is None else signature(model).parameters
@@ -111,7 +113,11 @@ def with_answers(
         state, names = dict(arrays.to_torch_state_dict()), made.state_dict()
         if list(state) == [str(k) for k in range(len(names))]:  # a list, as NumPyClient has it
             state = dict(zip(names, state.values(), strict=True))
-        made.load_state_dict(state)
+        try:
+            made.load_state_dict(state)
+        except RuntimeError:
+            fit = f"the {len(names)} of the model's state_dict(), buffers among them"
+            raise FormError(f"the server's {len(state)} arrays do not fit {fit}") from None
         return score_batches(made, rows(context) if rows else (), inputs=inputs, target=target)
 
     def who(message: Message, context: Context) -> Message:
@@ -123,7 +129,7 @@ def with_answers(
             record["classes"], record["input"] = shards.classes, shards.input
         except Exception as e:
             known = isinstance(e, FormError)
-            log.warning("no row of this client can be scored: %s", e, exc_info=not known)
+            log.warning("none of this client's rows count: %s", e, exc_info=not known)
             record["error"] = str(e) if known else type(e).__name__
         return Message(RecordDict({"who": record}), reply_to=message)
 
@@ -191,8 +197,12 @@ def score_batches(
         for batch in batches:
             columns, truth = _parts(batch, names, target, model, torch)
             labels.append(rules.as_array("labels", truth))
+            if not labels[-1].ndim:
+                raise FormError("rows must give batches, as a DataLoader, not single rows")
             yield columns
 
+    if not isinstance(batches, Iterable):
+        raise FormError(f"rows must give batches, as a DataLoader, not {type(batches).__name__}")
     kind, scores = model_scores.outputs_of(model, inputs_of_batches())
     if not labels:
         raise FormError(NO_ROWS)
@@ -226,7 +236,7 @@ def _parts(
 def _score(scores: Scores, message: Message, context: Context) -> Shards:
     """Score the node's own rows by the model of the message, and keep that in its context.
 
-    Raises FormError in an exact run, and in no private one, if some rows are left out.
+    Raises FormError in an exact run, and in no private one, if some rows cannot be used.
     """
     context.state.pop(_ROWS, None)  # of an earlier model
     if _MODEL not in message.content.array_records:
@@ -241,9 +251,10 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
     if labels.dtype.kind not in "iufb":
         so = "so that all clients mean the same; AfterTraining(class_names=...) names them"
         raise FormError(f"labels must be the numbers of the columns of scores, {so}")
-    shards = deal(from_arrays(**_usable(scored)), "iid", 1, 0)
-    if shards.size < np.size(scored["labels"]) and not _private(message):
-        raise FormError(_LACKING)
+    shards = deal(from_arrays(**_usable(scored, _private(message))), "iid", 1, 0)
+    if shards.labels.min() and plausible_rows.counted_from_1(shards.logits, shards.labels):
+        # a fact about rows, for this log alone
+        log.warning("the scores name each class one lower than its label: labels count from 0")
     arrays = {name: getattr(shards, name) for name in ("logits", "labels", "subjects", "groups")}
     arrays_kept = {name: Array(value) for name, value in arrays.items() if value is not None}
     context.state[_ROWS] = ArrayRecord(arrays_kept)
@@ -252,32 +263,42 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
     return shards
 
 
-def _usable(scored: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out the rows that `from_arrays` would refuse; no row decides over another."""
+def _usable(scored: Mapping[str, Any], private: bool) -> dict[str, Any]:
+    """Leave out the rows that `from_arrays` would refuse; no row decides over another.
+
+    An exact run refuses them, and its message says how many.
+    """
     kind: Kind = "logits" if "logits" in scored else "probs"
     if scored.get("class_names") is not None:
         raise FormError("class_names: labels must be the numbers of the columns of scores")
     x = rules.numbers(kind, rules.in_class_order(kind, scored[kind], ())).astype(np.float64)
     y = rules.numbers("labels", scored["labels"])
     ids = {key: rules.loose_ids(key, scored[key]) for key in IDS[1:] if scored.get(key) is not None}
+    if not len(x):
+        raise FormError(NO_ROWS)
+    if y.size != len(x):  # not how many they are
+        raise FormError("labels must be one column number for each row of scores (not one-hot)")
     if x.size == len(x):  # of class 1
         x = np.stack([1 - x.ravel() if kind == "probs" else 0 * x.ravel(), x.ravel()], axis=1)
     middle = 0.0 if kind == "logits" else 0.5
     reach = rules.LARGEST_LOGIT if kind == "logits" else 0.5 + rules.RANGE_TOLERANCE
     with np.errstate(invalid="ignore"):
-        good = (np.abs(x - middle) <= reach).all(axis=1)
-        good &= np.isin(y.reshape(len(x)), np.arange(x.shape[1]))
+        finite = (np.abs(x - middle) <= reach).all(axis=1)
         sums_to_1 = np.abs(x.sum(axis=1) - 1) <= rules.SUM_TOLERANCE
-    if kind == "probs":
-        good &= sums_to_1
-    for names in ids.values():
-        good &= ~np.isin(names, rules.MISSING)
+    labels = f"labels are not 0..{x.shape[1] - 1} (largest {float(np.fmax.reduce(y, None)):g})"
+    tests: dict[str, Any] = {labels: np.isin(y.reshape(len(x)), np.arange(x.shape[1]))}
+    tests[f"rows have no valid {kind}"] = finite if kind == "logits" else finite & sums_to_1
+    tests |= {f"rows have no {key}": ~np.isin(names, rules.MISSING) for key, names in ids.items()}
+    good = np.all([*tests.values()], axis=0)
+    faults = [f"{(~ok).sum()} of {len(x)} {what}" for what, ok in tests.items() if not ok.all()]
+    if faults and not private:
+        raise FormError("; ".join(faults))
     if not good.any():
-        raise FormError(f"no row of any use: {_LACKING}" if len(x) else NO_ROWS)
+        raise FormError(f"no row has {_USABLE}")
     if kind == "logits" and (sums_to_1 & (x >= 0).all(axis=1))[good].all():
         raise FormError("these logits are probabilities: return them under the key probs")
-    if not good.all():
-        log.warning("%d of %d rows are left out: %s", (~good).sum(), len(x), _LACKING)
+    if faults:
+        log.warning("rows are left out: %s", "; ".join(faults))
     rows = {key: column[good] for key, column in {**ids, "labels": y}.items()}
     return {key: value for key, value in scored.items() if key not in IDS} | rows | {kind: x[good]}
 

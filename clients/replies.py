@@ -48,5 +48,4 @@ def answer_with(words: numerics.Words, message: Message, request: Request, site:
 
         seed = int(masking["seed"])  # type: ignore[arg-type]
         words = words + mask(site, seed, request.round, len(words))
-    record = ArrayRecord({"words": Array(words)})
-    return Message(RecordDict({"answer": record}), reply_to=message)
+    return Message(RecordDict({"answer": ArrayRecord({"words": Array(words)})}), reply_to=message)

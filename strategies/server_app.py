@@ -93,6 +93,8 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
 
         progress = partial(checkpoint.note_progress, out) if out else None
         outcome = job.run(drive, progress, folder=folder, resume=resume)
+        for line in outcome.at_limits:
+            log.warning("fedcal: %s", line)
         about = {key: str(fields.get(key, "")) for key in ("data", "partition", "engine")}
         outcome = replace(outcome, job={**outcome.job, **about})
         if job.tolerant:
@@ -199,16 +201,18 @@ def check_clients(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord) -> 
         if len(forms) != 1 or any(error for error, *_ in forms):
             why = f"the clients cannot all answer: {reports_of(infos)}"
             raise RoundFailed(f"{why}; see their own logs")
-        log.info("fedcal: %d clients can answer: %s", len(nodes), reports_of(infos))
+        able = sum(not info.error for info in infos)
+        log.info("fedcal: %d clients can answer: %s", able, reports_of(infos))
 
 
 def reports_of(infos: Iterable[participation.NodeInfo]) -> str:
-    """Return what clients say of their scores, or why they have none, each with their names."""
+    """Return why clients have no scores, or what they say of them, each with their names."""
     names: dict[str, list[str]] = {}
-    for info in infos:
+    for info in sorted(infos, key=lambda info: info.error in ("", NO_ROWS)):
         form = info.error or f"{info.input} of {info.classes} classes"
         names.setdefault(form, []).append(info.name)
-    return "; ".join(f"{naming.listed(clients)}: {form}" for form, clients in names.items())
+    parts = [f"{naming.listed(clients)}: {form}" for form, clients in names.items()]
+    return naming.listed(parts, "; ")
 
 
 def _nodes(grid: Grid, job: Job, clients: int) -> list[int]:
@@ -287,7 +291,7 @@ def _resolved(fields: Mapping[str, Any], clients: int, info: participation.NodeI
         give = "give it (classes: their number; input: logits or probs)"
         raise InputError(f"{why}, and the clients' data are not simulated: {give}")
     if not simulated:
-        give = """give settings='{"rows_per_client": 50}' in the run config"""
+        give = """give set={"rows_per_client": 50}, as JSON text `settings` of a run config"""
         needs = "needs a public nominal number of rows of a client"
         raise InputError(f"{job.method} with privacy {needs}: {give}")
     seed = job.federation.seed

@@ -284,8 +284,7 @@ def _gradients(shards: Shards, query: ScalingGradients) -> Floats:
         return np.asarray(slope * (mean - temperature.label_logits(shards)))[:, None]
     form = _form(shards, query)
     x, columns = rows_of(form, shards)
-    residual = minimisers.residuals(form.scores(x, query.w), columns)[1]
-    return form.pull_back(x, query.w, residual)
+    return form.pull_back(x, query.w, minimisers.residuals(form.scores(x, query.w), columns)[1])
 
 
 def _form(

@@ -87,8 +87,7 @@ class AccuracyGap(TemperatureQuery):
 
         It rises with T. A row adds less than 1 in absolute value.
         """
-        confidence = binning.top_confidence(shifted_logits(shards) / t)
-        return shards.sum_rows(correct(shards) - confidence)
+        return shards.sum_rows(correct(shards) - binning.top_confidence(shifted_logits(shards) / t))
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,7 @@ class _OfNetwork(Query):
     @property
     def key(self) -> str:
         """Digest with the bytes of w, which is long and is in thousands of questions."""
-        params = self.params()
-        rest = [value for name, value in params.items() if name != "w"]
+        rest = [value for name, value in self.params().items() if name != "w"]
         digest = hashlib.sha256(repr((self.kind, *rest)).encode())
         digest.update(self.w.tobytes())
         return digest.hexdigest()

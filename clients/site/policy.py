@@ -86,8 +86,7 @@ class Policy:
 
     def to_plain(self) -> dict[str, Any]:
         """Return the rules as plain values."""
-        plain = asdict(self)
-        return {k: str(v) if isinstance(v, datetime.date) else v for k, v in plain.items()}
+        return {k: str(v) if isinstance(v, datetime.date) else v for k, v in asdict(self).items()}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:

@@ -19,18 +19,18 @@ import pkgutil
 import re
 import shlex
 import subprocess
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from operator import itemgetter
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any
 
 from experiments.studies import spec
 from experiments.studies.expected import content, minutes, shipped, write
-from experiments.studies.own.comparisons import line_of
+from experiments.studies.own.comparisons import METRICS, line_of
 from experiments.studies.rows import grouped, one, where
 from experiments.studies.run import Reproduction, pivot, reproduce
 from experiments.studies.spec import EXPERIMENTS, Record, experiment, study_file
@@ -49,7 +49,7 @@ results: Callable[[str], Reproduction] = cache(shipped)
 
 # -- comparisons that README and docs quote ------------------------------------------------------
 
-COMPARISONS = [name for name in EXPERIMENTS if name.startswith(("choosing", "trust"))]
+COMPARISONS = ["quality", *(n for n in EXPERIMENTS if n.startswith(("choosing", "trust")))]
 """Studies that are a `fedcal compare`."""
 
 
@@ -82,22 +82,30 @@ def pivoted(name: str, heads: Sequence[str], column: str, **facts: Any) -> str:
     return f"{markdown(table)}\nECE, %. Beside it: {beside}."
 
 
-def lowest() -> str:
-    """Return how often each method has the lowest ECE and log loss, and a higher loss than none."""
-    rows = results("choosing-searches").rows
-    cells = grouped(where(rows, baseline=False), "data", "clients", "epsilon")
-    none = {row["data"]: row["nll"] for row in where(rows, method="none")}
-    ece, loss = (
-        Counter(min(cell, key=itemgetter(metric))["method"] for cell in cells.values())
-        for metric in ("ece", "nll")
-    )
-    harm = Counter(
-        r["method"] for cell in cells.values() for r in cell if r["nll"] > none[r["data"]]
-    )
-    lines = [(f"`{m}`", str(ece[m]), str(loss[m]), str(harm[m])) for m, _ in ece.most_common()]
-    heads = ("method", "lowest ECE", "lowest log loss", "higher log loss than the model")
-    table = markdown(Table("", heads, lines, left=(0,)))
-    return f"{table}\nOf {len(cells)} cells, five seeds each."
+def quality(split: str, least: int = 0, **facts: Any) -> str:
+    """Return of each method the cells that it wins, its rate of harm, and median excess loss.
+
+    Entries are split by a fact; rows have `facts`; a method with a line wins `least` cells by ECE
+    and log loss. The excess is over the pooled temperature's log loss, as a share of that.
+    """
+    found, metrics = results("quality").rows, METRICS[1:]
+    pooled = {r["data"]: r["nll"] for r in where(found, label="pooled temperature")}
+    rows = where(found, baseline=False, **facts)
+    cells = grouped(rows, "data", "clients", "unit", "epsilon").values()
+    best = [(k, c[0][split], min(c, key=itemgetter(k))["label"]) for c in cells for k in metrics]
+    lines = []
+    for (label,), mine in grouped(rows, "label").items():
+        parts = grouped(mine, split).items()
+        shown: list[list[Any]] = [
+            [best.count((key, value, label)) for (value,), _ in parts] for key in metrics
+        ]
+        if sum(shown[0] + shown[-1]) >= least:
+            over = [[r["nll"] / pooled[r["data"]] - 1 for r in of] for _, of in parts]
+            shown.append([f"{100 * fmean(r['harm'] for r in of):.0f}" for _, of in parts])
+            shown.append([f"{100 * median(of):.2f}" for of in over])
+            lines.append((label, *(" / ".join(map(str, of)) for of in shown)))
+    heads = ("method", "lowest ECE", "lowest cwECE", "lowest log loss", "harm, %", "excess, %")
+    return markdown(Table("", heads, lines, left=(0,)))
 
 
 # -- README and the demo -------------------------------------------------------------------------

@@ -153,6 +153,9 @@ def _root(rows: _Pooled, log_a: float, dtype: type[np.floating[Any]], tolerance:
     return log_a
 
 
+_MOST_PLAUSIBLE = 10.0
+
+
 class TemperatureScaling(Calibrator):
     """One parameter, the temperature T; never changes a prediction.
 
@@ -182,9 +185,16 @@ class TemperatureScaling(Calibrator):
         return softmax(logits / self.temperature)
 
     def at_limits(self) -> list[str]:
-        """Say that T is at an end of [1/20, 20], which most ways of learning it keep to."""
-        most = math.exp(LOG_A_LIMIT)
-        return at_end("The temperature", self.temperature, self.temperature, (1 / most, most))
+        """Say that T is at an end of [1/20, 20], which most ways of learning it keep to.
+
+        Or so high that labels may be numbered otherwise than columns: a private run sees no label.
+        """
+        T, most = self.temperature, math.exp(LOG_A_LIMIT)
+        high = (
+            f"The temperature is {T:.3g}, as if scores told next to nothing of labels: are labels "
+        )
+        high += "the numbers of the columns, from 0?"
+        return at_end("The temperature", T, T, (1 / most, most)) + [high] * (T > _MOST_PLAUSIBLE)
 
     def record(self) -> dict[str, Any]:
         """Return the `temperature` alone."""

@@ -182,8 +182,7 @@ class ScoreLogistic(Calibrator):
 
     def value(self, scores: Floats) -> Floats:
         """Return the calibrated score, shape kept."""
-        cut = np.clip(scores, *self.limits)
-        return probability(self.w, cut)
+        return probability(self.w, np.clip(scores, *self.limits))
 
 
 def calibrator_from(

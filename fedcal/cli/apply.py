@@ -166,8 +166,7 @@ def _calibrated(
         about = content["score"], naming.called(fitted.class_names, 1)
         lines = [f"{name}: {names.line(content[name], *about)}" for name in ("before", "after")]
         lines.append(names.floored(content["rows_below_floor"]))
-    probs = fitted.calibrated(rows.logits, fitted.input)
-    return {"probs": probs}, content, lines
+    return {"probs": fitted.calibrated(rows.logits, fitted.input)}, content, lines
 
 
 def _set_of(fitted: PredictionSets, rows: AppliedRows) -> tuple[Arrays, Record, list[Any]]:

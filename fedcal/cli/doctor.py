@@ -26,10 +26,10 @@ class Package(NamedTuple):
     name: str
     version: str
     fits: bool
+    needed: str
 
     def __str__(self) -> str:
-        version = f" {self.version}" + " (another is needed)" * (not self.fits)
-        return self.name + version * bool(self.version)
+        return f"{self.name}{self.needed} (has {self.version})" if self.version else self.name
 
 
 def packages(extra: str = "", of: str = "fedcal") -> Iterator[Package]:
@@ -55,13 +55,13 @@ def packages(extra: str = "", of: str = "fedcal") -> Iterator[Package]:
         asked_by = (e for e in ("", extra) if marker is None or marker.evaluate({"extra": e}))
         if next(asked_by, None) != extra:
             continue
+        name, wants = requirement.name, requirement.specifier
         try:
-            there = metadata.version(requirement.name)
+            there = metadata.version(name)
         except metadata.PackageNotFoundError:
-            yield Package(requirement.name, "", False)
+            yield Package(name, "", False, str(wants))
             continue
-        fits = requirement.specifier.contains(there, prereleases=True)
-        yield Package(requirement.name, there, fits)
+        yield Package(name, there, wants.contains(there, prereleases=True), str(wants))
         for more in requirement.extras:
             yield from packages(more, requirement.name)
 

@@ -110,5 +110,4 @@ def datasets(quiet: Quiet = False, json: Json = False) -> None:
         entries = [dataclasses.asdict(entry) for part in shipped.values() for entry in part]
         print(files.to_json(entries), end="")
     elif not quiet:
-        text = page.render("datasets.txt.j2", **shipped)
-        terminal.console(markup=True).print(text, end="")
+        terminal.console(markup=True).print(page.render("datasets.txt.j2", **shipped), end="")

@@ -229,5 +229,4 @@ def restored(kit: Path, *, spent: str | None = None) -> None:
     from fedcal.clients.site.restored import restore
     from fedcal.sites.joining import STATE
 
-    closed = restore(kit / STATE, spent)
-    terminal.show(page.block_lines("commands", "restored", closed=closed))
+    terminal.show(page.block_lines("commands", "restored", closed=restore(kit / STATE, spent)))

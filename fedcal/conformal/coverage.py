@@ -162,8 +162,7 @@ def _covered(
     coverage = {}
     for k, a, b in zip(there, low, high, strict=True):
         n = int(rows[k])
-        numbers = map(float, (hits[k] / n, a, b, labels[k] / n))
-        coverage[names[k]] = Covered(n, *numbers)
+        coverage[names[k]] = Covered(n, *map(float, (hits[k] / n, a, b, labels[k] / n)))
     return coverage
 
 

@@ -158,8 +158,7 @@ class PredictionSets(Artifact):
     def named(self) -> dict[str, float]:
         """Name of a part -> its threshold."""
         classes = (called(self.class_names, k) for k in range(self.classes))
-        groups = (*self.names, OTHERS)
-        names = {"none": ("all rows",), "class": classes, "group": groups}[self.by]
+        names = {"none": ("all rows",), "class": classes, "group": (*self.names, OTHERS)}[self.by]
         return dict(zip(names, self.thresholds.tolist(), strict=True))
 
     @property

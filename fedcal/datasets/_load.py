@@ -283,8 +283,7 @@ def from_frame(
         One line: columns that are unknown, missing or incompatible, or an error of `from_arrays`.
     """
     chosen = find_columns([str(column) for column in frame.columns], labels_required)
-    arrays = {str(name): frame[name].to_numpy() for name in frame.columns}
-    values = with_scores(chosen, arrays)
+    values = with_scores(chosen, {str(name): frame[name].to_numpy() for name in frame.columns})
     if "split" in values:
         values["split"] = np.array([str(part) for part in values["split"]])
     order = {"labels_required": labels_required, "classes": classes, "positive": positive}

@@ -66,7 +66,7 @@ def doubts_of(
                 f"scores for it than the others (AUC {100 * auc:.0f} %; guessing: 50 %). Are the "
                 "two classes in the right order?"
             ]
-    elif count[0] == 0 and _counted_from_1(scores, labels):
+    elif count[0] == 0 and counted_from_1(scores, labels):
         raise InputError(f"{where}: the scores name each class one lower than its label. {_ORDER}")
     elif (order := _better_order(scores, labels, count)) is not None:
         moved = np.flatnonzero(order != np.arange(c)).tolist()
@@ -92,8 +92,11 @@ def _auc(score: Floats, labels: Integers) -> tuple[float, bool]:
     return auc, (auc - 0.5) ** 2 > 2 * _LOG_CHANCE * variance
 
 
-def _counted_from_1(scores: Floats, labels: Integers) -> bool:
-    """Return whether far more rows are right, by more than chance, if classes count from 1."""
+def counted_from_1(scores: Floats, labels: Integers) -> bool:
+    """Return whether far more rows are right, by more than chance, if classes count from 1.
+
+    `scores` are (n, c), `labels` (n,) in [0, c). Like all here it must not leave the rows' holder.
+    """
     top, c = scores.argmax(axis=1), scores.shape[1]
     shares = (np.bincount(x, minlength=c) / len(labels) for x in (top, labels - 1))
     chance = np.prod([*shares], axis=0).sum()  # that both agree, of a model that knows nothing

@@ -141,8 +141,7 @@ def monotone_counts(h: Histogram) -> Floats:
         return h.counts
     from scipy.optimize import isotonic_regression
 
-    prefix = np.cumsum(h.counts, axis=1)
-    fitted = np.stack([isotonic_regression(row).x for row in prefix])
+    fitted = np.stack([isotonic_regression(row).x for row in np.cumsum(h.counts, axis=1)])
     return np.asarray(np.diff(np.maximum(fitted, 0.0), axis=1, prepend=0.0))
 
 

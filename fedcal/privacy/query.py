@@ -515,8 +515,7 @@ class Request:
 
         A site answers only one digest in a round of a job, ever.
         """
-        content = self._key(self.query.key)
-        return hashlib.sha256(key_of(content, self.round).encode()).hexdigest()
+        return hashlib.sha256(key_of(self._key(self.query.key), self.round).encode()).hexdigest()
 
 
 def query_in(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:

@@ -94,9 +94,7 @@ def _change(result: Result) -> dict[str, Any]:
     of, other = about(result), False
     if change := result.get("metrics_difference"):
         other = "metrics_after" not in result
-        first, second = (
-            result[k] for k in ("metrics", "metrics_other" if other else "metrics_after")
-        )
+        first, second = result["metrics"], result["metrics_other" if other else "metrics_after"]
         names = (*(("accuracy",) if other else ECES), *_LOSSES)
         ends = {m: (change[m]["low"], change[m]["high"]) for m in names if m in change}
         values = {m: (first[m]["value"], second[m]["value"]) for m in ends}
@@ -110,9 +108,7 @@ def _change(result: Result) -> dict[str, Any]:
     known = {m: e for m, e in ends.items() if None not in e}
     rose = {m: low > 0 for m, (low, high) in known.items() if low > 0 or high < 0}
     texts = {
-        m: f"{titles[m]} {_moved(m, *values[m], known.get(m))}"
-        for m in ends
-        if None not in values[m]
+        m: f"{titles[m]} {_moved(m, *v, known.get(m))}" for m, v in values.items() if None not in v
     }
     return {
         "calibrated": not other,
@@ -121,7 +117,8 @@ def _change(result: Result) -> dict[str, Any]:
         "better": [titles[m] for m in rose if rose[m] == named(m).higher],
         "worse": [titles[m] for m in rose if rose[m] != named(m).higher],
         "decided": [
-            texts.get(m, f"{titles[m]} {'rose' if up else 'fell'}") for m, up in rose.items()
+            texts.get(m) or f"{titles[m]} {'rose' if up else 'fell'} by up to {_most(m, *known[m])}"
+            for m, up in rose.items()
         ],
         "moved": [text for m, text in texts.items() if m not in rose],
     }
@@ -135,6 +132,12 @@ def _moved(
     one, second = (shown(metric, value, digits=digits) for value in (before, after))
     end = f"{second}{unit(metric)}"
     return f"{end} as before" if one == second else f"from {one} to {end}"
+
+
+def _most(metric: str, *ends: float) -> str:
+    """Return the upper end of a difference's size, of which noise hides the values: `0.53`."""
+    most = max(map(abs, ends))
+    return shown(metric, most, digits=decimals(metric, *ends)) + unit(metric)
 
 
 def _points(share: float) -> str:

@@ -231,6 +231,5 @@ def _home_page(content: dict[str, Any], folder: Path) -> page.Page:
 
 def training_page(training: dict[str, Any], folder: Path, home: Path) -> page.Page:
     """Return the page of a `training.json`."""
-    test = training["test"]
-    result = {**training, "method": training["config"]["method"], "after": test}
+    result = {**training, "method": training["config"]["method"], "after": training["test"]}
     return run_page(result, read_parts(folder / PAGE), home, "fedcal train")

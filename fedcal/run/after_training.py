@@ -74,8 +74,7 @@ class AfterTraining:
         **options: Any,
     ) -> None:
         here = {"engine": APP, "data": "", "partition": "natural", "noise_source": "system"}
-        others = {"ray_address", "dropout"}
-        taken = (others | here.keys()) & options.keys()
+        taken = ({"ray_address", "dropout"} | here.keys()) & options.keys()
         unused("the clients of a Flower app are as they are", **{n: options[n] for n in taken})
         self._config = merge({"method": method, **options, **here})
         if STRATEGIES[self._config.method].family == "train":
@@ -93,6 +92,8 @@ class AfterTraining:
             folders.claim(self._out, folders.RUN, overwrite=overwrite)
         if grid is not None:
             self.check(grid, arrays)
+        else:
+            unused("the clients are asked through a grid: give it, too", arrays=arrays)
 
     def check(self, grid: Grid, arrays: ArrayRecord | None) -> None:
         """Have each client score its rows by a model, before a training; nothing is released.

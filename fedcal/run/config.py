@@ -18,7 +18,7 @@ from fedcal.secure_aggregation.roster import check_committee
 from fedcal.storage import atomic, toml_files
 from fedcal.strategies import STRATEGIES, register
 from fedcal.strategies.server.job import Books, Running
-from fedcal.strategies.settings import Setting, check_settings, fold_preset
+from fedcal.strategies.settings import Setting, check_settings, fold_preset, settings_of
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -312,7 +312,10 @@ def load_config(path: str | Path, *overrides: Mapping[str, Any]) -> Config:
 
 def merge(*layers: Mapping[str, Any]) -> Config:
     """Return a Config from several layers, later ones winning; `set` tables are joined."""
-    return Config(**layered(options_of(Config), *layers))
+    known, given = options_of(Config), dict(item for layer in layers for item in layer.items())
+    for name in settings_of(str(given.get("method"))).keys() & given.keys() - known.keys():
+        raise InputError(f"{name} is a parameter of the method: set={{{name!r}: {given[name]!r}}}")
+    return Config(**layered(known, *layers))
 
 
 def parse_setting(text: str) -> tuple[str, Setting]:

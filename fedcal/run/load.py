@@ -182,8 +182,7 @@ def rows_of(config: Config, loaded: Dataset) -> RunRows:
 
 def _sentences(config: Config, data: Any, named: Any = (), untested: bool = False) -> Sequence[str]:
     """Return sentences on what a run took from its rows, and did not."""
-    private = math.isfinite(config.epsilon)
-    about = {"named": named, "untested": untested, "private": private}
+    about = {"named": named, "untested": untested, "private": math.isfinite(config.epsilon)}
     return words("rows", config=config, data=data, **about)["said"]
 
 

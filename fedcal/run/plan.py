@@ -7,6 +7,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from fedcal.core import checks, numerics, pages
@@ -87,7 +88,7 @@ class PlanTable(Displayable):
 
     @property
     def recommended(self) -> str | None:
-        """The method with least noise beside its signal, if it is likely to help."""
+        """The first method, if it is likely to help."""
         return self.methods[0]["method"] if self.methods[0]["helps"] == "yes" else None
 
     @property
@@ -116,7 +117,9 @@ class PlanTable(Displayable):
         home = self.rows_per_client >= HOME_ROWS and self.federation.clients > 1
         first = [HOME.format(self.rows_per_client)] if home else []
         if self.recommended is not None:
-            first.append(f"Recommended: {self.recommended}, with least noise beside its signal")
+            measured = _best_measured(self.federation, self.recommended)
+            why = "best on nine networks" if measured else "with least noise beside its signal"
+            first.append(f"Recommended: {self.recommended}, {why}")
             return [*first, *HOW_TO_READ]
         forms = {"fewest_clients": "{} clients", "smallest_epsilon": "epsilon {:g}"}
         found = {k: [line[k] for line in self.methods if line[k] is not None] for k in forms}
@@ -185,13 +188,21 @@ def plan(
             refused.append((variant.text, str(e)))
     if not lines:
         raise InputError(f"no method goes with these facts: {refused[0][0]}: {refused[0][1]}")
-    return PlanTable(federation, each, sorted(lines, key=_rank), refused)
+    return PlanTable(federation, each, sorted(lines, key=partial(_rank, federation)), refused)
 
 
-def _rank(line: dict[str, Any]) -> tuple[int, float, float]:
-    """Best first: by the answer, noise beside the signal, and how much noise is bearable."""
+def _best_measured(federation: Federation, method: str) -> bool:
+    """Return whether a method won most cells of such a budget (study `quality`: nine networks)."""
+    small = federation.epsilon <= 1 and federation.unit != "example"
+    best = "acct" if small else "fednewton-entropy"
+    return federation.private and method.partition("[")[0] == best
+
+
+def _rank(federation: Federation, line: dict[str, Any]) -> tuple[int, bool, float, float]:
+    """Best first: by the answer, what measured best, noise beside the signal, bearable noise."""
     noise = math.inf if line["noise"] is None else line["noise"] / line["bearable"]
-    return [*ANSWERS.values()].index(line["helps"]), noise, -line["bearable"]
+    other = not _best_measured(federation, line["method"])
+    return [*ANSWERS.values()].index(line["helps"]), other, noise, -line["bearable"]
 
 
 def _line(variant: Variant, federation: Federation, each: float) -> dict[str, Any]:

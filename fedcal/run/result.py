@@ -312,9 +312,9 @@ class SimulationResult(Displayable):
 
     def __str__(self) -> str:
         """Summarise the result in a few lines."""
-        sentences, limits = self.sentences, self.evaluated.get("at_limits", ())
+        sentences = self.sentences
         ends = sentences["guarantee"], sentences["sent"]
-        return "\n".join([sentences["title"], self.verdict, *limits, *ends])
+        return "\n".join([sentences["title"], self.verdict, *ends])
 
     @cached_property
     def sentences(self) -> dict[str, str]:

@@ -255,12 +255,8 @@ def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> 
     held_out, tested = False, test is not None
     if data and partition != ASSIGNED:
         assigned = load.rows_of(merge(known), load.load_any(data))
-        held_out, rows, test, tested = (
-            assigned.held_out,
-            assigned.data,
-            assigned.test,
-            assigned.tested,
-        )
+        held_out, rows = assigned.held_out, assigned.data
+        test, tested = assigned.test, assigned.tested
     config, privacy = recorded(merge(known), job, outcome, tested, held_out, partition)
     return result_of(outcome, config, privacy, given=config, test=test, data=rows)
 

@@ -128,9 +128,8 @@ class Training(Displayable):
         return f"<training: {self.title}; test accuracy {self.metrics['accuracy']:.3f}>"
 
     def _lines(self) -> list[dict[str, Any]]:
-        known = self.train_metrics
         return [
-            {"metric": metric, "train": known.get(metric), "test": value}
+            {"metric": metric, "train": self.train_metrics.get(metric), "test": value}
             for metric, value in self.metrics.items()
         ]
 

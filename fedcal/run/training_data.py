@@ -250,8 +250,7 @@ def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows
     stand for `features`, if they are (n, d), and else for `x`. An array is whatever `as_array`
     takes, also a frame. Labels may be names. InputError, of one line, for anything else.
     """
-    named = by_name(data, "rows")
-    arrays = {str(key): as_array(str(key), value) for key, value in named.items()}
+    arrays = {str(key): as_array(str(key), value) for key, value in by_name(data, "rows").items()}
     for part in ("", "test_"):
         if (x := arrays.pop(f"{part}rows", None)) is not None:
             key = f"{part}features" if x.ndim == 2 else f"{part}x"

@@ -287,8 +287,7 @@ class Offer:
         asked, planned = (one.to_plain() for one in (sealed.asked, study.asked(sealed.roster)))
         for name in ("job", *planned):
             check_alike(f"{name} that is asked, by the study itself,", asked[name], planned[name])
-        rules = study.policy(sealed.roster.digest)
-        rules.check(sealed.asked, sealed.roster, study.since)
+        study.policy(sealed.roster.digest).check(sealed.asked, sealed.roster, study.since)
         own = (folder / kits.AUTHORITY).read_text("ascii", "replace")
         same(f"server's authority in {path} (else ask for a new kit)", sealed.authority, own)
         return cls(kit, sealed, path.read_text("utf-8"))

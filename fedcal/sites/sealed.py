@@ -58,8 +58,7 @@ class Join:
 
     def to_text(self, signer: SigningKey) -> str:
         """Return the file's text, signed by the site's own key."""
-        fields = {**vars(self), "key": self.key.hex(), "schema": SCHEMA}
-        return signed_text(fields, _JOIN, signer)
+        return signed_text({**vars(self), "key": self.key.hex(), "schema": SCHEMA}, _JOIN, signer)
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -117,8 +117,7 @@ def mapped_npz(path: Path) -> dict[str, Mapped]:
     with intact(_NO_ZIP), path.open("rb") as raw, zipfile.ZipFile(raw) as archive:
         for key, info in _checked(archive, _ANY_SIZE).items():
             with archive.open(info) as member:
-                version = np.lib.format.read_magic(member)
-                shape, by_column, dtype = _HEADERS[version](member)
+                shape, by_column, dtype = _HEADERS[np.lib.format.read_magic(member)](member)
                 header = member.tell()
             if info.compress_type != zipfile.ZIP_STORED or (by_column and len(shape) > 1):
                 raise InputError(

@@ -102,8 +102,7 @@ def descend(
     model.train()
     with drawn_by(int(deepcopy(rng).integers(2**62))):  # dropout
         for _ in range(sgd.epochs):
-            order = torch.from_numpy(rng.permutation(len(y)))
-            for rows in torch.split(order, sgd.batch):
+            for rows in torch.split(torch.from_numpy(rng.permutation(len(y))), sgd.batch):
                 optimiser.zero_grad()
                 loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
                 loss.backward()  # type: ignore[no-untyped-call]

@@ -85,8 +85,7 @@ class NoisyGaps(Noisy):
     @classmethod
     @override
     def obstacles(cls, settings: ConformalSettings) -> dict[str, bool]:
-        why = "it protects whole clients"
-        return super().obstacles(settings) | {why: not settings.by_client}
+        return super().obstacles(settings) | {"it protects whole clients": not settings.by_client}
 
     @override
     def found(self, values: Floats, std: float) -> Floats:

@@ -288,8 +288,7 @@ class Exact(QuantileRule):
         """Return questions for sums at any thresholds."""
         most = len(self._low) * (self._each + 1) + 1
         longest = replace(self.opening, thresholds=np.linspace(0.0, 1.0, most))
-        within = Range(0.0, 1.0, 1, most)
-        return (Question.like(longest, (1, self.rounds), thresholds=within),)
+        return (Question.like(longest, (1, self.rounds), thresholds=Range(0.0, 1.0, 1, most)),)
 
     def learn(self, release: Release) -> Floats:
         """Return the first threshold with enough rows below it."""

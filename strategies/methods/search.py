@@ -667,8 +667,7 @@ class FedOneShot(FederatedStrategy):
         asked = ASKED if f.private and not drawn else self.points
         self._query = query = TemperatureScores(self.low, self.high, asked)
         self._log_t = fitting.log_grid(query.low, query.high, self.points)
-        clip = self.gradient_clip()
-        return self.plan_for(query, (clip,), 1, prefers=prefers)
+        return self.plan_for(query, (self.gradient_clip(),), 1, prefers=prefers)
 
     @override
     def query(self, round_number: int) -> TemperatureScores:

@@ -279,8 +279,7 @@ class FedSGD(_Network, Descent):
         if self.optimiser != "adam":
             return super().step(gradient, lr)
         betas = np.array([[0.9], [0.999]])
-        now = np.stack([gradient, gradient**2])
-        self.velocity = betas * self.velocity + (1 - betas) * now
+        self.velocity = betas * self.velocity + (1 - betas) * np.stack([gradient, gradient**2])
         mean, square = self.velocity / (1 - betas**self.done)
         return np.asarray(-lr * mean / (np.sqrt(square) + 1e-8))
 
@@ -338,8 +337,7 @@ class FedAvg(_Local):
     def prepare(self) -> Plan:
         """Return the plan of exact sums over a fixed number of clients."""
         self.w, self.losses = self.first_weights(), list[float]()
-        bound = self.query(1).bound("client", (1.0, 1.0))
-        return self.plan_with(100, bound, cohort=True)
+        return self.plan_with(100, self.query(1).bound("client", (1.0, 1.0)), cohort=True)
 
     def query(self, round_number: int) -> training.WeightedUpdate:
         """Return the question for the local update at w, weighted by rows."""
@@ -433,8 +431,7 @@ class DPFedAvg(_Local):
         mean = self.clip * (
             release.values / (self.plan.federation.sampling_rate * self.plan.clients)
         )
-        step = self.step(-mean, self.server_lr)
-        self.move(step, release, f"server_lr ({self.server_lr})")
+        self.move(self.step(-mean, self.server_lr), release, f"server_lr ({self.server_lr})")
 
 
 class _Recalibration(Descent):

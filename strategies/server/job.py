@@ -155,8 +155,7 @@ class Job(Running):
         one_of("method", known["method"], STRATEGIES, "fedcal simulate --help")
         settings = _settings(read(fields, "settings", str))
         check_settings(known["method"], settings)
-        facts = federation_of(fields, nodes, classes)
-        return cls(federation=facts, settings=settings, **known)
+        return cls(federation=federation_of(fields, nodes, classes), settings=settings, **known)
 
     @cached_property
     def plan(self) -> Plan:

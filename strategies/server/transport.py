@@ -126,7 +126,10 @@ class FlowerTransport(Method, Strategy):
         finally:
             log.removeFilter(ending)
         log.info("Final results:")
-        plan, spent = self.plan, f"no privacy: exact sums, trust {self.plan.trust}"
+        plan, seen = self.plan, f"exact sums, trust {self.plan.trust}"
+        if self.model is not None:  # of clients that mask nothing
+            seen = "the server sees each client's sums"
+        spent = f"no privacy: {seen}"
         if plan.private:
             budget = f"epsilon {plan.epsilon:g}, delta {plan.delta:g}"
             spent = f"spent: {budget} for each {plan.unit}, trust {plan.trust}"
@@ -176,10 +179,8 @@ class FlowerTransport(Method, Strategy):
         asked = self._asked
         if asked is None:
             return None, None
-        total = self._total(asked, replies)
-        self.close_round(asked, total)
-        arrays = {k: Array(v) for k, v in self.result().arrays().items()}
-        return ArrayRecord(arrays), None
+        self.close_round(asked, self._total(asked, replies))
+        return ArrayRecord({k: Array(v) for k, v in self.result().arrays().items()}), None
 
     def _total(self, asked: OpenRound, replies: Iterable[Message]) -> Words:
         """Return the sum of the contributions; the round is charged before they are added up."""
@@ -344,8 +345,10 @@ class FlowerTransport(Method, Strategy):
                 taken = info.name in {**self.names, site: ""}.values()  # a partition of two nodes
                 self.names[site] = info.name + f" of node {info.node}" * taken
             self.roster[info.node] = site
+            if info.error:
+                does = "counts as without rows" if self.plan.private else "is not asked"
+                log.warning("fedcal: %s %s: %s", self._called(site), does, info.error)
             if info.error and not self.plan.private:
-                log.warning("fedcal: %s is not asked: %s", self._called(site), info.error)
                 self._passed.add(info.node)
                 self._unscored.add(site)
                 continue

@@ -33,11 +33,8 @@ def test_probabilities_columns_and_test_rows():
     def probs(arrays, context):
         logits, labels = scaled(arrays, context)
         odds = np.exp(logits - logits.max(1, keepdims=True))
-        return {
-            "probs": odds / odds.sum(1, keepdims=True),
-            "labels": labels,
-            "subject": np.arange(len(labels)),
-        }
+        found = {"probs": odds / odds.sum(1, keepdims=True), "labels": labels}
+        return {**found, "subject": np.arange(len(labels))}
 
     test = {"logits": 2 * DATA.test_logits, "labels": DATA.test_labels}
     after = AfterTraining("fednewton", epsilon=8.0, unit="subject", test=test)
@@ -92,8 +89,10 @@ def test_one_output_is_of_class_1_and_a_head_of_probabilities_is_seen(classes):
     nets[0].load_state_dict({"weight": torch.zeros(classes, 2), "bias": torch.ones(classes) / 2})
     assert "logits" in score_batches(nets[0], [(ROWS, LABELS)])  # in [0, 1] and sum to 1, by chance
     assert nets[0].bias.tolist() == [0.5] * classes
-    with pytest.raises(FormError, match="a batch, Tensor, has no names: "):
-        score_batches(nets[0], [ROWS])  # not how many rows there are
+    wrong = {"Tensor, has no names: ": [ROWS], "not NoneType": None, "single": [(ROWS[0], 1)]}
+    for words, batches in wrong.items():
+        with pytest.raises(FormError, match=words):
+            score_batches(nets[0], batches)  # not how many rows there are
 
 
 def rows_of(context):
@@ -116,7 +115,8 @@ def test_mods_and_a_client_fn_see_no_question(functions, caplog):
     arrays = ArrayRecord([x.numpy() for x in Net(3).state_dict().values()])
     with caplog.at_level(logging.INFO, "flwr"):
         result = AfterTraining("fednewton", grid=grid, arrays=arrays, rounds=3).start(grid, arrays)
-    assert "partition 3: logits of 3 classes; partition 2: no labelled rows" in caplog.text
+    assert "3 clients can answer: partition 0, partition 1, partition 3: logits of" in caplog.text
+    assert "no privacy: the server sees each client's sums" in caplog.text
     assert sum("partition 2 is not asked" in line for line in caplog.messages) == 1
     assert caplog.messages.count("aggregate_train: Received 3 results and 0 failures") == 3
     assert result.sites["absent"] == ["partition 2"]
@@ -188,15 +188,17 @@ def failing(logits, labels):
         (lambda logits, labels: (logits[:0], labels[:0]), 1250),
     ],
 )
-def test_no_row_decides_whether_a_client_answers(spoilt, lost):
+def test_no_row_decides_whether_a_client_answers(spoilt, lost, caplog):
     def one_of_four(arrays, context):
         found = [np.array(x) for x in scaled(arrays, context)]
         return spoilt(*found) if context.node_config["partition-id"] == 2 else found
 
+    caplog.set_level("INFO", "flwr")
     grid = grid_of(one_of_four)
     result = AfterTraining("evaluate", epsilon=8.0, unit="example").start(grid, MODEL)
     assert result.sites == {"enrolled": 4, "answered": 4, "absent": [], "missed": {}}
     assert result.evaluated["rows"]["value"] == pytest.approx(5000 - lost, abs=40)
+    assert ("partition 2 counts as without rows" in caplog.text) is (lost == 1250)
 
 
 @pytest.mark.parametrize("spoilt", [a_row, lambda logits, labels: (logits, labels + 1)])
@@ -204,19 +206,20 @@ def test_an_exact_run_reports_rows_without_a_label(spoilt, caplog):
     def everywhere(arrays, context):
         return spoilt(*[np.array(x) for x in scaled(arrays, context)])
 
-    reason = "not all have finite scores, the number of a column as label"
-    with pytest.raises(RoundFailed, match=f"^no client can score .*partition 3: {reason}.*$"):
+    with pytest.raises(RoundFailed, match=r"^no client can score .*partition 3: [12]\d* of 1250 "):
         AfterTraining("fednewton").start(grid_of(everywhere), MODEL)
-    private = AfterTraining("fednewton", epsilon=8.0, unit="example")
-    assert private.start(grid_of(everywhere), MODEL).sites["answered"] == 4
+    options = {"epsilon": 8.0, "unit": "example"}
+    result = AfterTraining("fednewton", **options).start(grid_of(everywhere), MODEL)
+    assert result.sites["answered"] == 4
+    assert ("are labels the numbers of the columns" in str(result)) is (spoilt is not a_row)
+    assert caplog.text.count("one lower than its label") == 4 * (spoilt is not a_row)
 
 
 def test_one_client_does_not_say_how_many_classes_the_others_have():
     def lies(arrays, context):
         logits, labels = scaled(arrays, context)
-        return (
-            (logits, labels) if context.node_config["partition-id"] else (logits[:, :2], labels % 2)
-        )
+        first = context.node_config["partition-id"] == 0
+        return (logits[:, :2], labels % 2) if first else (logits, labels)
 
     with pytest.raises(InputError, match=r"must be .* of 2 classes., got .logits of 10 classes"):
         AfterTraining("evaluate", epsilon=8.0, unit="example").start(grid_of(lies), MODEL)

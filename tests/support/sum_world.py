@@ -195,7 +195,7 @@ class World:
         """An honest site's contribution."""
         drawn: list[np.ndarray] = []
         seeds: list[list[bytes]] = []
-        own_seeds, about = party.new_seeds, replace(ABOUT, job=job)
+        own_seeds, about = party.roster.new_seeds, replace(ABOUT, job=job)
 
         def draw() -> np.ndarray:
             drawn.append(np.array([self.rng.getrandbits(64) for _ in range(self.length)], "u8"))
@@ -205,12 +205,12 @@ class World:
             seeds.append(own_seeds(pieces))
             return seeds[-1]
 
-        party.new_seeds = noted
+        party.roster.new_seeds = noted
         try:
             asked = (about, number, question, enrolments, draw)
             reply = self._asked(site, lambda one: one.answer(*asked))
         finally:
-            party.new_seeds = own_seeds
+            party.roster.new_seeds = own_seeds
         if reply is None:
             return None
         text, again = reply

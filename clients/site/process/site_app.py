@@ -76,8 +76,7 @@ def site_app(folder: Path) -> ClientApp:
     def answer(message: Message, context: Context) -> Message:
         with _hide_error_from_server("answer"):
             site, records = prepared(folder), message.content.config_records
-            fields = {name: records[name] for name in ("query", "context")}
-            asked = Asked.from_records(fields)
+            asked = Asked.from_records({name: records[name] for name in ("query", "context")})
             log.info("asked: run %s, round %d: %s", asked.run, asked.round, asked.query.kind)
             request, terms = check(context.run_config, asked, site)
             job = JobFacts.of(terms, asked.run, site.server)

@@ -14,29 +14,20 @@ import numpy as np
 from experiments.studies.claims import LOSS
 from experiments.studies.rows import counted, where
 from experiments.studies.spec import Rows, RowsClaim, Study, source_of
-from fedcal import datasets
-from fedcal.calibrators import (
-    BBQ,
-    Calibrator,
-    HistogramBinning,
-    MatrixScaling,
-    OrderPreservingVector,
-    TemperatureScaling,
-    VectorScaling,
-)
+from fedcal import calibrators, datasets
 from fedcal.core.numerics import Floats, Integers
 from fedcal.strategies.server.outcome import Progress
 
 NETWORKS = {"cifar10-cnn": "0.1", "cifar10-cnn-0.5": "0.5"}
 """Data -> beta of the partition that its network was trained with, most skewed first."""
 
-FORMS: Mapping[str, type[Calibrator]] = {
-    "binning": HistogramBinning,
-    "BBQ": BBQ,
-    "matrix": MatrixScaling,
-    "vector": VectorScaling,
-    "order-preserving vector": OrderPreservingVector,
-    "temperature": TemperatureScaling,
+FORMS: Mapping[str, type[calibrators.Calibrator]] = {
+    "binning": calibrators.HistogramBinning,
+    "BBQ": calibrators.BBQ,
+    "matrix": calibrators.MatrixScaling,
+    "vector": calibrators.VectorScaling,
+    "order-preserving vector": calibrators.OrderPreservingVector,
+    "temperature": calibrators.TemperatureScaling,
 }
 CHANGING = ("binning", "BBQ", "matrix", "vector")
 

@@ -249,8 +249,7 @@ def read_grid(*layers: Mapping[str, Any]) -> Grid:
 def _value(option: Option, value: Any) -> Any:
     """Return the value of an option, or the tuple of those of an axis."""
     if option.name in ALONE:
-        why = "compare simulates many populations without a ledger"
-        checks.unused(why, **{option.name: value})
+        checks.unused("compare simulates many populations without a ledger", **{option.name: value})
     if not option.axis:
         return option.checked(value)
     listed = [*value] if isinstance(value, Sequence) else [value]

@@ -408,8 +408,7 @@ def compare(
     if journal is not None:
         kept = journal.opened(grid.to_toml(), sources, runs)
     with connected, kept as rows:
-        work = partial(run_row, **where)
-        ordered = sweep.run_all(runs, sources, work, rows, progress, jobs=many)
+        ordered = sweep.run_all(runs, sources, partial(run_row, **where), rows, progress, jobs=many)
         following = iter(ordered)  # one for each cell and seed, in this order
         lines = [comparison.summarise(c, list(islice(following, len(c.seeds)))) for c in cells]
         held_out = [name for name, source in sources.items() if source.test_scores is None]

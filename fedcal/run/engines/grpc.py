@@ -90,8 +90,7 @@ def run_grpc(
 
         def options() -> list[str | Path]:
             nonlocal fleet
-            fleet = f"127.0.0.1:{superlink.free_port()}"
-            return [*secured(keys), "--fleet-api-address", fleet]
+            return [*secured(keys), "--fleet-api-address", f"127.0.0.1:{superlink.free_port()}"]
 
         running.enter_context(run.superlink(options, keys / "ca.crt"))
         public = [str(keys / f"{name}.pub") for name in names]

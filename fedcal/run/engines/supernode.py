@@ -148,8 +148,7 @@ def supernode(
     self_test()
     folder = folder.resolve()
     with guard.alone(folder), _fresh_home(folder) as home:
-        programs = scripts("a site", "superexec")
-        commands = _write_commands(home / "bin", programs)
+        commands = _write_commands(home / "bin", scripts("a site", "superexec"))
         env = quiet_environment(home) | {SITE: str(folder), "PATH": str(commands)}
         env["FLWR_SUPEREXEC_TASK_POLL_INTERVAL"] = str(POLL_S)
         # a process with threads cannot be forked safely, and one message needs no more than a core

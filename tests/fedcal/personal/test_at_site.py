@@ -137,8 +137,7 @@ def test_counts_of_any_shape_have_a_prior_and_an_expectation(case: str, std: flo
 
 def test_the_fit_is_the_largest_posterior_density(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each site is fitted by itself, for two classes and for a temperature."""
-    for module in (releases, posterior):
-        monkeypatch.setattr(module, "STEPS", (1.0,))
+    monkeypatch.setattr(posterior, "STEPS", (1.0,))
     rng = np.random.default_rng(5)
     two, _ = drawn(rng, 3, 25)
     priors = [SitePrior(COMMON, np.array([[0.3, 0.05], [0.05, 0.1]])), *[identity_prior(2)] * 2]
@@ -195,8 +194,7 @@ def test_the_risk_is_a_probability_of_harm(monkeypatch: pytest.MonkeyPatch) -> N
 
     before = loss(np.zeros((1500, 2)))
     gated = loss(recalibrated(shards, [prior] * 1500).chosen) - before
-    for module in (releases, posterior):
-        monkeypatch.setattr(module, "STEPS", (1.0,))
+    monkeypatch.setattr(posterior, "STEPS", (1.0,))
     found = recalibrated(shards, [prior] * 1500)
     harmed = loss(found.parameters) - before > HARM
     for low, high in ((0, 0.05), (0.05, 0.1), (0.1, 1)):

@@ -83,11 +83,11 @@ CASES = [
 def test_an_end_is_reported(method, labels, more, range_):
     logits = 0.01 * LOGITS if (method, labels is SURE) == ("fednewton", True) else LOGITS
     result = simulate((logits, labels), method=method, clients=5, partition="iid", **more)
-    (message,) = result.to_json()["at_limits"]
+    message, *_ = result.to_json()["at_limits"]
     assert range_ in message
     assert message.endswith("the best may lie beyond.")
     assert message in result.privacy["more"]
-    assert message in str(result).splitlines()
+    assert str(result).count(message) == 1
 
 
 @pytest.mark.parametrize(

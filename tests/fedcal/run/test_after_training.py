@@ -44,13 +44,8 @@ assert any(second[name] != first[name] for name in first)
 
 
 def test_earlier_results_stay_until_new_ones_are_complete(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", APP],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(APPS)},
-        check=False,
-    )
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(APPS)}
+    where = {"cwd": tmp_path, "env": env, "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, "-c", APP], check=False, **where)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out" / "result.json").read_text())["privacy"]["epsilon"]
