@@ -183,7 +183,7 @@ def exit_code_of(arguments: list[str] | None, command: click.Command = app) -> i
     except click.ClickException as e:
         text = " ".join(e.format_message().split()) or "a command is missing"
         if any("--data" in p.opts for p in getattr(getattr(e, "ctx", None), "command", app).params):
-            text = re.sub(r"argument \((\S+\.(csv|npz|parquet))\)", r"argument; give --data \1", text)
+            text = re.sub(r"argument \((\S+\.(csv|npz|parquet))\)", r"argument: --data \1?", text)
         errors.print(f"fedcal: error: {text}")
         return InputError.exit_code
     except (KeyboardInterrupt, click.Abort):
