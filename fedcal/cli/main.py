@@ -182,7 +182,8 @@ def exit_code_of(arguments: list[str] | None, command: click.Command = app) -> i
         return e.exit_code
     except click.ClickException as e:
         text = " ".join(e.format_message().split()) or "a command is missing"
-        text = re.sub(r"argument \((\S+\.(?:csv|npz|parquet))\)", r"argument; give --data \1", text)
+        if any("--data" in p.opts for p in getattr(getattr(e, "ctx", None), "command", app).params):
+            text = re.sub(r"argument \((\S+\.(csv|npz|parquet))\)", r"argument: --data \1?", text)
         errors.print(f"fedcal: error: {text}")
         return InputError.exit_code
     except (KeyboardInterrupt, click.Abort):

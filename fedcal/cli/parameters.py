@@ -109,13 +109,10 @@ def with_options(
         option = known[name]
         many = bool(single) and option.axis
         group = SECURE if name in _SECURE else option.group
+        often = name in options.MOST_USED and not single
         shown = typer.Option(
             help=_described(option, (unset or {}).get(name)),
-            rich_help_panel=LISTS
-            if many
-            else FIRST
-            if name in options.MOST_USED and not single
-            else group,
+            rich_help_panel=LISTS if many else FIRST if often else group,
             hidden=name in single,
         )
         kind: Any = option.kind if option.kind in (bool, int, float, str) else list[str]

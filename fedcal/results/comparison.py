@@ -235,7 +235,7 @@ def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
 
     A fact in which lines differ, and which does not follow from method and budget, is a column;
     data, partition, ... of all lines, and the largest delta, are in the title. Among private or
-    public lines of one setting the best of a column, and all within the noise of it, have a star;
+    public lines of one setting the best of a column, and the next within its noise, have a star;
     collapsed calibrators and lines with failed runs, whose means are over other seeds, have none.
 
     Parameters
@@ -282,18 +282,18 @@ def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
 
 
 def _best(group: Sequence[tuple[Line, str]], metrics: Iterable[str]) -> dict[str, list[Line]]:
-    """Return the lines that print the best number of a metric, or are within the noise of it.
+    """Return the lines that print the best number of a metric, and the next within its noise.
 
-    `group` holds lines with their marks. Where these are all lines there are none.
+    `group` holds lines with their marks. A line behind one that is outside of the noise is none of
+    them, however noisy itself. Where these are all lines there are none.
     """
     best = {}
     rivals = [c for c, marks in group if _competes(c) and COLLAPSED not in marks]
     for m in metrics:
         own = [(names.shown(m, c["after"][m]["mean"]), c) for c in rivals if m in c["after"]]
-        pick = max if names.named(m).higher else min
-        top = pick((text for text, _ in own), key=float, default="")
-        good = [c for text, c in own if text == top or _within_noise(m, dict(own)[top], c)]
-        best[m] = good if len(good) < len(own) else []
+        own.sort(key=lambda pair: float(pair[0]), reverse=names.named(m).higher)
+        beyond = [p for p in own if p[0] != own[0][0] and not _within_noise(m, own[0][1], p[1])]
+        best[m] = [c for _, c in own[: own.index(beyond[0])]] if beyond else []
     return best
 
 

@@ -197,7 +197,7 @@ class Config(Running, RunOptions):
         "Comma-separated names of the classes, in the order of the columns; real sites must have "
         "the same",
         unset="the columns' names, if any",
-        read=lambda names: ",".join(map(str, names)) if isinstance(names, list) else names,
+        read=lambda names: ",".join(map(str, names)) if isinstance(names, list | tuple) else names,
     )
     positive: str | None = option(
         None, DATA, "Positive class of two, for recall, AUC and thresholds", unset="the second"

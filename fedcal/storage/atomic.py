@@ -44,6 +44,8 @@ def sync_folder(folder: Path) -> None:
 def atomic_file(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
     """Open a draft beside `path` for writing; it takes its place when the block succeeds.
 
+    Who may read a file that is there may read the new one, and nobody else.
+
     Parameters
     ----------
     path
@@ -63,6 +65,7 @@ def atomic_file(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "Is a directory")
         file = draft.open("wb")
+        draft.chmod((path if path.exists() else draft).stat().st_mode)
     try:
         with file:
             yield file

@@ -130,5 +130,7 @@ def test_check_gives_the_verdict_that_scores_deserve(tmp_path, capsys, factor):
     exit_code_of(["check", f"{tmp_path}/s.npz", "--json"])
     record = json.loads(capsys.readouterr().out)
     assert VERDICTS[factor] in record["verdict"]
+    assert ("too extreme" in record["verdict"]) == (factor == 2)
+    assert (exit_code_of(["check", "", "b.csv"]), "--data" in capsys.readouterr().err) == (2, False)
     if fit := record["temperature"]:
         assert abs(fit["log"] - np.log(factor)) < 3 * fit["standard_error"] < 0.2

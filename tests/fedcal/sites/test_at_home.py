@@ -58,6 +58,7 @@ def test_a_site_gets_verdict_calibrator_and_report_and_nobody_else(home, tmp_pat
     start = "Recalibrate: your model says 37 points too low on average; with this calibrator "
     assert result["verdict"].startswith(f"{start}log loss falls from 1.02 to 0.5")
     assert (result["schema"], out.stat().st_mode & 0o777) == (1, 0o700)
+    assert exit_code_of(["report", str(out)]) == 0
     assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o600}
     page = (out / "report.html").read_text("utf-8")
     assert result["verdict"] in page

@@ -39,9 +39,9 @@ def test_a_winner_is_sure_where_the_difference_seed_by_seed_exceeds_its_error():
     assert "epsilon = 1 A (0.3), uncalibrated 0.5." in headline([NONE, best, next_one])
     noisy = line("B", 0.31, 0.21, 0.41)
     assert "A (0.3), within the noise of the seeds of B (0.31)" in headline([NONE, best, noisy])
-    lines = [NONE, best, noisy, line("C", *(s + 0.1 for s in seeds))]
+    lines = [NONE, best, noisy, line("C", *(s + 0.1 for s in seeds)), line("D", 0.2, 0.2, 4.0)]
     stars = [[row[-1].best for row in as_table(some, ["nll"]).rows] for some in (lines, lines[:3])]
-    assert stars == [[False, True, True, False], [False] * 3]  # none where all would have one
+    assert stars == [[False, True, True, False, False], [False] * 3]  # none if all had one
     alone = [line("A", 0.2), line("B", 0.21)]
     assert "A (0.2) (one seed: the noise is unknown)" in headline(alone)
 
