@@ -68,10 +68,11 @@ class _OfNetwork(Query):
     @property
     def key(self) -> str:
         """Digest with the bytes of w, which is long and is in thousands of questions."""
+        return self._digest(self.w)
+
+    def _digest(self, w: NDArray[Any]) -> str:
         rest = [value for name, value in self.params().items() if name != "w"]
-        digest = hashlib.sha256(repr((self.kind, *rest)).encode())
-        digest.update(self.w.tobytes())
-        return digest.hexdigest()
+        return hashlib.sha256(repr((self.kind, *rest)).encode() + w.tobytes()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +113,11 @@ class Gradients(_OfNetwork):
     reach: Positive = 1.0
 
     @property
+    def noise_key(self) -> str:
+        """Digest with w in single precision, in which the gradients are computed."""
+        return self._digest(self.w.astype(np.float32))
+
+    @property
     def grid(self) -> float:
         """Step of the grid of sums where the plan sets none."""
         return float(FINE * 2.0 ** math.floor(math.log2(self.clip)))
@@ -135,12 +141,14 @@ class Gradients(_OfNetwork):
         rows, grid = networks.Clipping(self.clip, self.clipping, self.reach), self.grid
         return np.asarray(self._steps(shards, rows, grid) * grid)
 
-    def _steps(self, shards: Shards, rows: networks.Clipping, grid: float) -> Integers:
-        shards = shards.ordered
+    def _steps(
+        self, shards: Shards, rows: networks.Clipping, grid: float, *, factored: bool = False
+    ) -> Integers:
+        shards, w = shards.ordered, self.w
         if not len(inputs := self.inputs(shards)):
-            return np.zeros((shards.clients, len(self.w)), np.int64)
+            return np.zeros((shards.clients, len(w)), np.int64)
         of = networks.row_gradients(self.architecture, self.reads, self.classes)
-        return of.steps(self.w, inputs, shards.labels, shards.offsets, rows, grid)
+        return of.steps(w, inputs, shards.labels, shards.offsets, rows, grid, factored=factored)
 
     def row_words(self, shards: Shards, bound: Bound, ring: Ring) -> Words | None:
         """Return the gradients in steps of the ring if rows are bounded, all rows together.
@@ -162,7 +170,8 @@ class Gradients(_OfNetwork):
         clip, rule = self.clip, self.clipping
         if bound.finite:  # the norm is the plan's
             clip, rule = min(bound.norms), "row" if rule == "none" else rule
-        steps = self._steps(shards, networks.Clipping(clip, rule, self.reach), ring.grid)
+        rows = networks.Clipping(clip, rule, self.reach)
+        steps = self._steps(shards, rows, ring.grid, factored=bound.finite)
         if not bound.finite and (np.abs(steps) > ring.limit).any():
             why = f"a sum of gradients does not fit the ring of {ring.clients} clients"
             raise ContributionRefused(f"{why}: take fewer rows or features of a smaller norm")

@@ -138,25 +138,25 @@ def evaluation(quick: bool) -> Case:
     )
 
 
-# -- training: an epoch of a CNN, on one thread; what a step costs does not depend on images ------
+# -- training: an epoch, on one thread; what a step costs does not depend on rows -----------------
 
-SHAPE, CLASSES = (28, 28), 10
+SHAPES, CLASSES = {"cnn": (28, 28), "softmax": (512,), "mlp": (512,)}, 10
 BATCH, CLIP, LR, EPSILON, DELTA = 256, 1.0, 0.5, 8.0, 1e-5
 
 
-def _network() -> str:
-    """Name the CNN that made the shipped logits of MNIST."""
+def _network(model: str) -> str:
+    """Name a model; "cnn" is the one that made the shipped logits of MNIST."""
     from experiments.shipped.mnist_cnn import MnistCNN
 
-    return register_network(MnistCNN)
+    return register_network(MnistCNN if model == "cnn" else model)
 
 
-def our_method(rows: int) -> FedSGD:
+def our_method(model: str, rows: int) -> FedSGD:
     """Return an epoch of SGD in one place."""
     return FedSGD(
         Federation(clients=1, classes=CLASSES, epsilon=EPSILON, delta=DELTA, unit=Example.name),
-        network=_network(),
-        shape=text_of(SHAPE),
+        network=_network(model),
+        shape=text_of(SHAPES[model]),
         rows_per_client=float(rows),
         batch=float(BATCH),
         epochs=1.0,
@@ -165,11 +165,11 @@ def our_method(rows: int) -> FedSGD:
     )
 
 
-def our_epoch(x: NDArray[np.uint8], y: Integers) -> Callable[[], int]:
+def our_epoch(model: str, x: NDArray[Any], y: Integers) -> Callable[[], int]:
     """Plan, sampling, gradients, ring, noise, ledger and steps."""
     n = len(y)
     shards = rows_by_owner(np.zeros((n, CLASSES)), y, np.zeros(n, np.int64), 1, inputs=x)
-    method = our_method(n)
+    method = our_method(model, n)
 
     def run() -> int:
         run_inline(method, shards)
@@ -178,13 +178,13 @@ def our_epoch(x: NDArray[np.uint8], y: Integers) -> Callable[[], int]:
     return run
 
 
-def opacus_epoch(x: NDArray[np.uint8], y: Integers, multiplier: float) -> Callable[[], int]:
-    """Run Opacus's engine with Poisson batches and the same noise, without accounting."""
+def opacus_epoch(name: str, x: NDArray[Any], y: Integers, multiplier: float) -> Callable[[], int]:
+    """Run Opacus's engine with Poisson batches and float noise of our std, without accounting."""
     import torch
     from opacus import PrivacyEngine
 
     torch.set_num_threads(1)
-    model = network_named(_network()).module(SHAPE, CLASSES, 0).train()
+    model = network_named(_network(name)).module(SHAPES[name], CLASSES, 0).train()
     data = torch.utils.data.TensorDataset(torch.from_numpy(x), torch.from_numpy(y))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about hooks and random generators
@@ -211,19 +211,16 @@ def opacus_epoch(x: NDArray[np.uint8], y: Integers, multiplier: float) -> Callab
     return run
 
 
-def epoch(quick: bool) -> Case:
+def epoch(model: str, quick: bool) -> Case:
     """All that a training does in an epoch."""
     n, rng = (512 if quick else 5120), np.random.default_rng(0)
-    x, y = rng.integers(0, 256, (n, *SHAPE), dtype=np.uint8), rng.integers(0, CLASSES, n)
-    multiplier = our_method(n).plan.multiplier
-    return Case(
-        f"an epoch of {n:,} rows, batch {BATCH}, MNIST CNN, epsilon {EPSILON:g}",
-        None,
-        [
-            Contestant("fedcal", partial(our_epoch, x, y), named("steps")),
-            Contestant("Opacus", partial(opacus_epoch, x, y, multiplier), named("steps")),
-        ],
-    )
+    x, y = rng.integers(0, 256, (n, *SHAPES[model]), np.uint8), rng.integers(0, CLASSES, n)
+    x = x if model == "cnn" else x.astype(np.float32) / 2**12  # about unit size
+    theirs = partial(opacus_epoch, model, x, y, our_method(model, n).plan.multiplier)
+    ours = partial(our_epoch, model, x, y)
+    title = f"an epoch of {n:,} rows, batch {BATCH}, {model}, epsilon {EPSILON:g}"
+    both = {"fedcal, seeded: rounded normal noise": ours, "Opacus, float noise": theirs}
+    return Case(title, None, [Contestant(*one, named("steps")) for one in both.items()])
 
 
 CASES: dict[str, Callable[[bool], Case]] = {
@@ -231,5 +228,5 @@ CASES: dict[str, Callable[[bool], Case]] = {
     "engine-round-500": partial(engine_round, 500, 10),
     "population": population,
     "evaluation": evaluation,
-    "dp-epoch": epoch,
+    **{f"dp-epoch-{model}": partial(epoch, model) for model in SHAPES},
 }

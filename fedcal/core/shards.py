@@ -148,7 +148,11 @@ class Shards:
         """
         from fedcal.core.row_order import order_of  # few questions go by places
 
-        return self._picked(order_of(self), self.offsets, slice(None))
+        rank = self._derived.get(("rank", True))  # rows of some that were ordered stay in order
+        order = order_of(self) if rank is None else np.lexsort((rank, self.owner))
+        part = self._picked(_unless_sorted(order), self.offsets, slice(None))
+        part.derived("rank", lambda s: np.arange(s.size))
+        return part
 
     @property
     def _named_subjects(self) -> Integers:
@@ -195,9 +199,8 @@ class Shards:
         new = np.ones(len(order), np.bool_)
         new[1:] = (np.diff(owner) != 0) | (np.diff(about) != 0)
         firsts = np.flatnonzero(new)
-        in_order = bool((np.diff(order) == 1).all())  # then nothing is copied
-        rows = slice(None) if in_order else order
-        return self._picked(rows, np.append(firsts, len(order)), owner[firsts]), owner[firsts]
+        offsets, of = np.append(firsts, len(order)), owner[firsts]
+        return self._picked(_unless_sorted(order), offsets, of), of
 
     def weights(self, subject_rows: int) -> Floats:
         """Return the weight of each row if a subject's rows count as `subject_rows` at most, (n,).
@@ -278,6 +281,11 @@ class Shards:
 def on_grid(weights: Floats) -> Floats:
     """Return weights of rows on their grid, rounded down, so never above a bound."""
     return np.asarray(np.floor(weights / _WEIGHT_GRID) * _WEIGHT_GRID)
+
+
+def _unless_sorted(order: Integers) -> slice | Integers:
+    """Return all rows if they have this order already, so that nothing is copied."""
+    return slice(None) if (np.diff(order) == 1).all() else order
 
 
 def text_of(shape: tuple[int, ...]) -> str:

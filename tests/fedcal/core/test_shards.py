@@ -42,6 +42,8 @@ def test_columns_are_carried_by_blocks_and_choices(size):
             sums = np.append(sums, part.sum_rows(part.logits[:, 1] / 3))
         chosen = shards.take(ids)
         np.testing.assert_array_equal(sums, chosen.sum_rows(chosen.logits[:, 1] / 3))
+        again = shards.ordered.take(ids).ordered  # not ordered by its rows, but as they were
+        np.testing.assert_array_equal(again.logits, chosen.ordered.logits)
     np.testing.assert_array_equal(shards.each_row().subjects, shards.subjects)
     assert np.shares_memory(shards.block(3, 6).logits, shards.logits)
 
