@@ -343,7 +343,7 @@ def _dense(layer: Any, activations: list[Tensor], backprops: Tensor) -> dict[Any
 
 
 class _GradSamples(GradSampleModule):  # type: ignore[misc]
-    GRAD_SAMPLERS = GradSampleModule.GRAD_SAMPLERS | {nn.Linear: _dense}
+    GRAD_SAMPLERS = dict(GradSampleModule.GRAD_SAMPLERS) | {nn.Linear: _dense}
 
 
 def _expanded(place: slice, shape: torch.Size, part: Tensor) -> tuple[slice, torch.Size, Tensor]:
