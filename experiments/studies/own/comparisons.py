@@ -29,7 +29,7 @@ from experiments.studies.spec import Record, Rows, Study
 from fedcal import datasets
 from fedcal.clients.questions.temperature import TemperatureScores
 from fedcal.core.options import strict
-from fedcal.results.comparison import Line
+from fedcal.results.comparison import Line, names_of
 from fedcal.run.comparison import compare
 from fedcal.run.load import assigned_rows
 from fedcal.run.simulation import simulate
@@ -70,8 +70,9 @@ def rows(
 ) -> Rows:
     """Run the comparison."""
     done = compare(jobs=jobs, progress=progress, **options)
-    runs = iter(done.rows)
-    return [row_of(line, [*islice(runs, len(line["seeds"]))]) for line in done.cells]
+    names, runs = names_of(done.cells), iter(done.rows)  # of files without their folders
+    found = [row_of(line, [*islice(runs, len(line["seeds"]))]) for line in done.cells]
+    return [row | {"data": names[str(row["data"])]} for row in found]
 
 
 @wraps(rows)
