@@ -192,8 +192,8 @@ class TemperatureScaling(Calibrator):
         T, most = self.temperature, math.exp(LOG_A_LIMIT)
         high = (
             f"The temperature is {T:.3g}, as if scores told next to nothing of labels: are labels "
+            "the numbers of the columns, from 0?"
         )
-        high += "the numbers of the columns, from 0?"
         return at_end("The temperature", T, T, (1 / most, most)) + [high] * (T > _MOST_PLAUSIBLE)
 
     def record(self) -> dict[str, Any]:

@@ -304,9 +304,10 @@ def _competes(line: Line) -> bool:
 def as_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
     """Return the CSV's content, by column."""
     metrics = list(dict.fromkeys(name for line in lines for name in line["after"]))
+    short = names_of(lines)
     return [
         {key: value for key, value in line.items() if key not in _RESULTS}
-        | {"data": names_of(lines)[str(line["data"])]}
+        | {"data": short[str(line["data"])]}
         | {"runs": len(line["seeds"]), "failed": len(line["failures"])}
         | {
             f"{metric}_{name}": line[part].get(metric, {}).get(of)
