@@ -637,8 +637,8 @@ class FedOneShot(FederatedStrategy):
     fednewton        0.44 +- 0.01  0.44 +- 0.00  0.97 +- 0.11  0.44 +- 0.00  0.51 +- 0.05
     ===============  ============  ============  ============  ============  ============
 
-    Privacy: as the plan says. Each score of a client is clipped to +-C, C = max(0.2 m, 3), with
-    unit "example" each score of a row to +-4.
+    Privacy: as the plan says. Each score of a client is clipped to +-C, see
+    `plan_gradients`, with unit "example" each score of a row to +-4.
 
     Parameters
     ----------
@@ -667,7 +667,7 @@ class FedOneShot(FederatedStrategy):
         asked = ASKED if f.private and not drawn else self.points
         self._query = query = TemperatureScores(self.low, self.high, asked)
         self._log_t = fitting.log_grid(query.low, query.high, self.points)
-        return self.plan_for(query, (self.gradient_clip(),), 1, prefers=prefers)
+        return self.plan_gradients(query, 1, prefers=prefers)
 
     @override
     def query(self, round_number: int) -> TemperatureScores:
