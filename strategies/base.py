@@ -188,13 +188,13 @@ class FederatedStrategy(Settings, FlowerTransport):
             self.nominal_rows(f"{self.name} with unit 'user' and no clip")
         return self.clip or max(share * (rows or 0.0), least)
 
-    def plan_gradients(self, query: Query, rounds: int, **more: Any) -> Plan:
+    def plan_gradients(self, query: Query, rounds: int, share: float = 0.0, **more: Any) -> Plan:
         """Return the plan of rounds that ask for sums of gradients in log(1/T), or more with them.
 
         The clip of a client, in nats, balances noise, which grows with it, and the bias of
         clipping, which falls, from public numbers alone:
 
-            C = sqrt(A m (1 + m / 50) / (20 sigma))
+            C = sqrt(A m (1 + m / 50) / (20 sigma)), or share * m if that is more
 
         with m the nominal rows of a client, A the answers in all rounds (clients * sampling_rate *
         sqrt(rounds)) and sigma the noise std under a clip of 1. As the budget grows both vanish.
@@ -210,6 +210,7 @@ class FederatedStrategy(Settings, FlowerTransport):
         noise = plan.noise_std[0] if plan.noise_std else math.sqrt(8.0) / f.epsilon
         answers = f.clients * f.sampling_rate * math.sqrt(plan.rounds)
         clip = math.sqrt(answers * rows * (1.0 + rows / 50.0) / (20.0 * noise))
+        clip = max(share * rows, clip)
         return self.plan_for(query, (float(f"{clip:.3g}"),), rounds, **more)
 
 
