@@ -147,7 +147,7 @@ def test_a_clients_clip_grows_with_the_budget_but_slower_than_noise_falls():
     plans = [FedNewton(one, rows_per_client=100).plan for one in own]
     clips, stds = np.array([(p.bound.scale[0], p.noise_std[0]) for p in plans]).T
     np.testing.assert_allclose(clips, np.sqrt(600 * 100 * 3 / 20 * clips / stds), rtol=5e-3)
-    assert (np.diff(clips) > 0).all() and (np.diff(stds) < 0).all()
+    assert min(*np.diff(clips), *-np.diff(stds)) > 0
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1e3, 1e9])
