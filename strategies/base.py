@@ -1,6 +1,7 @@
 """Base of every strategy: settings, a method, and Flower's transport of it."""
 
 import inspect
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -187,18 +188,33 @@ class FederatedStrategy(Settings, FlowerTransport):
             self.nominal_rows(f"{self.name} with unit 'user' and no clip")
         return self.clip or max(share * (rows or 0.0), least)
 
-    def gradient_clip(self) -> float:
-        """Clip of one client's gradient in nats: a fifth of a nat per nominal row, at least 3.
+    def plan_gradients(self, query: Query, rounds: int, share: float = 0.0, **more: Any) -> Plan:
+        """Return the plan of rounds that ask for sums of gradients in log(1/T), or more with them.
 
-        A single confident error weighs 5 to 15 nats. With shards of a few rows a bound below 3
-        cuts most errors off and the optimum drifts to T = 1 (measured, 1000 clients of 5 rows,
-        epsilon = 1: classwise ECE 6 % above the pooled optimum's with 3, 16 % with 2, 41 % with 1).
+        The clip of a client, in nats, balances noise, which grows with it, and the bias of
+        clipping, which falls, from public numbers alone:
 
-        With unit "example" it is not used: what a row may add follows from the question.
+            C = sqrt(A m (1 + m / 50) / (20 sigma)), or share * m if that is more
+
+        with m the nominal rows of a client, A the answers in all rounds (clients * sampling_rate *
+        sqrt(rounds)) and sigma the noise std under a clip of 1. As the budget grows both vanish.
+        The form and its two constants were chosen by the log loss of test rows: FedNewton's on
+        nine networks, 20 to 2,000 clients, epsilon 8 to 0.3. C is rounded to three digits. With
+        unit "example" no client is clipped: what a row may add follows from the question.
         """
-        if self.rows_per_client is None and not self.hides_clients:
-            return 1.0  # not used
-        return max(0.2 * self.nominal_rows(f"{self.name} with privacy"), 3.0)
+        if not self.hides_clients:
+            return self.plan_for(query, (1.0,), rounds, **more)  # a clip that is not used
+        rows, f = self.nominal_rows(f"{self.name} with privacy"), self.federation
+        plan = self.plan_for(query, (1.0,), rounds, **more)
+        # a draw of a temperature is as sure as a sum with twice the Laplace noise of its budget
+        if plan.noise_std:
+            noise = plan.noise_std[0]
+        else:
+            noise = math.sqrt(8.0) * plan.diameter / plan.mechanism.epsilon
+        answers = f.clients * f.sampling_rate * math.sqrt(plan.rounds)
+        clip = math.sqrt(answers * rows * (1.0 + rows / 50.0) / (20.0 * noise))
+        clip = max(share * rows, clip)
+        return self.plan_for(query, (float(f"{clip:.3g}"),), rounds, **more)
 
 
 def near_identity(form: type[ParametricScaling], classes: int) -> Range:

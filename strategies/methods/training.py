@@ -455,7 +455,8 @@ class _Recalibration(Descent):
         """Return the plan of the descent from the identity."""
         clip = self.clip
         if clip is None and self.hides_clients:
-            clip = self.wider * self.gradient_clip()
+            rows = self.nominal_rows(f"{self.name} with unit 'user' and no clip")
+            clip = self.wider * max(0.2 * rows, 3.0)
         self._row_clip = None if self.hides_clients else clip
         return self.descend(
             self.first_w(),

@@ -8,7 +8,8 @@ claims.
 Beside them `temperature-noise`: errors of private temperatures, and the noise that their budget
 asks for. The reference is linear: S, the sum of all clients' scores at T, has its root at the
 pooled optimum; noise of the staircase mechanism (Geng and Viswanath 2014: of one number at a budget
-the least variance), with a client's clip C as sensitivity, moves log T by C std / |S'|. It is no
+the least variance), with a client's clip C (FedNewton's) as sensitivity, moves log T by
+C std / |S'|. It is no
 lower bound: a method may ask for less than S. A row is a cell: `noise` is the reference, and the
 others are errors of log T from the pooled optimum, as multiples of it, root mean squares over
 seeds: of each method, of it at epsilon `EXACT`, where noise has no part in it, and of `clipping`,
@@ -87,16 +88,19 @@ def _noise(*, options: Mapping[str, Any], seeds: int) -> Rows:
     for name, many, seed in product(data, clients, range(seeds)):
         how: Any = {"partition": "dirichlet:0.1", "clients": many, "seed": seed}
         shards = assigned_rows(datasets.load(name), "fednewton", *how.values())[1]
-        clip = max(0.2 * len(shards.labels) / many, 3.0)  # FedNewton's, of unit user
         scores = TemperatureScores(*GRID).sums(shards)
-        sums = scores.sum(axis=0), scores.clip(-clip, clip).sum(axis=0)
-        best, clipped = (np.interp(0.0, -of, log_t) for of in sums)
-        slope, off = -np.interp(best, log_t, np.gradient(sums[0], log_t)), []
+        exact_sums, clips, off = scores.sum(axis=0), [], []
+        best = np.interp(0.0, -exact_sums, log_t)
+        slope = -np.interp(best, log_t, np.gradient(exact_sums, log_t))
         for epsilon, method in product((*epsilons, EXACT), methods):
             run: Any = simulate(name, method=method, set=methods[method], epsilon=epsilon, **how)
             off.append(np.log(run.calibrator.temperature) - best)
+            if method == "fednewton":
+                clips.append(run.privacy["noise_std"][0] / run.privacy["noise_multiplier"])
         *errors, exact = np.reshape(off, (-1, len(methods)))
-        for noise, of in zip(stds * clip / slope, errors, strict=True):
+        for std, clip, of in zip(stds, clips, errors, strict=False):
+            clipped = np.interp(0.0, -scores.clip(-clip, clip).sum(axis=0), log_t)
+            noise = std * clip / slope
             runs.append([noise, *(np.array([clipped - best, *exact, *of]) / noise)])
     cells = np.reshape(runs, (len(data), len(clients), seeds, len(epsilons), -1))
     cells = np.sqrt(np.square(cells).mean(axis=2))

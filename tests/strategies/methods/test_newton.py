@@ -23,23 +23,14 @@ federation = partial(Federation, clients=CLIENTS, classes=CLASSES)
 
 
 @pytest.mark.parametrize(
-    ("values", "std", "log_t"),
-    [
-        ([1.0, 4.0], [0.0, 0.0], 0.25),
-        ([-1.0, 4.0], [0.0, 0.0], -0.25),
-        ([9.0, 4.0], [0.0, 0.0], 0.7),  # a round at most doubles T ...
-        ([-9.0, 4.0], [0.0, 0.0], -0.7),  # ... or halves it
-        ([1.0, 4.0], [1.0, 1.5], 0.25),  # two stds are 3: the curvature is trusted
-        ([1.0, 4.0], [1.0, 5.0], 0.1),  # two stds are 10: they replace it
-        ([1.0, -4.0], [1.0, 5.0], 0.1),
-        ([0.0, 0.0], [0.0, 0.0], 0.0),  # no rows
-        ([1.0, -1.0], [0.0, 0.0], 0.7),  # saturated: the curvature is lost in rounding
-    ],
+    ("g", "h", "log_t"),
+    [(1, 4, 0.25), (-1, 4, -0.25), (9, 4, 0.7), (-9, 4, -0.7), (0, 0, 0), (1, -1, 0.7)],
 )
-def test_a_step_of_one_parameter(values, std, log_t):
+def test_a_step_of_one_parameter(g, h, log_t):
+    """At most doubling T, or halving it; none without rows; saturated scores lose the curvature."""
     strategy = FedNewton(federation())
-    strategy.update(Release(1, "any", np.array(values), np.array(std)))
-    assert strategy.result().temperature == pytest.approx(math.exp(log_t), rel=1e-14)
+    strategy.update(Release(1, "any", np.array([g, h], float), np.zeros(2)))
+    assert strategy.result().temperature == pytest.approx(math.exp(log_t), rel=1e-8)
 
 
 @pytest.mark.parametrize("classes", [2, 1000])
@@ -138,6 +129,25 @@ def test_little_noise_is_newtons_step_and_much_noise_is_none():
     slopes = [float(private(std).w[1]) for std in (1.0, 10.0, 30.0, 100.0)]
     assert slopes == sorted(slopes, reverse=True)  # the less is known, the nearer to temperature
     assert abs(private(30.0).w[0]) > 10 * abs(private(30.0).w[1])
+
+
+def test_a_temperature_is_the_mean_of_what_all_rounds_say():
+    errors, std = [], np.array([1.0, 1e-9])
+    for noise in np.random.default_rng(0).normal(0, 1, (400, 4)):
+        strategy = FedNewton(federation(epsilon=1.0), rows_per_client=50)
+        for one in noise:
+            g = 100 * (strategy.w[0] + 0.1) + one
+            strategy.update(Release(1, "any", np.array([g, 100.0]), std))
+        errors.append(strategy.w[0] + 0.1)
+    assert np.std(errors) == pytest.approx(0.01 / 2, rel=0.1)  # of four; one has .01
+
+
+def test_a_clients_clip_grows_with_the_budget_but_slower_than_noise_falls():
+    own = [federation(clients=1000, epsilon=e, sampling_rate=0.3) for e in (0.1, 1.0, 10.0)]
+    plans = [FedNewton(one, rows_per_client=100).plan for one in own]
+    clips, stds = np.array([(p.bound.scale[0], p.noise_std[0]) for p in plans]).T
+    np.testing.assert_allclose(clips, np.sqrt(600 * 100 * 3 / 20 * clips / stds), rtol=5e-3)
+    assert min(*np.diff(clips), *-np.diff(stds)) > 0
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1e3, 1e9])
