@@ -30,9 +30,9 @@ class FedNewton(FederatedStrategy):
     The query asks for sums, not optima: G and H of the pooled loss at w, here in log(1/T). Sums
     over clients are sums over rows: without privacy, and if everybody is asked, every partition of
     the same rows takes the same steps to the pooled optimum, within 5 to 8 rounds. (With a sampling
-    rate below 1 each round heads for the optimum of its own sample.) Private Newton steps: Ganesh
-    et al. 2023. Steps are those of a `TrustRegion` without privacy and of a `KalmanFilter` with
-    it, which is post-processing of releases.
+    rate below 1 rounds see different samples, and steps shrink as their gradients disagree.)
+    Private Newton steps: Ganesh et al. 2023. Steps are those of a `TrustRegion` without privacy and
+    of a `KalmanFilter` with it, which is post-processing of releases.
 
     Privacy: as the plan says. A client's pair (G / c_g, H / c_h) is clipped to norm 1 with c_g as
     `plan_gradients` says and c_h = 3 c_g, from m, the *public nominal* number of rows per client,
@@ -85,7 +85,7 @@ class FedNewton(FederatedStrategy):
         return {"w": near_identity(self.form, self.classes)}
 
     def update(self, release: Release) -> None:
-        """Take one guarded Newton step."""
+        """Take one Newton step."""
         if self.plan.unanswered(release.std):
             return
         (g, h), (g_std, h_std) = (np.split(v, [len(self.w)]) for v in (release.values, release.std))
@@ -239,8 +239,9 @@ class KalmanFilter:
         left = root @ root.T
         newton = -left @ (h @ (g / g_std**2))
         step = newton * min(1.0, RADIUS / max(np.abs(newton).max(), 1e-300))
-        # what the linear model and the noise in h may have got wrong about so long a step
-        curved, blurred = np.abs(step).max() ** 2 / 2, step * h_std[: len(g)] / np.diag(h)
+        # what the linear model and the noise in h may have got wrong about so long a step: half of
+        # its square where H stays, all of it where H falls along the way, as below T = 1
+        curved, blurred = np.abs(step).max() ** 2, step * h_std[: len(g)] / np.diag(h)
         wrong = curved**2 + blurred**2
         self.covariance = left + np.diag(wrong) + np.outer(newton - step, newton - step)
         return np.asarray(step)

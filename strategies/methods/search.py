@@ -633,8 +633,8 @@ class FedOneShot(FederatedStrategy):
     unit             user          user          user          example       example
     trust            central       distributed   local         distributed   local
     ===============  ============  ============  ============  ============  ============
-    fedoneshot       0.44 +- 0.01  0.49 +- 0.05  0.68 +- 0.25  0.44 +- 0.01  0.57 +- 0.06
-    fednewton        0.43 +- 0.00  0.44 +- 0.00  0.83 +- 0.20  0.44 +- 0.01  0.46 +- 0.05
+    fedoneshot       0.44 +- 0.01  0.49 +- 0.04  0.68 +- 0.24  0.44 +- 0.01  0.57 +- 0.05
+    fednewton        0.43 +- 0.01  0.46 +- 0.03  0.81 +- 0.20  0.44 +- 0.01  0.45 +- 0.04
     ===============  ============  ============  ============  ============  ============
 
     Privacy: as the plan says. Each score of a client is clipped to +-C, see

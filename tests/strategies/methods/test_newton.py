@@ -132,14 +132,16 @@ def test_little_noise_is_newtons_step_and_much_noise_is_none():
 
 
 def test_a_temperature_is_the_mean_of_what_all_rounds_say():
-    errors, std = [], np.array([1.0, 1e-9])
-    for noise in np.random.default_rng(0).normal(0, 1, (400, 4)):
+    """Also where the curvature falls along the way, as of a model that is not sure enough."""
+    off, std = [], np.array([3.0, 1e-9])
+    for noise in np.random.default_rng(0).normal(0, 3, (400, 4)):
         strategy = FedNewton(federation(epsilon=1.0), rows_per_client=50)
         for one in noise:
-            g = 100 * (strategy.w[0] + 0.1) + one
-            strategy.update(Release(1, "any", np.array([g, 100.0]), std))
-        errors.append(strategy.w[0] + 0.1)
-    assert np.std(errors) == pytest.approx(0.01 / 2, rel=0.1)  # of four; one has .01
+            h = 100 * math.exp(0.3 - strategy.w[0])
+            strategy.update(Release(1, "any", np.array([100 - h + one, h]), std))
+        off.append(strategy.w[0] - 0.3)
+    # the std of one round is .03, that of four .015
+    assert [np.std(off), 0.015 + np.mean(off)] == pytest.approx([0.0155] * 2, abs=0.0045)
 
 
 def test_a_clients_clip_grows_with_the_budget_but_slower_than_noise_falls():
