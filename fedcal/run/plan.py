@@ -198,9 +198,11 @@ def _best_measured(federation: Federation, method: str) -> bool:
     By study `quality`, nine networks, units user and example; subject: heart-disease, four
     hospitals, four seeds.
     """
-    small = federation.epsilon <= 1 and federation.unit != "example"
-    by_client = "fednewton" if UNITS[federation.unit].by_client else "acct"
-    best = by_client if small else "fednewton-entropy"
+    by_client, best = UNITS[federation.unit].by_client, "fednewton-entropy"
+    if by_client and federation.epsilon < 1:
+        best = "fednewton"
+    elif not by_client and federation.unit != "example" and federation.epsilon <= 1:
+        best = "acct"
     return federation.private and method.partition("[")[0] == best
 
 
