@@ -205,15 +205,10 @@ class FederatedStrategy(Settings, FlowerTransport):
         """
         if not self.hides_clients:
             return self.plan_for(query, (1.0,), rounds, **more)  # a clip that is not used
-        rows, f = self.nominal_rows(f"{self.name} with privacy"), self.federation
+        rows = self.nominal_rows(f"{self.name} with privacy")
         plan = self.plan_for(query, (1.0,), rounds, **more)
-        # a draw of a temperature is as sure as a sum with twice the Laplace noise of its budget
-        if plan.noise_std:
-            noise = plan.noise_std[0]
-        else:
-            noise = math.sqrt(8.0) * plan.diameter / plan.mechanism.epsilon
-        answers = f.clients * f.sampling_rate * math.sqrt(plan.rounds)
-        clip = math.sqrt(answers * rows * (1.0 + rows / 50.0) / (20.0 * noise))
+        noise = plan.noise_std[0] if plan.noise_std else plan.std_of_draw
+        clip = math.sqrt(plan.answers * rows * (1.0 + rows / 50.0) / (20.0 * noise))
         clip = max(share * rows, min(float(f"{clip:.3g}"), 20.0 + 2.0 * rows))
         return self.plan_for(query, (clip,), rounds, **more)
 

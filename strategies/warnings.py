@@ -125,7 +125,7 @@ def noise_ratio(job: Job, rows_per_client: float | None) -> float | None:
     elif rows_per_client is not None:
         most *= min(1.0, rows_per_client)  # no more clients than rows have anything to add
     if plan.mechanism.answers == "index":  # as much as Laplace noise of the same budget
-        return math.sqrt(8.0) * plan.diameter / plan.mechanism.epsilon / most
+        return plan.std_of_draw / most
     if plan.mechanism.answers != "sum" or plan.noise_std is None:
         return None
     return min(s / n for s, n in zip(plan.noise_std, bound.norms, strict=True)) / most

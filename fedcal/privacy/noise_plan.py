@@ -87,6 +87,16 @@ class Plan(AgreedPlan):
         return tuple(float(s) for s in std[self.bound.firsts])
 
     @property
+    def std_of_draw(self) -> float:
+        """Noise std of a sum, with clients clipped to 1, that says as much as a drawn index."""
+        return math.sqrt(8.0) * self.diameter / self.mechanism.epsilon
+
+    @property
+    def answers(self) -> float:
+        """Answers of a round times the root of the rounds, by which their mean gains."""
+        return self.clients * self.federation.sampling_rate * math.sqrt(self.rounds)
+
+    @property
     def mask_seed(self) -> int:
         """Seed of the simulated masks, which clients get instead of `seed`.
 

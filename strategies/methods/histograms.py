@@ -263,8 +263,7 @@ class FedBBQ(FedBin):
             self.clip_positive = rows = self.nominal_rows("fedbbq with no clip_positive")
             plan = super().prepare()
             noise = (plan.noise_std or (0.0,))[0] / rows
-            answers = plan.clients * self.federation.sampling_rate * math.sqrt(plan.rounds)
-            self.clip_positive = rows * math.sqrt(answers / (BALANCE * noise))
+            self.clip_positive = rows * math.sqrt(plan.answers / (BALANCE * noise))
         return super().prepare()
 
     @override

@@ -637,9 +637,8 @@ class FedOneShot(FederatedStrategy):
     fednewton        0.43 +- 0.01  0.46 +- 0.03  0.81 +- 0.20  0.44 +- 0.01  0.45 +- 0.04
     ===============  ============  ============  ============  ============  ============
 
-    Privacy: as the plan says. Each score of a client is clipped to +-C, see
-    `plan_gradients`, at least a fifth of a nat per nominal row; with unit "example" each score of
-    a row to +-4.
+    Privacy: as the plan says. Each score of a client is clipped to +-C, see `plan_gradients`, at
+    least a fifth of a nat per nominal row; with unit "example" each score of a row to +-4.
 
     Parameters
     ----------
@@ -668,7 +667,7 @@ class FedOneShot(FederatedStrategy):
         asked = ASKED if f.private and not drawn else self.points
         self._query = query = TemperatureScores(self.low, self.high, asked)
         self._log_t = fitting.log_grid(query.low, query.high, self.points)
-        # of clients with many rows |S| / C is no narrow notch in the grid that a draw would miss
+        # under a smaller clip |S| / C is large nearly everywhere, and a draw misses the root
         return self.plan_gradients(query, 1, share=0.2, prefers=prefers)
 
     @override

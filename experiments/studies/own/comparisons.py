@@ -8,12 +8,12 @@ claims.
 Beside them `temperature-noise`: errors of private temperatures, and the noise that their budget
 asks for. The reference is linear: S, the sum of all clients' scores at T, has its root at the
 pooled optimum; noise of the staircase mechanism (Geng and Viswanath 2014: of one number at a budget
-the least variance), with a client's clip C (FedNewton's) as sensitivity, moves log T by
-C std / |S'|. It is no
-lower bound: a method may ask for less than S. A row is a cell: `noise` is the reference, and the
-others are errors of log T from the pooled optimum, as multiples of it, root mean squares over
-seeds: of each method, of it at epsilon `EXACT`, where noise has no part in it, and of `clipping`,
-the root of the sum of clipped scores. Rows of the data `median` are medians over all data.
+the least variance), with a client's clip C (FedNewton's) as sensitivity, moves log T by C std /
+|S'|. It is no lower bound: a method may ask for less than S. A row is a cell: `noise` is the
+reference, and the others are errors of log T from the pooled optimum, as multiples of it, root mean
+squares over seeds: of each method, of it at epsilon `EXACT`, where noise has no part in it, and of
+`clipping`, the root of the sum of clipped scores. Rows of the data `median` are medians over all
+data.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _noise(*, options: Mapping[str, Any], seeds: int) -> Rows:
             if method == "fednewton":
                 clips.append(run.privacy["noise_std"][0] / run.privacy["noise_multiplier"])
         *errors, exact = np.reshape(off, (-1, len(methods)))
-        for std, clip, of in zip(stds, clips, errors, strict=False):
+        for std, clip, of in zip(stds, clips[:-1], errors, strict=True):
             clipped = np.interp(0.0, -scores.clip(-clip, clip).sum(axis=0), log_t)
             noise = std * clip / slope
             runs.append([noise, *(np.array([clipped - best, *exact, *of]) / noise)])
