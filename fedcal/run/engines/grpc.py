@@ -90,7 +90,8 @@ def run_grpc(
 
         def options() -> list[str | Path]:
             nonlocal fleet
-            return [*secured(keys), "--fleet-api-address", f"127.0.0.1:{superlink.free_port()}"]
+            fleet = f"127.0.0.1:{superlink.free_port()}"
+            return [*secured(keys), "--fleet-api-address", fleet]
 
         running.enter_context(run.superlink(options, keys / "ca.crt"))
         public = [str(keys / f"{name}.pub") for name in names]
