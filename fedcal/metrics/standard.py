@@ -35,6 +35,7 @@ from fedcal.metrics.binning import HIGHEST, MOST_BINS, ROUNDING, bin_index
 BINS = 15
 """Default number of bins (Guo et al. 2017)."""
 
+_HIGHEST = np.float64(HIGHEST).view(np.uint64)
 _BLOCK = 2**17  # entries of a block: 1 MiB
 _FEW = 32  # up to so many columns, a transposed copy finds row maxima faster than argmax does
 _PENDING = 2**20  # selected entries kept before they are counted
@@ -162,7 +163,6 @@ def check_scored(probs: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Int
     y = scores.per_row("labels", y, "probabilities", len(p))
     if y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= p.shape[1]:
         raise InputError(f"labels must be whole numbers in [0, {p.shape[1]})")
-    scores.check_sums("probabilities", p)
     return p, y.astype(np.int64, copy=False)
 
 
@@ -192,7 +192,7 @@ def scan(
 ) -> Seen:
     """Scan checked rows once; the flags choose what is collected, `cells` is filled.
 
-    Raises InputError if a probability is not finite or outside [0, 1].
+    Raises InputError if a probability is not finite or outside [0, 1], or a row's sum is not 1.
     """
     n, c = probs.shape
     seen = Seen(np.empty(n), np.empty(n), np.empty(n, np.bool_))
@@ -210,6 +210,7 @@ def scan(
                 )
             block = np.maximum(block, 0.0)
             _taken(block, y, cells)
+        scores.check_sums("probabilities", block, start)
         if own or top:
             mine = block.ravel().take(np.arange(0, block.size, c) + y)
             if own:
@@ -225,7 +226,7 @@ def _taken(block: Floats, labels: Integers, cells: Cells | None) -> bool:
     """Take rows into `cells`; False if a probability is not allowed."""
     if cells is not None:
         return cells.add(block, labels)
-    return bool(block.min() >= 0.0 and block.max() <= HIGHEST)  # a NaN fails the first
+    return bool(block.view(np.uint64).max() <= _HIGHEST)  # see Cells.add
 
 
 def top_tables(seen: Seen, bins: int) -> tuple[Integers, Floats, Integers]:
