@@ -285,8 +285,8 @@ def _usable(scored: Mapping[str, Any], private: bool) -> Shards:
     good = np.all([*tests.values()], axis=0)
     faults = [f"{(~ok).sum()} of {len(x)} {what}" for what, ok in tests.items() if not ok.all()]
     near = rules.ROUNDED if good.sum() >= rules.SURE else rules.SUM_TOLERANCE
-    if kind == "logits" and rules.could_be_probs(x[good], near, 1.0):
-        faults.append("these logits are probabilities: return them under the key probs")
+    if kind == "logits" and any(rules.could_be_probs(x[good], near, 1.0, u) for u in (1, 100)):
+        faults.append("these logits are probabilities (or percent): the key probs is for those")
     if (faults and not private) or not good.any():
         raise FormError(f"no row has {_USABLE}" if private else "; ".join(faults))
     if faults:
