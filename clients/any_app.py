@@ -11,7 +11,6 @@ ledger. A server can ask what it likes, as often as it likes: the guarantee is i
 """
 
 import logging
-import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import signature
@@ -27,10 +26,10 @@ from fedcal.core import flower_internals
 from fedcal.core import scores as rules
 from fedcal.core.checks import NO_ROWS, FormError, InputError, read
 from fedcal.core.imports import need
-from fedcal.core.numerics import Kind
+from fedcal.core.naming import value_of
+from fedcal.core.numerics import Floats, Kind, logits_of
 from fedcal.core.shards import Shards
-from fedcal.datasets import IDS, from_arrays, model_scores, plausible_rows
-from fedcal.partition import deal
+from fedcal.datasets import IDS, model_scores, plausible_rows
 
 _MODEL = "model"  # record of `query.who` (`fedcal.strategies.server.participation.MODEL`)
 _ROWS, _INPUT = "fedcal-rows", "fedcal-input"
@@ -244,14 +243,7 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
     scored = scores(message.content.array_records[_MODEL], context)
     if not isinstance(scored, Mapping):
         scored = dict(zip(("logits", "labels"), scored, strict=True))
-    labels = np.asarray(scored.get("labels"))
-    if labels.dtype == object and labels.ndim:  # None is no label, as nan is
-        labels = np.array([math.nan if y is None else y for y in labels.ravel().tolist()])
-        scored = {**scored, "labels": labels}
-    if labels.dtype.kind not in "iufb":
-        so = "so that all clients mean the same; AfterTraining(class_names=...) names them"
-        raise FormError(f"labels must be the numbers of the columns of scores, {so}")
-    shards = deal(from_arrays(**_usable(scored, _private(message))), "iid", 1, 0)
+    shards = _usable(scored, _private(message))
     if shards.labels.min() and plausible_rows.counted_from_1(shards.logits, shards.labels):
         # a fact about rows, for this log alone
         log.warning("the scores name each class one lower than its label: labels count from 0")
@@ -263,16 +255,16 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
     return shards
 
 
-def _usable(scored: Mapping[str, Any], private: bool) -> dict[str, Any]:
-    """Leave out the rows that `from_arrays` would refuse; no row decides over another.
+def _usable(scored: Mapping[str, Any], private: bool) -> Shards:
+    """Return the rows without those that no reader takes; no row decides over another.
 
     An exact run refuses them, and its message says how many.
     """
     kind: Kind = "logits" if "logits" in scored else "probs"
     if scored.get("class_names") is not None:
         raise FormError("class_names: labels must be the numbers of the columns of scores")
-    x = rules.numbers(kind, rules.in_class_order(kind, scored[kind], ())).astype(np.float64)
-    y = rules.numbers("labels", scored["labels"])
+    x = _numbers(kind, rules.in_class_order(kind, scored[kind], ()))
+    y = _numbers("labels", scored.get("labels"))
     ids = {key: rules.loose_ids(key, scored[key]) for key in IDS[1:] if scored.get(key) is not None}
     if not len(x):
         raise FormError(NO_ROWS)
@@ -285,22 +277,33 @@ def _usable(scored: Mapping[str, Any], private: bool) -> dict[str, Any]:
     with np.errstate(invalid="ignore"):
         finite = (np.abs(x - middle) <= reach).all(axis=1)
         sums_to_1 = np.abs(x.sum(axis=1) - 1) <= rules.SUM_TOLERANCE
-    labels = f"labels are not 0..{x.shape[1] - 1} (largest {float(np.fmax.reduce(y, None)):g})"
+    named = f"(largest {float(np.fmax.reduce(y, None)):g}; class_names=... has names)"
+    labels = f"labels are not 0..{x.shape[1] - 1} {named}"
     tests: dict[str, Any] = {labels: np.isin(y.reshape(len(x)), np.arange(x.shape[1]))}
     tests[f"rows have no valid {kind}"] = finite if kind == "logits" else finite & sums_to_1
     tests |= {f"rows have no {key}": ~np.isin(names, rules.MISSING) for key, names in ids.items()}
     good = np.all([*tests.values()], axis=0)
     faults = [f"{(~ok).sum()} of {len(x)} {what}" for what, ok in tests.items() if not ok.all()]
-    if faults and not private:
-        raise FormError("; ".join(faults))
-    if not good.any():
-        raise FormError(f"no row has {_USABLE}")
-    if kind == "logits" and (sums_to_1 & (x >= 0).all(axis=1))[good].all():
-        raise FormError("these logits are probabilities: return them under the key probs")
+    near = rules.ROUNDED if good.sum() >= rules.SURE else rules.SUM_TOLERANCE
+    if kind == "logits" and any(rules.could_be_probs(x[good], near, 1.0, u) for u in (1, 100)):
+        faults.append("these logits are probabilities (or percent): the key probs is for those")
+    if (faults and not private) or not good.any():
+        raise FormError(f"no row has {_USABLE}" if private else "; ".join(faults))
     if faults:
-        log.warning("rows are left out: %s", "; ".join(faults))
-    rows = {key: column[good] for key, column in {**ids, "labels": y}.items()}
-    return {key: value for key, value in scored.items() if key not in IDS} | rows | {kind: x[good]}
+        log.warning("rows are left out, or doubtful: %s", "; ".join(faults))
+    of = {key: np.unique(names[good], return_inverse=True) for key, names in ids.items()}
+    (_, subjects), (names, groups) = (of.get(key, ((), None)) for key in IDS[1:])
+    rows = logits_of(kind, np.ascontiguousarray(x[good])), y.ravel()[good].astype(np.int64)
+    return Shards(*rows, np.array([0, good.sum()]), kind, subjects, groups, tuple(map(str, names)))
+
+
+def _numbers(name: str, value: Any) -> Floats:
+    """Return numbers; an entry that is none, such as None, is nan."""
+    array = np.asarray(rules.without_gradient(value, name))
+    if array.dtype.kind in "OU":
+        known = [value_of(str(x)[:99]) for x in array.ravel().tolist()]
+        array = np.array(known, np.float64).reshape(array.shape)
+    return rules.numbers(name, array).astype(np.float64)
 
 
 def _kept(context: Context) -> Shards | None:

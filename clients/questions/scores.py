@@ -33,7 +33,7 @@ class CountedRows(Summed):
 
     @abstractmethod
     def counts_rows(self, bound: units.Bound) -> bool:
-        """Return whether rows can be counted, and none of them is clipped by the bound."""
+        """Return whether rows can be counted, and a bound of our rule clips none of them."""
 
     @abstractmethod
     def add_rows(self, sums: ClientSums, shards: Shards, ring: Ring) -> None:
@@ -50,7 +50,7 @@ class CountedRows(Summed):
             (clients, length) uint64, saturated as `ClientSums` is
         """
         many = shards.rows.max(initial=0) > MOST_IN_HALVES
-        if len(bound.norms) > 1 or many or not self.counts_rows(bound):
+        if len(bound.norms) > 1 or many or bound.rule != self.rule or not self.counts_rows(bound):
             return None
         sums = ClientSums(shards.clients, bound.length, ring)
         self.add_rows(sums, shards, ring)

@@ -42,8 +42,12 @@ class GradientTraining(base.FederatedStrategy):
         return -lr * self.velocity
 
     def move(self, step: Floats, release: Release, mend: str) -> None:
-        """Move the weights; RoundFailed if they leave what floats hold."""
-        self.w = self.w + step
+        """Move the weights; RoundFailed if exact ones leave what floats hold.
+
+        Noisy ones stay at the end of it: a round that fails is in no checkpoint, and when the run
+        goes on its sum would be released again, with other noise and at no charge.
+        """
+        self.w = np.nan_to_num(self.w + step) if self.plan.private else self.w + step
         if not np.isfinite(self.w).all():
             raise RoundFailed(f"round {release.round}: the training diverged; lower {mend}")
 
@@ -164,7 +168,7 @@ class Descent(GradientTraining):
     def update(self, release: Release) -> None:
         """One step.
 
-        Raises RoundFailed if the weights leave what floats hold.
+        Raises RoundFailed if exact weights leave what floats hold.
         """
         self.done += 1
         gradient = release.values / (self.batch_rows * self.plan.federation.sampling_rate)
@@ -425,7 +429,7 @@ class DPFedAvg(_Local):
     def update(self, release: Release) -> None:
         """One step by the mean update; the divisor q K is public.
 
-        Raises RoundFailed if the weights leave what floats hold.
+        Raises RoundFailed if exact weights leave what floats hold.
         """
         self.done += 1
         mean = self.clip * (

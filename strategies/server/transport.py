@@ -421,7 +421,7 @@ def _records(content: Content) -> dict[str, ConfigRecord]:
 def _contribution(reply: Message, site: int, length: int) -> Words:
     """Return the words of an answer; nothing else in the message is read."""
     try:
-        words = reply.content.array_records["answer"]["words"].numpy()
+        words = np.asarray(reply.content.array_records["answer"]["words"].numpy())
     except participation.UNREADABLE:
         raise RoundFailed(f"site {site} sent no words that can be read") from None
     if words.dtype != np.uint64 or words.shape != (length,):

@@ -156,7 +156,7 @@ def test_the_server_learns_the_kind_of_an_error_and_no_text(caplog):
             return [[0.0, 1.0]], ["Ms Meyer"]
         raise ValueError("row 17 is of Ms Meyer")
 
-    kinds = "partition 0, partition 2, partition 3: ValueError; partition 1: labels must be"
+    kinds = "partition 0, partition 2, partition 3: ValueError; partition 1: 1 of 1 labels"
     with caplog.at_level(logging.INFO, "flwr"), pytest.raises(RoundFailed, match=kinds) as failed:
         AfterTraining("fednewton", grid=grid_of(fails), arrays=MODEL)
     assert "Meyer" not in str(failed.value)
@@ -184,7 +184,8 @@ def failing(logits, labels):
     ("spoilt", "lost"),
     [
         *((a_row, 2), (rows_without_ids, 5), (failing, 1250)),
-        (lambda logits, labels: (logits, [None, None, None, *labels[3:].tolist()]), 3),
+        (lambda logits, labels: ([[None] * 10, *logits[1:]], [0, "x", None, *labels[3:]]), 3),
+        (lambda logits, labels: (np.eye(10)[labels], labels), 0),
         (lambda logits, labels: (logits[:0], labels[:0]), 1250),
     ],
 )

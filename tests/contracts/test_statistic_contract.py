@@ -182,11 +182,12 @@ def test_rows_in_one_pass_have_the_bits_of_rows(kind, monkeypatch):
         return
     for number in numbers(kind):
         query = query_of(kind, number)
-        asked = request(query, replace(query.bound("row"), per="row"))
-        quick = answer(some_shards(CLASSES), asked)
-        with monkeypatch.context() as patch:
-            patch.setattr(QUERIES[kind], "row_words", Query.row_words)
-            assert same_bits(quick, answer(some_shards(CLASSES), asked)), query
+        own = replace(query.bound("row"), per="row")
+        for asked in (request(query, own), request(query, replace(own, rule="joint"))):
+            quick = answer(some_shards(CLASSES), asked)
+            with monkeypatch.context() as patch:
+                patch.setattr(QUERIES[kind], "row_words", Query.row_words)
+                assert same_bits(quick, answer(some_shards(CLASSES), asked)), query
 
 
 @kinds

@@ -141,8 +141,9 @@ def test_what_is_refused(score, monkeypatch):
         each_is_refused([(0, "bins must be")], lambda bins: score(halves, [0, 1], bins=bins))
     monkeypatch.setattr(standard, "_BLOCK", 4)  # a row of a later block
     probs = np.full((9, 2), 0.5)
-    probs[7] = 1.5, -0.5
-    each_is_refused([(probs, r"row 7, class 0 is 1\.5")], lambda probs: score(probs, [0] * 9))
+    for row, says in (((1.5, -0.5), r"row 7, class 0 is 1\.5"), ((0.5, 0.6), r"1\.1 at row 7")):
+        probs[7] = row
+        each_is_refused([(probs, says)], lambda probs: score(probs, [0] * 9))
 
 
 # -- bins, records of them, and encodings of counts

@@ -207,7 +207,7 @@ CONTENTS = [
     {},
     {"answer": ConfigRecord({"words": [1, 2]})},
     {"answer": ArrayRecord({"other": Array(np.zeros(2, np.uint64))})},
-    {"answer": ArrayRecord({"words": Array("uint64", (2,), "numpy.ndarray", b"junk")})},
+    {"answer": ArrayRecord({"words": Array("", (), "numpy.ndarray", b"PK\5\6" + bytes(18))})},
     *(
         {"answer": ArrayRecord({"words": Array(words)})}
         for words in (

@@ -64,13 +64,12 @@ def nothing_stays(monkeypatch):
 MASKED = {"epsilon": 1.0, "rounds": 2, "secure_aggregation": "masks", "dropout": 0.3, "seed": 1}
 LOCAL = {"method": "fedbbq", "epsilon": 8.0, "unit": "example", "trust": "local"}
 SLOW = [("flower", MASKED), ("flower", LOCAL), ("grpc", LOCAL)]
+ALL = [("grpc", MASKED), *(pytest.param(*one, marks=pytest.mark.slow) for one in SLOW)]
 
 
 @linux
 @pytest.mark.parametrize(
-    ("engine", "options"),
-    [("grpc", MASKED), *(pytest.param(*one, marks=pytest.mark.slow) for one in SLOW)],
-    ids=["grpc-masks", "flower-masks", "flower-local", "grpc-local"],
+    ("engine", "options"), ALL, ids=["grpc-masks", "flower-masks", "flower-local", "grpc-local"]
 )
 @pytest.mark.filterwarnings("ignore:round 1. 2 of 3 clients answered")
 def test_same_bits_as_inline_on_the_loopback_alone(engine, options, nothing_stays):
