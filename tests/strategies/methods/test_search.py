@@ -151,8 +151,8 @@ def test_with_noise_posterior_beats_golden_section():
     scale, slope = 60.0, (100.0, 2500.0)
     golden = errors_of(partial(GoldenSection, LOW, HIGH, 5), scale)
     assert errors_of(partial(PosteriorBisection, LOW, HIGH, 6, slope), scale) < 0.6 * golden
-    fewer = scale / 2  # three evaluations of the same budget
-    assert errors_of(partial(PosteriorBisection, LOW, HIGH, 3, slope), fewer) < 0.5 * golden
+    # three evaluations of the same budget
+    assert errors_of(partial(PosteriorBisection, LOW, HIGH, 3, slope), scale / 2) < 0.5 * golden
 
 
 @pytest.mark.parametrize("laplace", [False, True])
