@@ -60,7 +60,7 @@ LIMITS = {
     "acct": Limits(0.09, row_share=0.2, worse=(8, 24)),
     "acct, posterior": Limits(0.6),
     "fedtemp": Limits(0.8, least_rows_each=15, worse=(9, 12)),
-    "nllt": Limits(0.04, row_share=0.2, worse=(10, 36)),
+    "nllt": Limits(0.01, row_share=0.2, worse=(10, 36)),
     "ecet": Limits(0.04, row_share=0.2, worse=(13, 36)),
     "dp-ts": Limits(1.4, worse=(2, 12)),
     "fedvector": Limits(0.2, least_rows_class=1, worse=(22, 24)),  # fewer rows than offsets

@@ -42,8 +42,8 @@ class Calibrator(Artifact):
     classes
         number of classes it was fitted for
     input
-        "logits" or "probs": what it was fitted on, and so what `predict_proba`, `fedcal
-        apply` and exports take. Of probabilities the logits are log max(p, 1e-12)
+        "logits" or "probs": what it was fitted on, and so what `predict_proba` and exports take
+        (`fedcal apply` logits, too). Of probabilities the logits are log max(p, 1e-12)
     """
 
     form = noun = "calibrator"

@@ -9,7 +9,7 @@ import csv
 import io
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ FORMATS = (".csv", ".parquet", ".npz", ".npy")
 """Suffixes that --out may have; .npy holds no ids and no labels."""
 
 Arrays = dict[str, NDArray[Any]]
-Record = dict[str, Any]
 
 
 def command(
@@ -39,6 +38,7 @@ def command(
     data: str,
     out: Path,
     alpha: float | None = None,
+    class_names: str | None = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -55,6 +55,8 @@ def command(
         File to write: .csv, .parquet, .npz, .npy.
     alpha
         For sets: another share of rows without their label, from the same release.
+    class_names
+        Names of the classes by comma, in order, for a calibrator or sets that have none.
 
     Examples
     --------
@@ -72,10 +74,15 @@ def command(
         if not isinstance(fitted, PredictionSets):
             raise checks.InputError("--alpha is for prediction sets, and this is a calibrator")
         fitted = fitted.at(alpha)
+    if class_names is not None:
+        called = naming.names_in(class_names)
+        checks.same(f"names of the classes of {calibrator}", called, fitted.class_names or called)
+        fitted.of_classes(called)
     loaded = datasets.load(data, labels_required=False, classes=fitted.class_names)
-    checks.same(
-        f"kind of scores in {data}, as {calibrator} takes them,", loaded.input, fitted.input
-    )
+    rows = AppliedRows.of(loaded)
+    if loaded.input != fitted.input:  # logits make probabilities, which do not tell the logits
+        checks.same(f"kind of scores in {data} for {calibrator}", loaded.input, "logits")
+        rows = replace(rows, logits=numerics.logits_of(fitted.input, rows.probs))
     checks.same(f"number of classes in {data}", loaded.classes, fitted.classes)
     if fitted.class_names is None and loaded.class_names is not None:
         warnings.warn(
@@ -83,7 +90,6 @@ def command(
             f"taken as they stand ({', '.join(loaded.class_names)[:200]})",
             stacklevel=2,
         )
-    rows = AppliedRows.of(loaded)
     if isinstance(fitted, PredictionSets):
         made, content, lines = _set_of(fitted, rows)
         verb = f"given sets for {100 * (1 - fitted.alpha):g} % coverage"
@@ -91,9 +97,8 @@ def command(
         made, content, lines = _calibrated(fitted, rows)
         verb = f"calibrated by {fitted.kind}"
     _write(out, rows, made, loaded.class_names)
-    parts = (
-        "" if rows.evaluated.all() else f" (metrics: the {rows.evaluated.sum()} of its test part)"
-    )
+    tested = rows.evaluated
+    parts = "" if tested.all() else f" (metrics: the {tested.sum()} of its test part)"
     if "subject" in rows.ids:
         parts = f" of {len(np.unique(rows.ids['subject'])):,} subjects{parts}"
     first = f"{len(rows.logits):,} rows{parts} {verb}, written to {out}"
@@ -158,7 +163,7 @@ def _joined(*parts: NDArray[Any] | None) -> NDArray[Any]:
 
 def _calibrated(
     fitted: calibrators.Calibrator, rows: AppliedRows
-) -> tuple[Arrays, Record, list[Any]]:
+) -> tuple[Arrays, dict[str, Any], list[Any]]:
     """Return probabilities, and metrics before and after as plain data and as lines."""
     content, lines = dict[str, Any](), list[str]()
     if (test := rows.test()) is not None:
@@ -169,16 +174,13 @@ def _calibrated(
     return {"probs": fitted.calibrated(rows.logits, fitted.input)}, content, lines
 
 
-def _set_of(fitted: PredictionSets, rows: AppliedRows) -> tuple[Arrays, Record, list[Any]]:
+def _set_of(fitted: PredictionSets, rows: AppliedRows) -> tuple[Arrays, dict[str, Any], list[Any]]:
     """Return prediction sets, and coverage as plain data, and as lines and tables."""
-    groups = None
-    if fitted.by == "group":
-        columns = (
-            rows.ids[name].astype(np.str_) for name in ("group", "client") if name in rows.ids
-        )
-        groups = next(
-            (column for column in columns if set(column.tolist()) & set(fitted.names)), None
-        )
+    by = ("client", "group") if fitted.by == "group" else ()
+    groups: NDArray[Any] | None = None
+    for column in (rows.ids[name].astype(np.str_) for name in by if name in rows.ids):
+        if set(column.tolist()) & set(fitted.names):
+            groups = column  # of a group rather than of a client
     sets = fitted.of_logits(rows.logits, groups)
     content: dict[str, Any] = {"set_size": float(sets.mean() * fitted.classes)}
     lines: list[Any] = [f"mean labels in a set: {content['set_size']:.4g}"]

@@ -193,6 +193,9 @@ def exit_code_of(arguments: list[str] | None, command: click.Command = app) -> i
         return FedcalError.exit_code
     except BrokenPipeError:
         return 0
+    except OSError as e:  # what nobody expected, such as a folder that this user may not look into
+        errors.print(f"fedcal: error: cannot use {e.filename}: {checks.reason(e)}")
+        return InputError.exit_code
     if code == INTERRUPTED:  # typer makes this of a KeyboardInterrupt
         errors.print("fedcal: interrupted; nothing was written")
     return code if isinstance(code, int) else 0

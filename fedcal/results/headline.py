@@ -113,7 +113,7 @@ def _change(result: Result) -> dict[str, Any]:
     return {
         "calibrated": not other,
         "known": known,
-        "same": all(e == (0, 0) for e in known.values()),
+        "same": all(float(shown(m, x)) == 0 for m, e in known.items() for x in e),
         "better": [titles[m] for m in rose if rose[m] == named(m).higher],
         "worse": [titles[m] for m in rose if rose[m] != named(m).higher],
         "decided": [

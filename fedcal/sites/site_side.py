@@ -139,7 +139,6 @@ def status(folder: Path) -> dict[str, Any]:
     left_this_year = min(max(study.epsilon - this_year, 0.0), left)
     log = state / site_log.LOG
     lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
-    last = last_result(folder)
     content: dict[str, Any] = {
         "study": study.study,
         "until": study.until.isoformat(),
@@ -156,7 +155,7 @@ def status(folder: Path) -> dict[str, Any]:
             "a release": study.epsilon_release,
         },
         "records": refusal or None,
-        "result": None if last is None else str(last),
+        "result": str(last_result(folder) or "") or None,
         "log": lines[-1] if lines else None,
         "answered": jobs,
     }
@@ -169,9 +168,9 @@ def status(folder: Path) -> dict[str, Any]:
     return content | {"next": step}
 
 
-def last_result(folder: Path, name: str = "*.npz") -> Path | None:
+def last_result(folder: Path) -> Path | None:
     """Return the file of the last result that came to a site, or None."""
-    files = (folder / joining.STATE / results.RESULTS).glob(f"*/{name}")
+    files = (folder / joining.STATE / results.RESULTS).glob("*/*.npz")
     return max(files, key=lambda path: path.stat().st_mtime, default=None)
 
 
@@ -185,9 +184,7 @@ def recalibrated(folder: Path, release: Path | None) -> dict[str, Any]:
     needed("fedcal site join", kit.has_joined or None, f"{folder} has no rows without it")
     data, reading = kit.rows
     return {
-        "release": needed(
-            "RELEASE", release or last_result(folder, "release.npz"), "none has come to this site"
-        ),
+        "release": needed("RELEASE", release or last_result(folder), "none has come to this site"),
         "data": data,
         "site": kit.site,
         "class_names": study.classes,

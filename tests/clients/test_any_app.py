@@ -79,8 +79,7 @@ def test_batches_are_read_as_quickstarts_make_them(batch, named):
 
 @pytest.mark.parametrize("classes", [1, 2])
 def test_one_output_is_of_class_1_and_a_head_of_probabilities_is_seen(classes):
-    last = torch.sigmoid if classes == 1 else lambda z: z.softmax(1)
-    nets = Net(classes), Net(classes, last)
+    nets = Net(classes), Net(classes, torch.sigmoid if classes == 1 else lambda z: z.softmax(1))
     nets[1].load_state_dict(nets[0].state_dict())
     logits, probs = (score_batches(net, [(ROWS, LABELS)]) for net in nets)
     assert logits["logits"].shape == (4, 2)
@@ -96,8 +95,7 @@ def test_one_output_is_of_class_1_and_a_head_of_probabilities_is_seen(classes):
 
 
 def rows_of(context):
-    k = int(context.node_config["partition-id"])
-    return [(ROWS, LABELS)] * (k != 2)
+    return [(ROWS, LABELS)] * (int(context.node_config["partition-id"]) != 2)
 
 
 @pytest.mark.parametrize("functions", [{}, {"client_fn": lambda context: None}])

@@ -202,5 +202,4 @@ def test_rounds_seeds_and_the_operating_system_share_no_noise(mechanism, trust):
         run_inline(strategy, shards)
         exact = exact_sum(strategy, shards, list(range(SITES)))
         seen += [(r.values - exact) / r.std for r in strategy.releases]
-    correlation = np.corrcoef(seen) - np.eye(8)
-    assert np.abs(correlation).max() < 6 / math.sqrt(400)
+    assert np.abs(np.corrcoef(seen) - np.eye(8)).max() < 6 / math.sqrt(400)

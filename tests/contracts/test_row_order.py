@@ -222,8 +222,7 @@ def test_extreme_rows_are_answered(method):
 def test_one_row_more_than_the_ring_holds_is_an_answer_like_any(method):
     """A million clients, unit example: it was a failed run, which tells a neighbour for sure."""
     public = Federation(clients=10**6, classes=10, epsilon=8.0, unit="example")
-    strategy = STRATEGIES[method](public)
-    asked = strategy.open_round(1)
+    asked = STRATEGIES[method](public).open_round(1)
     bound, ring = asked.request.bound, asked.request.ring
     most = ring.limit // math.ceil(max(bound.norms) / ring.grid)
     assert 4096 <= most <= 20_000

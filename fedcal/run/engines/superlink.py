@@ -290,7 +290,8 @@ def complaint(text: str) -> str:
     """Return the error in JSON output; else the first line that reports one, or the last line."""
     if reason := str(json_in(text).get("error-message", "")).strip():
         return reason.splitlines()[-1].strip()[:300]
-    lines = [line.strip() for line in _COLOURS.sub("", text).splitlines() if line.strip()]
+    # a line in brackets is SQLAlchemy's, with the address of a page
+    lines = [s.strip() for s in _COLOURS.sub("", text).splitlines() if s.strip() and s[0] != "("]
     errors = [line.partition("ERROR")[2].strip(" :") for line in lines if "ERROR" in line]
     errors = [line for line in errors if line and not line.startswith("Traceback")]
     return (errors or lines[-1:] or ["its log is empty"])[0][:300]

@@ -115,8 +115,7 @@ def test_a_question_is_bounded_as_the_plan_counts_on():
     """One row may move the single 1 of a cell: its answers are no sums over rows."""
     rows = Job("fedbin", Federation(5, 2, epsilon=1.0, unit="example", trust="central"))
     cell = {"kind": "score_cell", "fixed": {}, "moving": {}, "rounds": [1, 1], "cells": "inf"}
-    names = [field.name for field in fields(QUERIES["score_cell"])]
-    cell["fixed"] = dict.fromkeys(names, 1)
+    cell["fixed"] = dict.fromkeys([field.name for field in fields(QUERIES["score_cell"])], 1)
     plain = json.loads(json.dumps(rows.terms().to_plain()))
     asked = Terms.from_plain(plain | {"questions": [cell]})
     refused("bound of the question 'score_cell' is per must be 'client'", check_terms, asked)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +95,10 @@ def test_groups_of_sets_are_a_column_of_the_file(tmp_path):
         data = {"logits": LOGITS, "labels": LABELS, column: groups}
         assert_array_equal(np.load(apply_sets(tmp_path, BY_GROUP, data)), expected)
     refused("pass the rows' groups", apply_sets, tmp_path, BY_GROUP, {"logits": LOGITS})
+
+
+def test_sets_of_probabilities_without_names_take_logits_and_named_labels(tmp_path):
+    replace(SETS, input="probs").write(tmp_path, "s")
+    np.savez(tmp_path / "r.npz", logits=LOGITS, labels=np.array(["a", "b", "c"])[LABELS])
+    apply_command(tmp_path / "s.npz", tmp_path / "r.npz", tmp_path / "o.npy", class_names="a,b,c")
+    assert_array_equal(np.load(tmp_path / "o.npy"), SETS.predict_set(LOGITS))

@@ -25,7 +25,7 @@ def line(method: str, **facts: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
-@pytest.mark.parametrize("method", ["fednewton", "acct", "nllt"])
+@pytest.mark.parametrize("method", ["fednewton", "acct", "ecet"])
 def test_what_it_asks_for_is_enough_and_half_is_not(method, trust):
     found = line(method, trust=trust)
     fewest, epsilon = found["fewest_clients"], found["smallest_epsilon"]

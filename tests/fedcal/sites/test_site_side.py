@@ -64,7 +64,8 @@ def test_a_site_starts_with_what_it_has_accepted(there):
     assert " 40 " not in log
 
 
-def test_the_printed_command_recalibrates_as_it_stands(there, capsys):
+@pytest.mark.parametrize("form", ["release", "prior"])
+def test_the_printed_command_recalibrates_as_it_stands(form, there, capsys):
     """Of a file with semicolons, commas and a column more; the server's release names no class."""
     kit, columns = there.kit(), table()
     off = [1 / (1 + (1 / p - 1) * 4) for p in columns["score"]]
@@ -78,24 +79,18 @@ def test_the_printed_command_recalibrates_as_it_stands(there, capsys):
     of = Kit.read(kit).study
     release = release_of(of)
     release.of_classes(None)
-    release.write(there.folder, "release")
-    content = {"release.npz": (there.folder / "release.npz").read_bytes()}
+    release.write(there.folder, form)
+    content = {f"{form}.npz": (there.folder / f"{form}.npz").read_bytes()}
     for _ in range(2):  # a message that comes twice
-        own, terms = kit / "state", Terms({}, of.plan, (), "release")
-        keep_result(own, "run", "release", content, terms)
+        own, terms = kit / "state", Terms({}, of.plan, (), form)
+        keep_result(own, "run", form, content, terms)
     with alone(kit / "state"):
         _, _, command = status(kit)["next"].partition("recalibrate at home, fedcal ")
     assert exit_code_of(command.split()) == 0
     output = capsys.readouterr()
     assert "Recalibrate: your model says" in output.out
-    made = kit / "home" / "recalibrated" / "calibrator.npz"
-    assert made.exists()
+    assert (kit / "home" / "recalibrated" / "calibrator.npz").exists()
     assert "cross-validated on your 300 patients" in output.out
-
-
-def quarter_of_today():
-    today = datetime.now(UTC).date()
-    return f"{today.year}Q{(today.month - 1) // 3 + 1}"
 
 
 def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
@@ -114,10 +109,9 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
     started(there)
     found = status(kit)
     assert (found["epsilon"]["spent in all"], found["records"]) == (1.0, None)
-    same = (
-        f"warning: the same rows as in {quarter_of_today()}, answered on {datetime.now(UTC).date()}"
-    )
-    assert started(there) == [same]
+    today = datetime.now(UTC).date()
+    quarter = f"{today.year}Q{(today.month - 1) // 3 + 1}"
+    assert started(there) == [f"warning: the same rows as in {quarter}, answered on {today}"]
     assert "the same rows" not in (kit / "state" / "site.log").read_text("utf-8")
     assert started(there, str(write_rows(there.folder / "new.csv", table(300, 9)))) == []
     copy = (kit / "state" / "records.sqlite").read_bytes()
