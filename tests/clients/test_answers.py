@@ -61,8 +61,7 @@ def test_each_client_adds_its_noise_to_its_answer(mechanism, trust):
     )
     assert len({tuple(row) for row in noise.tolist()}) == CLIENTS  # no two clients alike
     # Signs: few of a Polya share's draws are large, and these alone would make the correlation.
-    corrcoef = np.corrcoef(np.sign(noise)) - np.eye(CLIENTS)
-    assert np.abs(corrcoef).max() < 7 / math.sqrt(500)
+    assert np.abs(np.corrcoef(np.sign(noise)) - np.eye(CLIENTS)).max() < 7 / math.sqrt(500)
 
 
 @trusted

@@ -15,6 +15,7 @@ from fedcal.core.scores import rows_by_owner
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.run.engines.inline import run_inline
+from fedcal.strategies.methods import newton
 from fedcal.strategies.methods.newton import FedNewton, FedNewtonEntropy, FedNewtonVector, symmetric
 from fedcal.units import UNITS
 
@@ -124,6 +125,9 @@ def private(std: float) -> FedNewtonEntropy:
 
 
 def test_little_noise_is_newtons_step_and_much_noise_is_none():
+    one = np.ones(1)  # a curvature below its noise counts as its noise
+    steps = [newton.KalmanFilter(one).step(one, h * one, one, 2.0 * one) for h in (-3.0, 1.0, 2.0)]
+    assert steps == [[pytest.approx(-2.0 / 5.0)]] * 3
     np.testing.assert_allclose(private(1e-6).w, [-0.6, 0.3], rtol=1e-6)
     assert np.abs(private(1e6).w).max() < 1e-6
     slopes = [float(private(std).w[1]) for std in (1.0, 10.0, 30.0, 100.0)]
