@@ -115,8 +115,7 @@ def test_the_update_leads_from_each_client_s_optimum_to_w(form, c, proximal):
         assert np.abs(got[k, :-1]).max() > 1e-3
     assert not got[-1].any()
     assert got[:, -1].tolist() == [1.0, 1.0, 1.0, 1.0, 0.0]
-    uncounted = ScalingUpdate(**{**asked, "count": False}).sums(shards)
-    assert np.array_equal(uncounted, got[:, :-1])
+    assert np.array_equal(ScalingUpdate(**{**asked, "count": False}).sums(shards), got[:, :-1])
 
 
 def test_clients_of_more_rows_than_a_tile_are_at_their_optimum_whoever_is_beside_them():
