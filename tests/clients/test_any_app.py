@@ -197,8 +197,8 @@ def test_no_row_decides_whether_a_client_answers(spoilt, lost, caplog):
     result = AfterTraining("evaluate", epsilon=8.0, unit="example").start(grid, MODEL)
     assert result.sites == {"enrolled": 4, "answered": 4, "absent": [], "missed": {}}
     assert result.evaluated["rows"]["value"] == pytest.approx(5000 - lost, abs=40)
-    said = ("partition 2 counts as without rows" in caplog.text, "of 1250 " in caplog.text)
-    assert said == (lost == 1250, 0 < lost < 1250)
+    seen = ("partition 2 counts as without rows" in caplog.text, "of 1250 " in caplog.text)
+    assert seen == (lost == 1250, 0 < lost < 1250)
 
 
 @pytest.mark.parametrize("spoilt", [a_row, lambda logits, labels: (logits, labels + 1)])
